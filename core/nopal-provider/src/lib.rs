@@ -1,0 +1,1 @@
+//! The `.d` provider language and everything generated from it. Does no IO.

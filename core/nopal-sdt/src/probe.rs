@@ -1,0 +1,127 @@
+//! Probes and their sites as read from one ELF file.
+
+use crate::operand::Operand;
+
+/// A probe `provider:name` of one file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    pub provider: String,
+    pub name: String,
+    pub sites: Vec<Site>,
+    /// What the probe says of itself: from its nopal note, a `.d` file or the built-in catalog.
+    pub about: Option<About>,
+}
+
+/// One address of a probe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Site {
+    /// Link-time virtual address, already corrected by `.stapsdt.base`.
+    pub address: u64,
+    /// Where that address is in the file.
+    pub file_offset: u64,
+    pub semaphore: Option<Semaphore>,
+    pub args: Vec<Arg>,
+    /// The bytes in the file from the site on; fewer than 16 only at the end of a segment.
+    pub code: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Semaphore {
+    pub address: u64,
+    pub file_offset: u64,
+}
+
+/// One argument of a site. An operand that cannot be read costs this argument only.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arg {
+    /// As the note has it, such as `-4@%eax`.
+    pub text: String,
+    pub operand: Result<Operand, OperandError>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperandError {
+    pub reason: String,
+}
+
+/// What a probe says of itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct About {
+    pub doc: String,
+    pub args: Vec<ArgAbout>,
+    pub pair: Option<Pair>,
+    pub log_level: Option<i32>,
+    pub model_uri: Option<String>,
+    /// Operands (1-based) with address and length of the block that holds the packed fields.
+    pub packed: Option<(u8, u8)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    pub role: PairRole,
+    pub partner: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PairRole {
+    Start,
+    End,
+}
+
+/// What one argument means. `docs/formats.md` section 3 has the same in bytes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ArgAbout {
+    /// 1-based operand; `None` for a field of the packed block.
+    pub operand: Option<u8>,
+    pub kind: Kind,
+    pub name: String,
+    pub c_type: String,
+    pub doc: String,
+    /// Operand (1-based) with the length in bytes of a string or byte string.
+    pub length_operand: Option<u8>,
+    pub labels: Vec<Label>,
+    pub element: Option<Element>,
+    pub is_big_endian: bool,
+    /// 2, 8, 10 or 16.
+    pub base: Option<u8>,
+    pub is_trusted: bool,
+    /// Size of a field in the packed block.
+    pub size_bytes: Option<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Kind {
+    #[default]
+    Unknown = 0,
+    Signed = 1,
+    Unsigned = 2,
+    Pointer = 3,
+    Bool = 4,
+    /// Ends at its NUL.
+    CString = 5,
+    /// Has its length in another operand.
+    Str = 6,
+    Bytes = 7,
+    Float = 8,
+    Enum = 9,
+    Array = 10,
+    Sequence = 11,
+    Char = 12,
+}
+
+/// One row of an enum table; `first == last` but for ranges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    pub first: i64,
+    pub last: i64,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Element {
+    pub kind: Kind,
+    pub size_bytes: u8,
+    /// 0: the length operand counts the elements.
+    pub count: u32,
+}

@@ -1,0 +1,69 @@
+//! Debian source packages, downloaded once into the target folder with an apt configuration of our own.
+
+use crate::{run, target_dir};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The unpacked source tree of `package`, pristine. Callers copy it before they build in it.
+pub fn source(package: &str) -> PathBuf {
+    let lab = target_dir().join("lab/sources");
+    fs::create_dir_all(&lab).expect("the lab folder can be made");
+    let lock = fs::File::create(lab.join(format!("{package}.lock"))).expect("the lock file can be made");
+    lock.lock().expect("the lock can be taken");
+    let folder = lab.join(package);
+    if let Some(tree) = unpacked(&folder) {
+        return tree;
+    }
+    fs::create_dir_all(&folder).expect("the source folder can be made");
+    let config = apt_config();
+    run(Command::new("apt-get").arg("-c").arg(&config).args(["-qq", "update"]));
+    run(Command::new("apt-get")
+        .arg("-c")
+        .arg(&config)
+        .args(["-qq", "--allow-unauthenticated", "source", package])
+        .current_dir(&folder));
+    unpacked(&folder).unwrap_or_else(|| panic!("apt-get source {package} left no tree"))
+}
+
+fn unpacked(folder: &PathBuf) -> Option<PathBuf> {
+    fs::read_dir(folder).ok()?.flatten().map(|e| e.path()).find(|p| p.is_dir())
+}
+
+/// A private copy of the machine's apt sources with `deb-src` switched on; the machine's own stay as they are.
+fn apt_config() -> PathBuf {
+    let apt = target_dir().join("lab/apt");
+    for folder in ["lists/partial", "cache/archives/partial", "sources.d"] {
+        fs::create_dir_all(apt.join(folder)).expect("the apt folder can be made");
+    }
+    let mut list = String::new();
+    let mut stanzas = String::new();
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    if let Ok(folder) = fs::read_dir("/etc/apt/sources.list.d") {
+        files.extend(folder.flatten().map(|e| e.path()));
+    }
+    for file in files {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        if file.extension().is_some_and(|e| e == "sources") {
+            stanzas.push_str(&text.replace("Types: deb\n", "Types: deb deb-src\n"));
+            stanzas.push('\n');
+        } else {
+            for line in text.lines().filter(|l| l.starts_with("deb ")) {
+                list.push_str(&format!("{line}\ndeb-src {}\n", &line[4..]));
+            }
+        }
+    }
+    fs::write(apt.join("sources.list"), list).expect("sources.list can be written");
+    fs::write(apt.join("sources.d/all.sources"), stanzas).expect("all.sources can be written");
+    let config = apt.join("apt.conf");
+    fs::write(
+        &config,
+        format!(
+            "Dir::Etc::SourceList \"{0}/sources.list\";\nDir::Etc::SourceParts \"{0}/sources.d\";\n\
+             Dir::State::Lists \"{0}/lists\";\nDir::Cache \"{0}/cache\";\n",
+            apt.display()
+        ),
+    )
+    .expect("apt.conf can be written");
+    config
+}

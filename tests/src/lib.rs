@@ -1,0 +1,56 @@
+//! What the end-to-end tests share: the built command, scratch folders, child processes, waiting with a bound.
+
+pub mod debian;
+pub mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The root of the source tree.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is one level below the root")
+}
+
+/// The folder cargo builds into.
+pub fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// The `nopal` command, built anew (release) once per test binary so that a test never runs an old one.
+pub fn nopal() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        run(Command::new(env!("CARGO"))
+            .args(["build", "--release", "--quiet", "-p", "nopal-cli"])
+            .current_dir(root()));
+        target_dir().join("release/nopal")
+    })
+}
+
+/// A fresh, empty folder for one test, below the target folder.
+pub fn scratch(name: &str) -> PathBuf {
+    let dir = target_dir().join("scratch").join(name);
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir).expect("the scratch folder can be removed");
+    }
+    std::fs::create_dir_all(&dir).expect("the scratch folder can be made");
+    dir
+}
+
+/// Runs a command that must succeed and returns its standard output.
+#[track_caller]
+pub fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,44 @@
+//! Child processes that end with the test, and waiting for a fact with a bound.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A child that is killed and reaped when the test is over.
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Running {
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::null());
+        Running(command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}")))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if the child has ended, which is what is wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks again every 10 ms until `fact` holds; panics with `what` after `seconds`.
+#[track_caller]
+pub fn wait_until(what: &str, seconds: u64, mut fact: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while !fact() {
+        assert!(Instant::now() < end, "not within {seconds} s: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A TCP port on loopback that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
+    listener.local_addr().expect("a bound socket has an address").port()
+}

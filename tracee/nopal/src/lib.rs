@@ -1,0 +1,2 @@
+//! Static probes that cost a `nop` until somebody traces them.
+#![no_std]

@@ -1,0 +1,51 @@
+//! The verbs, one file each.
+
+use crate::failure::Failure;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+mod list;
+
+/// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.
+#[derive(Debug, Parser)]
+#[command(name = "nopal", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    List(list::Args),
+}
+
+/// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    let called_as = args.first().and_then(|a| Path::new(a).file_name()).unwrap_or_default().to_owned();
+    let _ = called_as;
+    let cli = Cli::parse_from(args);
+    let (result, is_json) = match cli.verb {
+        Verb::List(args) => {
+            let is_json = args.json;
+            (list::run(args), is_json)
+        }
+    };
+    finish(result, is_json)
+}
+
+/// Prints a failure the way the user asked for and turns it into the exit code.
+fn finish(result: Result<(), Failure>, is_json: bool) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if is_json {
+                anstream::eprintln!("{}", failure.to_json());
+            } else {
+                anstream::eprintln!("{failure}");
+            }
+            ExitCode::from(failure.exit)
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The `nopal` command: reads the command line, runs one verb, prints what went wrong.
+
+mod commands;
+mod failure;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    commands::run(args)
+}

@@ -1,0 +1,1 @@
+//! Turns hits of probe sites into records: the user door and the kernel door.

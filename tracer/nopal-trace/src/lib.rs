@@ -1,0 +1,1 @@
+//! Events, and recordings at rest in the Common Trace Format.
