@@ -1,5 +1,13 @@
 //! One argument of a site: how wide it is, how to read its bits, and where they are when the site is hit.
 
+mod arm64;
+mod parse;
+#[cfg(test)]
+mod tests;
+mod x86_64;
+
+pub use parse::{NoSymbols, Symbols, parse, parse_with, split};
+
 /// The instruction sets whose operands can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arch {

@@ -44,6 +44,14 @@ pub struct OperandError {
     pub reason: String,
 }
 
+impl std::fmt::Display for OperandError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for OperandError {}
+
 /// What a probe says of itself.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct About {
@@ -108,6 +116,27 @@ pub enum Kind {
     Array = 10,
     Sequence = 11,
     Char = 12,
+}
+
+impl Kind {
+    /// The kind with this number in a nopal note; kinds of later versions are unknown.
+    pub fn from_code(code: u8) -> Kind {
+        match code {
+            1 => Kind::Signed,
+            2 => Kind::Unsigned,
+            3 => Kind::Pointer,
+            4 => Kind::Bool,
+            5 => Kind::CString,
+            6 => Kind::Str,
+            7 => Kind::Bytes,
+            8 => Kind::Float,
+            9 => Kind::Enum,
+            10 => Kind::Array,
+            11 => Kind::Sequence,
+            12 => Kind::Char,
+            _ => Kind::Unknown,
+        }
+    }
 }
 
 /// One row of an enum table; `first == last` but for ranges.
