@@ -33,7 +33,7 @@ pub(super) fn read_into<Elf: FileHeader<Endian = Endianness>>(
     let mut stapsdt = Vec::new();
     let mut abouts = HashMap::new();
     let mut n_bytes = 0;
-    for (idx, data, align) in note_areas(sections)? {
+    for Area { idx, data, align } in note_areas(sections)? {
         n_bytes += data.len() as u64;
         if n_bytes > MAX_NOTE_BYTES {
             return Err(ReadError::TooManyNotes { bytes: n_bytes, limit: MAX_NOTE_BYTES });
@@ -71,23 +71,29 @@ fn warn(object: &mut Object, warning: Warning) {
     }
 }
 
-/// Number, bytes and alignment of each note section, or of each note segment of a file without a section table.
+/// A note section, or a note segment of a file without a section table.
+struct Area<'data, Word> {
+    idx: usize,
+    data: &'data [u8],
+    align: Word,
+}
+
 fn note_areas<'data, Elf: FileHeader<Endian = Endianness>>(
     sections: &Sections<'data, Elf>,
-) -> Result<Vec<(usize, &'data [u8], Elf::Word)>, ReadError> {
+) -> Result<Vec<Area<'data, Elf::Word>>, ReadError> {
     let (endian, bytes) = (sections.endian, sections.bytes);
     let mut areas = Vec::new();
     for (idx, section) in sections.headers.iter().enumerate() {
         if section.sh_type(endian) == elf::SHT_NOTE {
             let data = section.data(endian, bytes).map_err(|_| cut_off("note section"))?;
-            areas.push((idx, data, section.sh_addralign(endian)));
+            areas.push(Area { idx, data, align: section.sh_addralign(endian) });
         }
     }
     if sections.headers.is_empty() {
         for (idx, segment) in sections.program_headers.iter().enumerate() {
             if segment.p_type(endian) == elf::PT_NOTE {
                 let data = segment.data(endian, bytes).map_err(|()| cut_off("note segment"))?;
-                areas.push((idx, data, segment.p_align(endian)));
+                areas.push(Area { idx, data, align: segment.p_align(endian) });
             }
         }
     }
