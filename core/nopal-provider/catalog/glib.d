@@ -280,7 +280,9 @@ provider glib {
      * @param callback function that is called
      * @param data data handed to that function
      */
-    probe timeout__add(void *source, void *context, unsigned int id, int priority, unsigned int interval, void *callback, void *data);
+    probe timeout__add(
+        void *source, void *context, unsigned int id, int priority, unsigned int interval, void *callback,
+        void *data);
 
     /**
      * The function of a timeout was called.

@@ -51,7 +51,7 @@ provider hotspot {
      * @param millis time to sleep, in ms
      * @pair thread__sleep__end
      */
-    probe thread__sleep__begin(long long millis);
+    probe thread__sleep__begin(int64_t millis);
 
     /**
      * A thread is done sleeping.
@@ -72,7 +72,7 @@ provider hotspot {
      * @param timeout how long or until when; 0 is forever
      * @pair thread__park__end
      */
-    probe thread__park__begin(void *parker, int isAbsolute, long long timeout);
+    probe thread__park__begin(void *parker, int isAbsolute, int64_t timeout);
 
     /**
      * A thread is no longer parked.
@@ -162,7 +162,8 @@ provider hotspot {
      * @param waited whether the thread had to wait for another one that initialized the class
      * @length className classLen
      */
-    probe class__initialization__super__failed(char *className, int classLen, void *loader, int threadType, bool waited);
+    probe class__initialization__super__failed(
+        char *className, int classLen, void *loader, int threadType, bool waited);
 
     /**
      * The static initializer is about to run.
@@ -225,7 +226,9 @@ provider hotspot {
      * @length pool poolLen
      * @pair mem__pool__gc__end
      */
-    probe mem__pool__gc__begin(char *manager, size_t managerLen, char *pool, size_t poolLen, size_t initialSize, size_t used, size_t committed, size_t maxSize);
+    probe mem__pool__gc__begin(
+        char *manager, size_t managerLen, char *pool, size_t poolLen, size_t initialSize, size_t used,
+        size_t committed, size_t maxSize);
 
     /**
      * Collection of one memory pool is over.
@@ -241,7 +244,9 @@ provider hotspot {
      * @length pool poolLen
      * @pair mem__pool__gc__begin
      */
-    probe mem__pool__gc__end(char *manager, size_t managerLen, char *pool, size_t poolLen, size_t initialSize, size_t used, size_t committed, size_t maxSize);
+    probe mem__pool__gc__end(
+        char *manager, size_t managerLen, char *pool, size_t poolLen, size_t initialSize, size_t used,
+        size_t committed, size_t maxSize);
 
     /**
      * Compilation of a method begins.
@@ -259,7 +264,9 @@ provider hotspot {
      * @length signature signatureLen
      * @pair method__compile__end
      */
-    probe method__compile__begin(char *compiler, size_t compilerLen, char *className, int classLen, char *methodName, int methodLen, char *signature, int signatureLen);
+    probe method__compile__begin(
+        char *compiler, size_t compilerLen, char *className, int classLen, char *methodName, int methodLen,
+        char *signature, int signatureLen);
 
     /**
      * Compilation of a method is over.
@@ -278,7 +285,9 @@ provider hotspot {
      * @length signature signatureLen
      * @pair method__compile__begin
      */
-    probe method__compile__end(char *compiler, size_t compilerLen, char *className, int classLen, char *methodName, int methodLen, char *signature, int signatureLen, bool isOk);
+    probe method__compile__end(
+        char *compiler, size_t compilerLen, char *className, int classLen, char *methodName, int methodLen,
+        char *signature, int signatureLen, bool isOk);
 
     /**
      * Compiled code of a method becomes active.
@@ -295,7 +304,9 @@ provider hotspot {
      * @length signature signatureLen
      * @pair compiled__method__unload
      */
-    probe compiled__method__load(char *className, int classLen, char *methodName, int methodLen, char *signature, int signatureLen, void *code, int codeSize);
+    probe compiled__method__load(
+        char *className, int classLen, char *methodName, int methodLen, char *signature, int signatureLen, void *code,
+        int codeSize);
 
     /**
      * Compiled code of a method is dropped.
@@ -310,7 +321,8 @@ provider hotspot {
      * @length signature signatureLen
      * @pair compiled__method__load
      */
-    probe compiled__method__unload(char *className, int classLen, char *methodName, int methodLen, char *signature, int signatureLen);
+    probe compiled__method__unload(
+        char *className, int classLen, char *methodName, int methodLen, char *signature, int signatureLen);
 
     /**
      * A method is entered.
@@ -326,7 +338,9 @@ provider hotspot {
      * @length signature signatureLen
      * @pair method__return
      */
-    probe method__entry(long javaId, char *className, int classLen, char *methodName, int methodLen, char *signature, int signatureLen);
+    probe method__entry(
+        long javaId, char *className, int classLen, char *methodName, int methodLen, char *signature,
+        int signatureLen);
 
     /**
      * A method is left, normally or by an exception.
@@ -342,7 +356,9 @@ provider hotspot {
      * @length signature signatureLen
      * @pair method__entry
      */
-    probe method__return(long javaId, char *className, int classLen, char *methodName, int methodLen, char *signature, int signatureLen);
+    probe method__return(
+        long javaId, char *className, int classLen, char *methodName, int methodLen, char *signature,
+        int signatureLen);
 
     /**
      * An object is allocated.

@@ -54,7 +54,7 @@ provider hotspot_jni {
     probe AttachCurrentThreadAsDaemon__return(int result);
 
     /**
-     * CallBooleanMethod begins: calls an instance method that returns a boolean; arguments come as a variable argument list.
+     * CallBooleanMethod begins: calls an instance method that returns a boolean; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -70,7 +70,7 @@ provider hotspot_jni {
     probe CallBooleanMethod__return(bool result);
 
     /**
-     * CallBooleanMethodA begins: calls an instance method that returns a boolean; arguments come as an argument array.
+     * CallBooleanMethodA begins: calls an instance method that returns a boolean; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -86,7 +86,7 @@ provider hotspot_jni {
     probe CallBooleanMethodA__return(bool result);
 
     /**
-     * CallBooleanMethodV begins: calls an instance method that returns a boolean; arguments come as a va_list.
+     * CallBooleanMethodV begins: calls an instance method that returns a boolean; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -102,7 +102,7 @@ provider hotspot_jni {
     probe CallBooleanMethodV__return(bool result);
 
     /**
-     * CallByteMethod begins: calls an instance method that returns a byte; arguments come as a variable argument list.
+     * CallByteMethod begins: calls an instance method that returns a byte; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -115,10 +115,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallByteMethod__entry
      */
-    probe CallByteMethod__return(signed char result);
+    probe CallByteMethod__return(int8_t result);
 
     /**
-     * CallByteMethodA begins: calls an instance method that returns a byte; arguments come as an argument array.
+     * CallByteMethodA begins: calls an instance method that returns a byte; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -131,10 +131,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallByteMethodA__entry
      */
-    probe CallByteMethodA__return(signed char result);
+    probe CallByteMethodA__return(int8_t result);
 
     /**
-     * CallByteMethodV begins: calls an instance method that returns a byte; arguments come as a va_list.
+     * CallByteMethodV begins: calls an instance method that returns a byte; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -147,10 +147,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallByteMethodV__entry
      */
-    probe CallByteMethodV__return(signed char result);
+    probe CallByteMethodV__return(int8_t result);
 
     /**
-     * CallCharMethod begins: calls an instance method that returns a char; arguments come as a variable argument list.
+     * CallCharMethod begins: calls an instance method that returns a char; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -166,7 +166,7 @@ provider hotspot_jni {
     probe CallCharMethod__return(unsigned short result);
 
     /**
-     * CallCharMethodA begins: calls an instance method that returns a char; arguments come as an argument array.
+     * CallCharMethodA begins: calls an instance method that returns a char; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -182,7 +182,7 @@ provider hotspot_jni {
     probe CallCharMethodA__return(unsigned short result);
 
     /**
-     * CallCharMethodV begins: calls an instance method that returns a char; arguments come as a va_list.
+     * CallCharMethodV begins: calls an instance method that returns a char; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -198,7 +198,7 @@ provider hotspot_jni {
     probe CallCharMethodV__return(unsigned short result);
 
     /**
-     * CallDoubleMethod begins: calls an instance method that returns a double; arguments come as a variable argument list.
+     * CallDoubleMethod begins: calls an instance method that returns a double; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -213,7 +213,7 @@ provider hotspot_jni {
     probe CallDoubleMethod__return();
 
     /**
-     * CallDoubleMethodA begins: calls an instance method that returns a double; arguments come as an argument array.
+     * CallDoubleMethodA begins: calls an instance method that returns a double; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -228,7 +228,7 @@ provider hotspot_jni {
     probe CallDoubleMethodA__return();
 
     /**
-     * CallDoubleMethodV begins: calls an instance method that returns a double; arguments come as a va_list.
+     * CallDoubleMethodV begins: calls an instance method that returns a double; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -243,7 +243,7 @@ provider hotspot_jni {
     probe CallDoubleMethodV__return();
 
     /**
-     * CallFloatMethod begins: calls an instance method that returns a float; arguments come as a variable argument list.
+     * CallFloatMethod begins: calls an instance method that returns a float; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -258,7 +258,7 @@ provider hotspot_jni {
     probe CallFloatMethod__return();
 
     /**
-     * CallFloatMethodA begins: calls an instance method that returns a float; arguments come as an argument array.
+     * CallFloatMethodA begins: calls an instance method that returns a float; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -273,7 +273,7 @@ provider hotspot_jni {
     probe CallFloatMethodA__return();
 
     /**
-     * CallFloatMethodV begins: calls an instance method that returns a float; arguments come as a va_list.
+     * CallFloatMethodV begins: calls an instance method that returns a float; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -288,7 +288,7 @@ provider hotspot_jni {
     probe CallFloatMethodV__return();
 
     /**
-     * CallIntMethod begins: calls an instance method that returns a int; arguments come as a variable argument list.
+     * CallIntMethod begins: calls an instance method that returns an int; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -304,7 +304,7 @@ provider hotspot_jni {
     probe CallIntMethod__return(int result);
 
     /**
-     * CallIntMethodA begins: calls an instance method that returns a int; arguments come as an argument array.
+     * CallIntMethodA begins: calls an instance method that returns an int; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -320,7 +320,7 @@ provider hotspot_jni {
     probe CallIntMethodA__return(int result);
 
     /**
-     * CallIntMethodV begins: calls an instance method that returns a int; arguments come as a va_list.
+     * CallIntMethodV begins: calls an instance method that returns an int; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -336,7 +336,7 @@ provider hotspot_jni {
     probe CallIntMethodV__return(int result);
 
     /**
-     * CallLongMethod begins: calls an instance method that returns a long; arguments come as a variable argument list.
+     * CallLongMethod begins: calls an instance method that returns a long; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -349,10 +349,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallLongMethod__entry
      */
-    probe CallLongMethod__return(long long result);
+    probe CallLongMethod__return(int64_t result);
 
     /**
-     * CallLongMethodA begins: calls an instance method that returns a long; arguments come as an argument array.
+     * CallLongMethodA begins: calls an instance method that returns a long; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -365,10 +365,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallLongMethodA__entry
      */
-    probe CallLongMethodA__return(long long result);
+    probe CallLongMethodA__return(int64_t result);
 
     /**
-     * CallLongMethodV begins: calls an instance method that returns a long; arguments come as a va_list.
+     * CallLongMethodV begins: calls an instance method that returns a long; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -381,10 +381,11 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallLongMethodV__entry
      */
-    probe CallLongMethodV__return(long long result);
+    probe CallLongMethodV__return(int64_t result);
 
     /**
-     * CallNonvirtualBooleanMethod begins: calls an instance method of a given class, without virtual dispatch, that returns a boolean; arguments come as a variable argument list.
+     * CallNonvirtualBooleanMethod begins: calls an instance method without virtual dispatch that returns a boolean;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -401,7 +402,8 @@ provider hotspot_jni {
     probe CallNonvirtualBooleanMethod__return(bool result);
 
     /**
-     * CallNonvirtualBooleanMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns a boolean; arguments come as an argument array.
+     * CallNonvirtualBooleanMethodA begins: calls an instance method without virtual dispatch that returns a boolean;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -418,7 +420,8 @@ provider hotspot_jni {
     probe CallNonvirtualBooleanMethodA__return(bool result);
 
     /**
-     * CallNonvirtualBooleanMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns a boolean; arguments come as a va_list.
+     * CallNonvirtualBooleanMethodV begins: calls an instance method without virtual dispatch that returns a boolean;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -435,7 +438,8 @@ provider hotspot_jni {
     probe CallNonvirtualBooleanMethodV__return(bool result);
 
     /**
-     * CallNonvirtualByteMethod begins: calls an instance method of a given class, without virtual dispatch, that returns a byte; arguments come as a variable argument list.
+     * CallNonvirtualByteMethod begins: calls an instance method without virtual dispatch that returns a byte;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -449,10 +453,11 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallNonvirtualByteMethod__entry
      */
-    probe CallNonvirtualByteMethod__return(signed char result);
+    probe CallNonvirtualByteMethod__return(int8_t result);
 
     /**
-     * CallNonvirtualByteMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns a byte; arguments come as an argument array.
+     * CallNonvirtualByteMethodA begins: calls an instance method without virtual dispatch that returns a byte;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -466,10 +471,11 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallNonvirtualByteMethodA__entry
      */
-    probe CallNonvirtualByteMethodA__return(signed char result);
+    probe CallNonvirtualByteMethodA__return(int8_t result);
 
     /**
-     * CallNonvirtualByteMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns a byte; arguments come as a va_list.
+     * CallNonvirtualByteMethodV begins: calls an instance method without virtual dispatch that returns a byte;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -483,10 +489,11 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallNonvirtualByteMethodV__entry
      */
-    probe CallNonvirtualByteMethodV__return(signed char result);
+    probe CallNonvirtualByteMethodV__return(int8_t result);
 
     /**
-     * CallNonvirtualCharMethod begins: calls an instance method of a given class, without virtual dispatch, that returns a char; arguments come as a variable argument list.
+     * CallNonvirtualCharMethod begins: calls an instance method without virtual dispatch that returns a char;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -503,7 +510,8 @@ provider hotspot_jni {
     probe CallNonvirtualCharMethod__return(unsigned short result);
 
     /**
-     * CallNonvirtualCharMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns a char; arguments come as an argument array.
+     * CallNonvirtualCharMethodA begins: calls an instance method without virtual dispatch that returns a char;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -520,7 +528,8 @@ provider hotspot_jni {
     probe CallNonvirtualCharMethodA__return(unsigned short result);
 
     /**
-     * CallNonvirtualCharMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns a char; arguments come as a va_list.
+     * CallNonvirtualCharMethodV begins: calls an instance method without virtual dispatch that returns a char;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -537,7 +546,8 @@ provider hotspot_jni {
     probe CallNonvirtualCharMethodV__return(unsigned short result);
 
     /**
-     * CallNonvirtualDoubleMethod begins: calls an instance method of a given class, without virtual dispatch, that returns a double; arguments come as a variable argument list.
+     * CallNonvirtualDoubleMethod begins: calls an instance method without virtual dispatch that returns a double;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -553,7 +563,8 @@ provider hotspot_jni {
     probe CallNonvirtualDoubleMethod__return();
 
     /**
-     * CallNonvirtualDoubleMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns a double; arguments come as an argument array.
+     * CallNonvirtualDoubleMethodA begins: calls an instance method without virtual dispatch that returns a double;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -569,7 +580,8 @@ provider hotspot_jni {
     probe CallNonvirtualDoubleMethodA__return();
 
     /**
-     * CallNonvirtualDoubleMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns a double; arguments come as a va_list.
+     * CallNonvirtualDoubleMethodV begins: calls an instance method without virtual dispatch that returns a double;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -585,7 +597,8 @@ provider hotspot_jni {
     probe CallNonvirtualDoubleMethodV__return();
 
     /**
-     * CallNonvirtualFloatMethod begins: calls an instance method of a given class, without virtual dispatch, that returns a float; arguments come as a variable argument list.
+     * CallNonvirtualFloatMethod begins: calls an instance method without virtual dispatch that returns a float;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -601,7 +614,8 @@ provider hotspot_jni {
     probe CallNonvirtualFloatMethod__return();
 
     /**
-     * CallNonvirtualFloatMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns a float; arguments come as an argument array.
+     * CallNonvirtualFloatMethodA begins: calls an instance method without virtual dispatch that returns a float;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -617,7 +631,8 @@ provider hotspot_jni {
     probe CallNonvirtualFloatMethodA__return();
 
     /**
-     * CallNonvirtualFloatMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns a float; arguments come as a va_list.
+     * CallNonvirtualFloatMethodV begins: calls an instance method without virtual dispatch that returns a float;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -633,7 +648,8 @@ provider hotspot_jni {
     probe CallNonvirtualFloatMethodV__return();
 
     /**
-     * CallNonvirtualIntMethod begins: calls an instance method of a given class, without virtual dispatch, that returns a int; arguments come as a variable argument list.
+     * CallNonvirtualIntMethod begins: calls an instance method without virtual dispatch that returns an int;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -650,7 +666,8 @@ provider hotspot_jni {
     probe CallNonvirtualIntMethod__return(int result);
 
     /**
-     * CallNonvirtualIntMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns a int; arguments come as an argument array.
+     * CallNonvirtualIntMethodA begins: calls an instance method without virtual dispatch that returns an int;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -667,7 +684,8 @@ provider hotspot_jni {
     probe CallNonvirtualIntMethodA__return(int result);
 
     /**
-     * CallNonvirtualIntMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns a int; arguments come as a va_list.
+     * CallNonvirtualIntMethodV begins: calls an instance method without virtual dispatch that returns an int;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -684,7 +702,8 @@ provider hotspot_jni {
     probe CallNonvirtualIntMethodV__return(int result);
 
     /**
-     * CallNonvirtualLongMethod begins: calls an instance method of a given class, without virtual dispatch, that returns a long; arguments come as a variable argument list.
+     * CallNonvirtualLongMethod begins: calls an instance method without virtual dispatch that returns a long;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -698,10 +717,11 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallNonvirtualLongMethod__entry
      */
-    probe CallNonvirtualLongMethod__return(long long result);
+    probe CallNonvirtualLongMethod__return(int64_t result);
 
     /**
-     * CallNonvirtualLongMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns a long; arguments come as an argument array.
+     * CallNonvirtualLongMethodA begins: calls an instance method without virtual dispatch that returns a long;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -715,10 +735,11 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallNonvirtualLongMethodA__entry
      */
-    probe CallNonvirtualLongMethodA__return(long long result);
+    probe CallNonvirtualLongMethodA__return(int64_t result);
 
     /**
-     * CallNonvirtualLongMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns a long; arguments come as a va_list.
+     * CallNonvirtualLongMethodV begins: calls an instance method without virtual dispatch that returns a long;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -732,10 +753,11 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallNonvirtualLongMethodV__entry
      */
-    probe CallNonvirtualLongMethodV__return(long long result);
+    probe CallNonvirtualLongMethodV__return(int64_t result);
 
     /**
-     * CallNonvirtualObjectMethod begins: calls an instance method of a given class, without virtual dispatch, that returns an object; arguments come as a variable argument list.
+     * CallNonvirtualObjectMethod begins: calls an instance method without virtual dispatch that returns an object;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -752,7 +774,8 @@ provider hotspot_jni {
     probe CallNonvirtualObjectMethod__return(void *result);
 
     /**
-     * CallNonvirtualObjectMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns an object; arguments come as an argument array.
+     * CallNonvirtualObjectMethodA begins: calls an instance method without virtual dispatch that returns an object;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -769,7 +792,8 @@ provider hotspot_jni {
     probe CallNonvirtualObjectMethodA__return(void *result);
 
     /**
-     * CallNonvirtualObjectMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns an object; arguments come as a va_list.
+     * CallNonvirtualObjectMethodV begins: calls an instance method without virtual dispatch that returns an object;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -786,7 +810,8 @@ provider hotspot_jni {
     probe CallNonvirtualObjectMethodV__return(void *result);
 
     /**
-     * CallNonvirtualShortMethod begins: calls an instance method of a given class, without virtual dispatch, that returns a short; arguments come as a variable argument list.
+     * CallNonvirtualShortMethod begins: calls an instance method without virtual dispatch that returns a short;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -803,7 +828,8 @@ provider hotspot_jni {
     probe CallNonvirtualShortMethod__return(short result);
 
     /**
-     * CallNonvirtualShortMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns a short; arguments come as an argument array.
+     * CallNonvirtualShortMethodA begins: calls an instance method without virtual dispatch that returns a short;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -820,7 +846,8 @@ provider hotspot_jni {
     probe CallNonvirtualShortMethodA__return(short result);
 
     /**
-     * CallNonvirtualShortMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns a short; arguments come as a va_list.
+     * CallNonvirtualShortMethodV begins: calls an instance method without virtual dispatch that returns a short;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -837,7 +864,8 @@ provider hotspot_jni {
     probe CallNonvirtualShortMethodV__return(short result);
 
     /**
-     * CallNonvirtualVoidMethod begins: calls an instance method of a given class, without virtual dispatch, that returns nothing; arguments come as a variable argument list.
+     * CallNonvirtualVoidMethod begins: calls an instance method without virtual dispatch that returns nothing;
+     * takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -853,7 +881,8 @@ provider hotspot_jni {
     probe CallNonvirtualVoidMethod__return();
 
     /**
-     * CallNonvirtualVoidMethodA begins: calls an instance method of a given class, without virtual dispatch, that returns nothing; arguments come as an argument array.
+     * CallNonvirtualVoidMethodA begins: calls an instance method without virtual dispatch that returns nothing;
+     * takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -869,7 +898,8 @@ provider hotspot_jni {
     probe CallNonvirtualVoidMethodA__return();
 
     /**
-     * CallNonvirtualVoidMethodV begins: calls an instance method of a given class, without virtual dispatch, that returns nothing; arguments come as a va_list.
+     * CallNonvirtualVoidMethodV begins: calls an instance method without virtual dispatch that returns nothing;
+     * takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param clazz reference to the class
@@ -885,7 +915,7 @@ provider hotspot_jni {
     probe CallNonvirtualVoidMethodV__return();
 
     /**
-     * CallObjectMethod begins: calls an instance method that returns an object; arguments come as a variable argument list.
+     * CallObjectMethod begins: calls an instance method that returns an object; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -901,7 +931,7 @@ provider hotspot_jni {
     probe CallObjectMethod__return(void *result);
 
     /**
-     * CallObjectMethodA begins: calls an instance method that returns an object; arguments come as an argument array.
+     * CallObjectMethodA begins: calls an instance method that returns an object; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -917,7 +947,7 @@ provider hotspot_jni {
     probe CallObjectMethodA__return(void *result);
 
     /**
-     * CallObjectMethodV begins: calls an instance method that returns an object; arguments come as a va_list.
+     * CallObjectMethodV begins: calls an instance method that returns an object; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -933,7 +963,7 @@ provider hotspot_jni {
     probe CallObjectMethodV__return(void *result);
 
     /**
-     * CallShortMethod begins: calls an instance method that returns a short; arguments come as a variable argument list.
+     * CallShortMethod begins: calls an instance method that returns a short; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -949,7 +979,7 @@ provider hotspot_jni {
     probe CallShortMethod__return(short result);
 
     /**
-     * CallShortMethodA begins: calls an instance method that returns a short; arguments come as an argument array.
+     * CallShortMethodA begins: calls an instance method that returns a short; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -965,7 +995,7 @@ provider hotspot_jni {
     probe CallShortMethodA__return(short result);
 
     /**
-     * CallShortMethodV begins: calls an instance method that returns a short; arguments come as a va_list.
+     * CallShortMethodV begins: calls an instance method that returns a short; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -981,7 +1011,7 @@ provider hotspot_jni {
     probe CallShortMethodV__return(short result);
 
     /**
-     * CallStaticBooleanMethod begins: calls a static method that returns a boolean; arguments come as a variable argument list.
+     * CallStaticBooleanMethod begins: calls a static method that returns a boolean; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -997,7 +1027,7 @@ provider hotspot_jni {
     probe CallStaticBooleanMethod__return(bool result);
 
     /**
-     * CallStaticBooleanMethodA begins: calls a static method that returns a boolean; arguments come as an argument array.
+     * CallStaticBooleanMethodA begins: calls a static method that returns a boolean; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1013,7 +1043,7 @@ provider hotspot_jni {
     probe CallStaticBooleanMethodA__return(bool result);
 
     /**
-     * CallStaticBooleanMethodV begins: calls a static method that returns a boolean; arguments come as a va_list.
+     * CallStaticBooleanMethodV begins: calls a static method that returns a boolean; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1029,7 +1059,7 @@ provider hotspot_jni {
     probe CallStaticBooleanMethodV__return(bool result);
 
     /**
-     * CallStaticByteMethod begins: calls a static method that returns a byte; arguments come as a variable argument list.
+     * CallStaticByteMethod begins: calls a static method that returns a byte; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1042,10 +1072,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallStaticByteMethod__entry
      */
-    probe CallStaticByteMethod__return(signed char result);
+    probe CallStaticByteMethod__return(int8_t result);
 
     /**
-     * CallStaticByteMethodA begins: calls a static method that returns a byte; arguments come as an argument array.
+     * CallStaticByteMethodA begins: calls a static method that returns a byte; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1058,10 +1088,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallStaticByteMethodA__entry
      */
-    probe CallStaticByteMethodA__return(signed char result);
+    probe CallStaticByteMethodA__return(int8_t result);
 
     /**
-     * CallStaticByteMethodV begins: calls a static method that returns a byte; arguments come as a va_list.
+     * CallStaticByteMethodV begins: calls a static method that returns a byte; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1074,10 +1104,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallStaticByteMethodV__entry
      */
-    probe CallStaticByteMethodV__return(signed char result);
+    probe CallStaticByteMethodV__return(int8_t result);
 
     /**
-     * CallStaticCharMethod begins: calls a static method that returns a char; arguments come as a variable argument list.
+     * CallStaticCharMethod begins: calls a static method that returns a char; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1093,7 +1123,7 @@ provider hotspot_jni {
     probe CallStaticCharMethod__return(unsigned short result);
 
     /**
-     * CallStaticCharMethodA begins: calls a static method that returns a char; arguments come as an argument array.
+     * CallStaticCharMethodA begins: calls a static method that returns a char; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1109,7 +1139,7 @@ provider hotspot_jni {
     probe CallStaticCharMethodA__return(unsigned short result);
 
     /**
-     * CallStaticCharMethodV begins: calls a static method that returns a char; arguments come as a va_list.
+     * CallStaticCharMethodV begins: calls a static method that returns a char; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1125,7 +1155,7 @@ provider hotspot_jni {
     probe CallStaticCharMethodV__return(unsigned short result);
 
     /**
-     * CallStaticDoubleMethod begins: calls a static method that returns a double; arguments come as a variable argument list.
+     * CallStaticDoubleMethod begins: calls a static method that returns a double; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1140,7 +1170,7 @@ provider hotspot_jni {
     probe CallStaticDoubleMethod__return();
 
     /**
-     * CallStaticDoubleMethodA begins: calls a static method that returns a double; arguments come as an argument array.
+     * CallStaticDoubleMethodA begins: calls a static method that returns a double; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1155,7 +1185,7 @@ provider hotspot_jni {
     probe CallStaticDoubleMethodA__return();
 
     /**
-     * CallStaticDoubleMethodV begins: calls a static method that returns a double; arguments come as a va_list.
+     * CallStaticDoubleMethodV begins: calls a static method that returns a double; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1170,7 +1200,7 @@ provider hotspot_jni {
     probe CallStaticDoubleMethodV__return();
 
     /**
-     * CallStaticFloatMethod begins: calls a static method that returns a float; arguments come as a variable argument list.
+     * CallStaticFloatMethod begins: calls a static method that returns a float; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1185,7 +1215,7 @@ provider hotspot_jni {
     probe CallStaticFloatMethod__return();
 
     /**
-     * CallStaticFloatMethodA begins: calls a static method that returns a float; arguments come as an argument array.
+     * CallStaticFloatMethodA begins: calls a static method that returns a float; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1200,7 +1230,7 @@ provider hotspot_jni {
     probe CallStaticFloatMethodA__return();
 
     /**
-     * CallStaticFloatMethodV begins: calls a static method that returns a float; arguments come as a va_list.
+     * CallStaticFloatMethodV begins: calls a static method that returns a float; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1215,7 +1245,7 @@ provider hotspot_jni {
     probe CallStaticFloatMethodV__return();
 
     /**
-     * CallStaticIntMethod begins: calls a static method that returns a int; arguments come as a variable argument list.
+     * CallStaticIntMethod begins: calls a static method that returns an int; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1231,7 +1261,7 @@ provider hotspot_jni {
     probe CallStaticIntMethod__return(int result);
 
     /**
-     * CallStaticIntMethodA begins: calls a static method that returns a int; arguments come as an argument array.
+     * CallStaticIntMethodA begins: calls a static method that returns an int; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1247,7 +1277,7 @@ provider hotspot_jni {
     probe CallStaticIntMethodA__return(int result);
 
     /**
-     * CallStaticIntMethodV begins: calls a static method that returns a int; arguments come as a va_list.
+     * CallStaticIntMethodV begins: calls a static method that returns an int; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1263,7 +1293,7 @@ provider hotspot_jni {
     probe CallStaticIntMethodV__return(int result);
 
     /**
-     * CallStaticLongMethod begins: calls a static method that returns a long; arguments come as a variable argument list.
+     * CallStaticLongMethod begins: calls a static method that returns a long; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1276,10 +1306,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallStaticLongMethod__entry
      */
-    probe CallStaticLongMethod__return(long long result);
+    probe CallStaticLongMethod__return(int64_t result);
 
     /**
-     * CallStaticLongMethodA begins: calls a static method that returns a long; arguments come as an argument array.
+     * CallStaticLongMethodA begins: calls a static method that returns a long; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1292,10 +1322,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallStaticLongMethodA__entry
      */
-    probe CallStaticLongMethodA__return(long long result);
+    probe CallStaticLongMethodA__return(int64_t result);
 
     /**
-     * CallStaticLongMethodV begins: calls a static method that returns a long; arguments come as a va_list.
+     * CallStaticLongMethodV begins: calls a static method that returns a long; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1308,10 +1338,10 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair CallStaticLongMethodV__entry
      */
-    probe CallStaticLongMethodV__return(long long result);
+    probe CallStaticLongMethodV__return(int64_t result);
 
     /**
-     * CallStaticObjectMethod begins: calls a static method that returns an object; arguments come as a variable argument list.
+     * CallStaticObjectMethod begins: calls a static method that returns an object; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1327,7 +1357,7 @@ provider hotspot_jni {
     probe CallStaticObjectMethod__return(void *result);
 
     /**
-     * CallStaticObjectMethodA begins: calls a static method that returns an object; arguments come as an argument array.
+     * CallStaticObjectMethodA begins: calls a static method that returns an object; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1343,7 +1373,7 @@ provider hotspot_jni {
     probe CallStaticObjectMethodA__return(void *result);
 
     /**
-     * CallStaticObjectMethodV begins: calls a static method that returns an object; arguments come as a va_list.
+     * CallStaticObjectMethodV begins: calls a static method that returns an object; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1359,7 +1389,7 @@ provider hotspot_jni {
     probe CallStaticObjectMethodV__return(void *result);
 
     /**
-     * CallStaticShortMethod begins: calls a static method that returns a short; arguments come as a variable argument list.
+     * CallStaticShortMethod begins: calls a static method that returns a short; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1375,7 +1405,7 @@ provider hotspot_jni {
     probe CallStaticShortMethod__return(short result);
 
     /**
-     * CallStaticShortMethodA begins: calls a static method that returns a short; arguments come as an argument array.
+     * CallStaticShortMethodA begins: calls a static method that returns a short; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1391,7 +1421,7 @@ provider hotspot_jni {
     probe CallStaticShortMethodA__return(short result);
 
     /**
-     * CallStaticShortMethodV begins: calls a static method that returns a short; arguments come as a va_list.
+     * CallStaticShortMethodV begins: calls a static method that returns a short; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1407,7 +1437,7 @@ provider hotspot_jni {
     probe CallStaticShortMethodV__return(short result);
 
     /**
-     * CallStaticVoidMethod begins: calls a static method that returns nothing; arguments come as a variable argument list.
+     * CallStaticVoidMethod begins: calls a static method that returns nothing; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1422,7 +1452,7 @@ provider hotspot_jni {
     probe CallStaticVoidMethod__return();
 
     /**
-     * CallStaticVoidMethodA begins: calls a static method that returns nothing; arguments come as an argument array.
+     * CallStaticVoidMethodA begins: calls a static method that returns nothing; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1437,7 +1467,7 @@ provider hotspot_jni {
     probe CallStaticVoidMethodA__return();
 
     /**
-     * CallStaticVoidMethodV begins: calls a static method that returns nothing; arguments come as a va_list.
+     * CallStaticVoidMethodV begins: calls a static method that returns nothing; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param clazz reference to the class
      * @param methodID identifies the method
@@ -1452,7 +1482,7 @@ provider hotspot_jni {
     probe CallStaticVoidMethodV__return();
 
     /**
-     * CallVoidMethod begins: calls an instance method that returns nothing; arguments come as a variable argument list.
+     * CallVoidMethod begins: calls an instance method that returns nothing; takes a variable argument list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -1467,7 +1497,7 @@ provider hotspot_jni {
     probe CallVoidMethod__return();
 
     /**
-     * CallVoidMethodA begins: calls an instance method that returns nothing; arguments come as an argument array.
+     * CallVoidMethodA begins: calls an instance method that returns nothing; takes an argument array.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -1482,7 +1512,7 @@ provider hotspot_jni {
     probe CallVoidMethodA__return();
 
     /**
-     * CallVoidMethodV begins: calls an instance method that returns nothing; arguments come as a va_list.
+     * CallVoidMethodV begins: calls an instance method that returns nothing; takes a va_list.
      * @param env JNI environment of the calling thread
      * @param obj reference to the object
      * @param methodID identifies the method
@@ -1837,7 +1867,7 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair GetByteField__entry
      */
-    probe GetByteField__return(signed char result);
+    probe GetByteField__return(int8_t result);
 
     /**
      * GetCharArrayElements begins: gets a pointer to the elements of a char array.
@@ -1948,7 +1978,7 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair GetDirectBufferCapacity__entry
      */
-    probe GetDirectBufferCapacity__return(long long result);
+    probe GetDirectBufferCapacity__return(int64_t result);
 
     /**
      * GetDoubleArrayElements begins: gets a pointer to the elements of a double array.
@@ -2192,7 +2222,7 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair GetLongField__entry
      */
-    probe GetLongField__return(long long result);
+    probe GetLongField__return(int64_t result);
 
     /**
      * GetMethodID begins: looks up an instance method.
@@ -2369,7 +2399,7 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair GetStaticByteField__entry
      */
-    probe GetStaticByteField__return(signed char result);
+    probe GetStaticByteField__return(int8_t result);
 
     /**
      * GetStaticCharField begins: reads a static field of type char.
@@ -2464,7 +2494,7 @@ provider hotspot_jni {
      * @param result what the call gives back
      * @pair GetStaticLongField__entry
      */
-    probe GetStaticLongField__return(long long result);
+    probe GetStaticLongField__return(int64_t result);
 
     /**
      * GetStaticMethodID begins: looks up a static method.
@@ -2788,7 +2818,7 @@ provider hotspot_jni {
      * @param capacity size of the memory in bytes
      * @pair NewDirectByteBuffer__return
      */
-    probe NewDirectByteBuffer__entry(void *env, void *address, long long capacity);
+    probe NewDirectByteBuffer__entry(void *env, void *address, int64_t capacity);
 
     /**
      * NewDirectByteBuffer is over.
@@ -3318,7 +3348,7 @@ provider hotspot_jni {
      * @param val value that is stored
      * @pair SetByteField__return
      */
-    probe SetByteField__entry(void *env, void *obj, void *fieldID, signed char val);
+    probe SetByteField__entry(void *env, void *obj, void *fieldID, int8_t val);
 
     /**
      * SetByteField is over.
@@ -3481,7 +3511,7 @@ provider hotspot_jni {
      * @param val value that is stored
      * @pair SetLongField__return
      */
-    probe SetLongField__entry(void *env, void *obj, void *fieldID, long long val);
+    probe SetLongField__entry(void *env, void *obj, void *fieldID, int64_t val);
 
     /**
      * SetLongField is over.
@@ -3578,7 +3608,7 @@ provider hotspot_jni {
      * @param value value that is stored
      * @pair SetStaticByteField__return
      */
-    probe SetStaticByteField__entry(void *env, void *clazz, void *fieldID, signed char value);
+    probe SetStaticByteField__entry(void *env, void *clazz, void *fieldID, int8_t value);
 
     /**
      * SetStaticByteField is over.
@@ -3656,7 +3686,7 @@ provider hotspot_jni {
      * @param value value that is stored
      * @pair SetStaticLongField__return
      */
-    probe SetStaticLongField__entry(void *env, void *clazz, void *fieldID, long long value);
+    probe SetStaticLongField__entry(void *env, void *clazz, void *fieldID, int64_t value);
 
     /**
      * SetStaticLongField is over.

@@ -246,7 +246,8 @@ provider libvirt {
      * @enum status 0=OK 1=ERROR 2=CONTINUE
      * @pair rpc_server_client_msg_rx
      */
-    probe rpc_server_client_msg_tx_queue(void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
+    probe rpc_server_client_msg_tx_queue(
+        void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
 
     /**
      * The server end received a message.
@@ -262,7 +263,8 @@ provider libvirt {
      * @enum status 0=OK 1=ERROR 2=CONTINUE
      * @pair rpc_server_client_msg_tx_queue
      */
-    probe rpc_server_client_msg_rx(void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
+    probe rpc_server_client_msg_rx(
+        void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
 
     /**
      * The server end of an RPC connection is freed.
@@ -293,7 +295,8 @@ provider libvirt {
      * @enum status 0=OK 1=ERROR 2=CONTINUE
      * @pair rpc_client_msg_rx
      */
-    probe rpc_client_msg_tx_queue(void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
+    probe rpc_client_msg_tx_queue(
+        void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
 
     /**
      * The client end received a message.
@@ -356,7 +359,9 @@ provider libvirt {
      * @param isServer whether this is the server end
      * @pair rpc_tls_context_dispose
      */
-    probe rpc_tls_context_new(void *ctxt, const char *cacert, const char *cacrl, const char *cert, const char *key, int sanityCheckCert, int requireValidCert, int isServer);
+    probe rpc_tls_context_new(
+        void *ctxt, const char *cacert, const char *cacrl, const char *cert, const char *key, int sanityCheckCert,
+        int requireValidCert, int isServer);
 
     /**
      * A TLS context is freed.
@@ -577,7 +582,9 @@ provider libvirt {
      * @param name name of the error
      * @param message text of the error
      */
-    probe dbus_method_error(const char *interface, const char *member, const char *object, const char *destination, const char *name, const char *message);
+    probe dbus_method_error(
+        const char *interface, const char *member, const char *object, const char *destination, const char *name,
+        const char *message);
 
     /**
      * A D-Bus call was answered. Older releases.

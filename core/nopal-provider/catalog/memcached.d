@@ -150,7 +150,8 @@ provider memcached {
      * @length oldkey oldkeylen
      * @length newkey newkeylen
      */
-    probe item__replace(const char *oldkey, int oldkeylen, int oldsize, const char *newkey, int newkeylen, int newsize);
+    probe item__replace(
+        const char *oldkey, int oldkeylen, int oldsize, const char *newkey, int newkeylen, int newsize);
 
     /**
      * A request was read and is about to be carried out.

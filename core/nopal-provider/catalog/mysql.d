@@ -94,7 +94,8 @@ provider mysql {
      * @enum execType 0=query 1=prepared 2=cursor 3=procedure
      * @pair query__exec__done
      */
-    probe query__exec__start(char *query, unsigned long connectionid, char *database, char *user, char *host, int execType);
+    probe query__exec__start(
+        char *query, unsigned long connectionid, char *database, char *user, char *host, int execType);
 
     /**
      * Execution is over.

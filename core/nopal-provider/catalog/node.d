@@ -33,7 +33,8 @@ provider node {
      * @param fd file descriptor of the connection; -1 if there is none
      * @pair http__server__response
      */
-    probe http__server__request(void *request, void *connection, const char *remote, int port, const char *method, const char *url, int fd);
+    probe http__server__request(
+        void *request, void *connection, const char *remote, int port, const char *method, const char *url, int fd);
 
     /**
      * A server finished its response.
@@ -56,7 +57,8 @@ provider node {
      * @param fd file descriptor of the connection; -1 if there is none
      * @pair http__client__response
      */
-    probe http__client__request(void *request, void *connection, const char *remote, int port, const char *method, const char *url, int fd);
+    probe http__client__request(
+        void *request, void *connection, const char *remote, int port, const char *method, const char *url, int fd);
 
     /**
      * A client received a response.

@@ -1,6 +1,7 @@
 /*
  * php: requests, compilation, execution, functions, errors and exceptions of the PHP engine (configure with
- * --enable-dtrace; Debian's PHP has it). compile, execute and function probes need USE_ZEND_DTRACE=1 in the environment.
+ * --enable-dtrace; Debian's PHP has it). compile, execute and function probes
+ * need USE_ZEND_DTRACE=1 in the environment.
  */
 provider php {
     /**
@@ -46,7 +47,8 @@ provider php {
      * @param scope the operator between class and function: ::, -> or an empty text
      * @pair function__return
      */
-    probe function__entry(const char *functionName, const char *requestFile, int lineno, const char *className, const char *scope);
+    probe function__entry(
+        const char *functionName, const char *requestFile, int lineno, const char *className, const char *scope);
 
     /**
      * The compilation of a script is over.
@@ -73,7 +75,8 @@ provider php {
      * @param scope the operator between class and function: ::, -> or an empty text
      * @pair function__entry
      */
-    probe function__return(const char *functionName, const char *requestFile, int lineno, const char *className, const char *scope);
+    probe function__return(
+        const char *functionName, const char *requestFile, int lineno, const char *className, const char *scope);
 
     /**
      * An error, warning or notice is reported.

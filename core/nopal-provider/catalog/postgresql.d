@@ -180,7 +180,9 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair buffer__read__done
      */
-    probe buffer__read__start(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend, bool isExtend);
+    probe buffer__read__start(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend,
+        bool isExtend);
 
     /**
      * A block was read, from the buffer pool or from storage.
@@ -195,7 +197,9 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair buffer__read__start
      */
-    probe buffer__read__done(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend, bool isExtend, bool isHit);
+    probe buffer__read__done(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend,
+        bool isExtend, bool isHit);
 
     /**
      * A shared buffer is about to be written, for whatever reason.
@@ -207,7 +211,8 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair buffer__flush__done
      */
-    probe buffer__flush__start(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid);
+    probe buffer__flush__start(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid);
 
     /**
      * A shared buffer was handed to the kernel; it need not be on disk yet.
@@ -219,7 +224,8 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair buffer__flush__start
      */
-    probe buffer__flush__done(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid);
+    probe buffer__flush__done(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid);
 
     /**
      * The buffer part of a checkpoint begins.
@@ -273,7 +279,8 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair buffer__write__dirty__done
      */
-    probe buffer__write__dirty__start(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid);
+    probe buffer__write__dirty__start(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid);
 
     /**
      * A server process wrote a dirty buffer itself.
@@ -285,7 +292,8 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair buffer__write__dirty__start
      */
-    probe buffer__write__dirty__done(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid);
+    probe buffer__write__dirty__done(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid);
 
     /**
      * A server process has to write a WAL buffer itself. Often means wal_buffers is too small.
@@ -322,7 +330,8 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair smgr__md__read__done
      */
-    probe smgr__md__read__start(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend);
+    probe smgr__md__read__start(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend);
 
     /**
      * A block was read from storage.
@@ -337,7 +346,9 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair smgr__md__read__start
      */
-    probe smgr__md__read__done(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend, int bytesDone, int bytesAsked);
+    probe smgr__md__read__done(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend,
+        int bytesDone, int bytesAsked);
 
     /**
      * Writing of a block to storage begins.
@@ -350,7 +361,8 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair smgr__md__write__done
      */
-    probe smgr__md__write__start(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend);
+    probe smgr__md__write__start(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend);
 
     /**
      * A block was written to storage.
@@ -365,7 +377,9 @@ provider postgresql {
      * @enum forkNum 0=main 1=fsm 2=vm 3=init
      * @pair smgr__md__write__start
      */
-    probe smgr__md__write__done(int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend, int bytesDone, int bytesAsked);
+    probe smgr__md__write__done(
+        int forkNum, unsigned int blockNum, unsigned int tsOid, unsigned int dbOid, unsigned int relOid, int backend,
+        int bytesDone, int bytesAsked);
 
     /**
      * A sort begins.
@@ -468,7 +482,9 @@ provider postgresql {
      * @enum lockmode 1=AccessShare 2=RowShare 3=RowExclusive 4=ShareUpdateExclusive 5=Share 6=ShareRowExclusive 7=Exclusive 8=AccessExclusive
      * @pair lock__wait__done
      */
-    probe lock__wait__start(unsigned int field1, unsigned int field2, unsigned int field3, unsigned int field4, int locktype, int lockmode);
+    probe lock__wait__start(
+        unsigned int field1, unsigned int field2, unsigned int field3, unsigned int field4, int locktype,
+        int lockmode);
 
     /**
      * The wait for a heavyweight lock is over.
@@ -482,7 +498,9 @@ provider postgresql {
      * @enum lockmode 1=AccessShare 2=RowShare 3=RowExclusive 4=ShareUpdateExclusive 5=Share 6=ShareRowExclusive 7=Exclusive 8=AccessExclusive
      * @pair lock__wait__start
      */
-    probe lock__wait__done(unsigned int field1, unsigned int field2, unsigned int field3, unsigned int field4, int locktype, int lockmode);
+    probe lock__wait__done(
+        unsigned int field1, unsigned int field2, unsigned int field3, unsigned int field4, int locktype,
+        int lockmode);
 
     /**
      * The deadlock detector found a deadlock.

@@ -1,5 +1,5 @@
 /*
- * valkey_aof: the append-only file of a Valkey server built with USE_LTTNG=yes. All fire at the end, with a duration.
+ * valkey_aof: the append-only file of Valkey (USE_LTTNG=yes). All fire at the end, with a duration.
  */
 provider valkey_aof {
     /**

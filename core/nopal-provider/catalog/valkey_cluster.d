@@ -1,5 +1,5 @@
 /*
- * valkey_cluster: the cluster configuration file of a Valkey server built with USE_LTTNG=yes. All fire at the end, with a duration.
+ * valkey_cluster: the cluster configuration file of Valkey (USE_LTTNG=yes). All fire at the end, with a duration.
  */
 provider valkey_cluster {
     /**

@@ -1,5 +1,5 @@
 /*
- * valkey_db: expiry, eviction and defragmentation of a Valkey server built with USE_LTTNG=yes. All fire at the end, with a duration.
+ * valkey_db: expiry, eviction and defragmentation of Valkey (USE_LTTNG=yes). All fire at the end, with a duration.
  */
 provider valkey_db {
     /**

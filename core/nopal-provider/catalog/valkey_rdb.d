@@ -1,5 +1,5 @@
 /*
- * valkey_rdb: snapshots of a Valkey server built with USE_LTTNG=yes. All fire at the end, with a duration.
+ * valkey_rdb: snapshots of Valkey (USE_LTTNG=yes). All fire at the end, with a duration.
  */
 provider valkey_rdb {
     /**

@@ -1,5 +1,5 @@
 /*
- * valkey_server: event loop, cron and command times of a Valkey server built with USE_LTTNG=yes. All fire at the end, with a duration.
+ * valkey_server: event loop, cron and command times of Valkey (USE_LTTNG=yes). All fire at the end, with a duration.
  */
 provider valkey_server {
     /**
