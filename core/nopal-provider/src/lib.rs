@@ -1,1 +1,19 @@
-//! The `.d` provider language and everything generated from it. Does no IO.
+//! The `.d` provider language and everything generated from it: C header, ELF object, Rust module, SystemTap tapset,
+//! C wrappers. Text in, text or bytes out: does no IO, has no dependencies.
+//!
+//! ```
+//! let file = nopal_provider::parse("demo.d", "provider demo { probe query__start(const char *sql); };").unwrap();
+//! assert_eq!(file.providers[0].probes[0].name, "query__start");
+//! ```
+
+pub mod ast;
+pub mod catalog;
+mod diagnostic;
+mod doc;
+mod lex;
+mod pair;
+mod parse;
+
+pub use ast::{Arg, File, Kind, Label, Pair, Probe, Provider, Role};
+pub use diagnostic::{Diagnostic, ParseError, Severity};
+pub use parse::parse;
