@@ -385,7 +385,6 @@ provider glib {
      * A reference to a box was taken.
      * @param mem the memory
      * @param atomic whether counting is atomic
-     * @pair rcbox__release
      */
     probe rcbox__acquire(void *mem, unsigned int atomic);
 
@@ -393,7 +392,6 @@ provider glib {
      * A reference to a box was dropped.
      * @param mem the memory
      * @param atomic whether counting is atomic
-     * @pair rcbox__acquire
      */
     probe rcbox__release(void *mem, unsigned int atomic);
 

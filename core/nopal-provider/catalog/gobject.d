@@ -14,7 +14,6 @@ provider gobject {
      * An object was made.
      * @param object the object
      * @param gtype number of its type
-     * @pair object__finalize
      */
     probe object__new(void *object, unsigned long gtype);
 
@@ -23,7 +22,6 @@ provider gobject {
      * @param object the object
      * @param gtype number of its type
      * @param refs references before the call
-     * @pair object__unref
      */
     probe object__ref(void *object, unsigned long gtype, unsigned int refs);
 
@@ -32,7 +30,6 @@ provider gobject {
      * @param object the object
      * @param gtype number of its type
      * @param refs references before the call
-     * @pair object__ref
      */
     probe object__unref(void *object, unsigned long gtype, unsigned int refs);
 

@@ -423,17 +423,6 @@ provider hotspot {
     probe monitor__notifyAll(long javaId, uintptr_t monitor, char *className, int classLen);
 
     /**
-     * Object.wait is over.
-     * @param javaId ID of the Java thread
-     * @param monitor identifies the monitor
-     * @param className class of the object the monitor belongs to
-     * @param classLen its length in bytes
-     * @length className classLen
-     * @pair monitor__wait
-     */
-    probe monitor__waited(long javaId, uintptr_t monitor, char *className, int classLen);
-
-    /**
      * Object.wait begins.
      * @param javaId ID of the Java thread
      * @param monitor identifies the monitor
@@ -444,6 +433,17 @@ provider hotspot {
      * @pair monitor__waited
      */
     probe monitor__wait(long javaId, uintptr_t monitor, char *className, int classLen, long timeout);
+
+    /**
+     * Object.wait is over.
+     * @param javaId ID of the Java thread
+     * @param monitor identifies the monitor
+     * @param className class of the object the monitor belongs to
+     * @param classLen its length in bytes
+     * @length className classLen
+     * @pair monitor__wait
+     */
+    probe monitor__waited(long javaId, uintptr_t monitor, char *className, int classLen);
 
     /**
      * A thread asks for a VM operation.

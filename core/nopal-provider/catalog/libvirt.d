@@ -14,14 +14,12 @@ provider libvirt {
     /**
      * A reference to an object was taken.
      * @param obj the object
-     * @pair object_unref
      */
     probe object_ref(void *obj);
 
     /**
      * A reference to an object was dropped.
      * @param obj the object
-     * @pair object_ref
      */
     probe object_unref(void *obj);
 
@@ -233,23 +231,6 @@ provider libvirt {
     probe rpc_server_client_new(void *client, void *sock);
 
     /**
-     * The server end queues a message for sending.
-     * @param client the client object
-     * @param length length of the message in bytes
-     * @param prog RPC program number
-     * @param vers RPC program version
-     * @param proc RPC procedure number
-     * @param type kind of the message
-     * @param status status of the message
-     * @param serial serial number of the message; a reply carries that of its call
-     * @enum type 0=CALL 1=REPLY 2=MESSAGE 3=STREAM 4=CALL_WITH_FDS 5=REPLY_WITH_FDS 6=STREAM_HOLE
-     * @enum status 0=OK 1=ERROR 2=CONTINUE
-     * @pair rpc_server_client_msg_rx
-     */
-    probe rpc_server_client_msg_tx_queue(
-        void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
-
-    /**
      * The server end received a message.
      * @param client the client object
      * @param length length of the message in bytes
@@ -264,6 +245,23 @@ provider libvirt {
      * @pair rpc_server_client_msg_tx_queue
      */
     probe rpc_server_client_msg_rx(
+        void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
+
+    /**
+     * The server end queues a message for sending.
+     * @param client the client object
+     * @param length length of the message in bytes
+     * @param prog RPC program number
+     * @param vers RPC program version
+     * @param proc RPC procedure number
+     * @param type kind of the message
+     * @param status status of the message
+     * @param serial serial number of the message; a reply carries that of its call
+     * @enum type 0=CALL 1=REPLY 2=MESSAGE 3=STREAM 4=CALL_WITH_FDS 5=REPLY_WITH_FDS 6=STREAM_HOLE
+     * @enum status 0=OK 1=ERROR 2=CONTINUE
+     * @pair rpc_server_client_msg_rx
+     */
+    probe rpc_server_client_msg_tx_queue(
         void *client, int length, int prog, int vers, int proc, int type, int status, int serial);
 
     /**

@@ -242,7 +242,6 @@ provider postgresql {
 
     /**
      * Dirty buffers were written; making them durable begins.
-     * @pair buffer__checkpoint__done
      */
     probe buffer__checkpoint__sync__start();
 
@@ -312,7 +311,7 @@ provider postgresql {
      * @param rmid resource manager of the record
      * @param info flags of the record
      */
-    probe wal__insert(unsigned char rmid, unsigned char info);
+    probe wal__insert(uint8_t rmid, uint8_t info);
 
     /**
      * A switch to the next WAL segment was asked for.
