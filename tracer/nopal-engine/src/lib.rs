@@ -1,1 +1,3 @@
 //! Turns hits of probe sites into records: the user door and the kernel door.
+
+pub mod target;

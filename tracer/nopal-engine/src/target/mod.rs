@@ -1,0 +1,14 @@
+//! Running processes as the kernel shows them in `/proc`: their memory maps, the files they map, their children.
+//! Reads only; stopping and changing a process is the doors' work.
+
+mod error;
+mod image;
+mod maps;
+mod objects;
+mod process;
+
+pub use error::TargetError;
+pub use image::Image;
+pub use maps::{Mapping, maps};
+pub use objects::{MappedObject, mapped_objects};
+pub use process::{Process, Width, children, descendants, processes};

@@ -1,0 +1,204 @@
+//! One process, and the tree of processes below it.
+
+use super::TargetError;
+use std::fs;
+use std::path::PathBuf;
+
+/// What `/proc/PID/stat` says of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    pub pid: u32,
+    pub parent: u32,
+    /// The short name, at most 15 bytes.
+    pub name: String,
+    pub is_zombie: bool,
+    /// Clock ticks since boot. With the pid it names a process for good: pids come again, this pair does not.
+    pub start_time_ticks: u64,
+}
+
+/// The word size of the program a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    Bits32,
+    Bits64,
+}
+
+impl Process {
+    pub fn read(pid: u32) -> Result<Process, TargetError> {
+        let path = PathBuf::from(format!("/proc/{pid}/stat"));
+        let text = fs::read(&path).map_err(|error| TargetError::of_process(pid, &path, &error))?;
+        parse_stat(&text).ok_or(TargetError::NoSuchProcess { pid })
+    }
+
+    /// Whether its program is of 32 or of 64 bits.
+    pub fn width(&self) -> Result<Width, TargetError> {
+        let path = PathBuf::from(format!("/proc/{}/exe", self.pid));
+        let mut head = [0; 5];
+        fs::File::open(&path)
+            .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut head))
+            .map_err(|error| self.why_no_program(&path, &error))?;
+        Ok(if head == *b"\x7fELF\x01" { Width::Bits32 } else { Width::Bits64 })
+    }
+
+    /// `Ok` if it is a live 64-bit program that we may look into; otherwise the reason.
+    pub fn check_traceable(&self) -> Result<(), TargetError> {
+        if self.is_zombie {
+            return Err(TargetError::Zombie { pid: self.pid });
+        }
+        match self.width()? {
+            Width::Bits64 => Ok(()),
+            Width::Bits32 => Err(TargetError::Is32Bit { pid: self.pid }),
+        }
+    }
+
+    /// The program it runs, as it sees it.
+    pub fn program(&self) -> Result<PathBuf, TargetError> {
+        let path = PathBuf::from(format!("/proc/{}/exe", self.pid));
+        fs::read_link(&path).map_err(|error| self.why_no_program(&path, &error))
+    }
+
+    fn why_no_program(&self, path: &std::path::Path, error: &std::io::Error) -> TargetError {
+        match Process::read(self.pid) {
+            Ok(process) if process.is_zombie => TargetError::Zombie { pid: self.pid },
+            // A kernel thread has the link, and the link leads nowhere.
+            Ok(_) if error.kind() == std::io::ErrorKind::NotFound => {
+                TargetError::KernelThread { pid: self.pid }
+            }
+            Ok(_) => TargetError::of_process(self.pid, path, error),
+            Err(gone) => gone,
+        }
+    }
+
+    /// The command line with its arguments separated by blanks; empty for a zombie.
+    pub fn command_line(&self) -> String {
+        let bytes = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let words: Vec<_> = bytes.split(|&b| b == 0).map(String::from_utf8_lossy).collect();
+        words.join(" ").trim_end().to_owned()
+    }
+}
+
+/// `12 (na) me) S 1 ...`: the name may hold blanks and parentheses, so that the last `)` counts.
+fn parse_stat(text: &[u8]) -> Option<Process> {
+    let open = text.iter().position(|&b| b == b'(')?;
+    let close = text.iter().rposition(|&b| b == b')')?;
+    let pid = std::str::from_utf8(text.get(..open)?).ok()?.trim().parse().ok()?;
+    let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
+    let rest = std::str::from_utf8(&text[close + 1..]).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    // Field 22 of the line; the parent is field 4.
+    let start_time_ticks = fields.nth(22 - 4 - 1)?.parse().ok()?;
+    Some(Process { pid, parent, name, is_zombie: matches!(state, "Z" | "X" | "x"), start_time_ticks })
+}
+
+/// All processes of our pid namespace, by pid. One that ends meanwhile is left out.
+pub fn processes() -> Vec<Process> {
+    let mut all: Vec<Process> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Process::read(pid).ok())
+        .collect();
+    all.sort_by_key(|process| process.pid);
+    all
+}
+
+/// The live children of `pid`.
+pub fn children(pid: u32) -> Vec<u32> {
+    processes().into_iter().filter(|p| p.parent == pid && !p.is_zombie).map(|p| p.pid).collect()
+}
+
+/// The live processes below `pid`, parents before children, without `pid` itself. A process whose parent has ended
+/// is no longer below it: the kernel gives it another parent.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let all = processes();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        let below = all.iter().filter(|process| process.parent == parent).map(|process| process.pid);
+        // A pid is nobody's child twice, so that the loop ends.
+        found.extend(below);
+        next += 1;
+    }
+    let is_alive = |pid: &u32| all.iter().any(|process| process.pid == *pid && !process.is_zombie);
+    found.into_iter().skip(1).filter(is_alive).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn stat_lines() {
+        let line = |name: &str, state: &str| {
+            format!("12 ({name}) {state} 7 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2 3")
+        };
+        for name in ["sh", "a b", "a) S 9 (b", "((", ""] {
+            let process = parse_stat(line(name, "S").as_bytes()).expect("a stat line");
+            let want = Process {
+                pid: 12,
+                parent: 7,
+                name: name.to_owned(),
+                is_zombie: false,
+                start_time_ticks: 9876,
+            };
+            assert_eq!(process, want);
+        }
+        assert!(parse_stat(line("x", "Z").as_bytes()).is_some_and(|process| process.is_zombie));
+        for text in ["", "12", "12 (x", "12 (x)", "12 (x) S", "x (y) S 1", ")12 ("] {
+            assert_eq!(parse_stat(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn children_and_their_children() {
+        // A shell that waits for a child which waits for its input.
+        let mut shell = Command::new("sh")
+            .args(["-c", "cat; true"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("sh starts");
+        let me = std::process::id();
+        let is_complete = || descendants(me).iter().any(|pid| children(shell.id()).contains(pid));
+        let mut n_tries = 0;
+        while !is_complete() && n_tries < 1000 {
+            n_tries += 1;
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let below = descendants(me);
+        let cat = children(shell.id());
+        drop(shell.stdin.take());
+        shell.wait().expect("the shell ends");
+        assert!(
+            below.contains(&shell.id()) && cat.len() == 1 && below.contains(&cat[0]),
+            "{below:?} {cat:?}"
+        );
+    }
+
+    #[test]
+    fn this_process_can_be_looked_into() {
+        let me = Process::read(std::process::id()).expect("it is running");
+        assert_eq!(me.width(), Ok(Width::Bits64));
+        assert_eq!(me.check_traceable(), Ok(()));
+        assert_eq!(me.program().ok(), std::env::current_exe().ok());
+    }
+
+    #[test]
+    fn an_ended_child_is_a_zombie() {
+        let mut child = Command::new("true").spawn().expect("true starts");
+        let mut n_tries = 0;
+        while Process::read(child.id()).is_ok_and(|p| !p.is_zombie) && n_tries < 1000 {
+            n_tries += 1;
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let process = Process::read(child.id()).expect("a zombie has a stat file");
+        let why = process.check_traceable();
+        child.wait().expect("it has ended");
+        assert_eq!(why, Err(TargetError::Zombie { pid: child.id() }));
+        assert_eq!(Process::read(child.id()), Err(TargetError::NoSuchProcess { pid: child.id() }));
+    }
+}
