@@ -1,3 +1,5 @@
 //! Turns hits of probe sites into records: the user door and the kernel door.
 
 pub mod target;
+
+pub mod user;

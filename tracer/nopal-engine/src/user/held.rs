@@ -1,0 +1,124 @@
+//! A thread of the target held by ptrace, and all threads of it held at once.
+
+use super::error::{Error, Result};
+use super::process;
+use super::ptrace::{self, Stop};
+use std::time::Duration;
+
+/// How long a thread may take to stop before it counts as stuck in the kernel.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A thread that is seized and stopped. Dropping it lets it go on untraced.
+#[derive(Debug)]
+pub struct Held {
+    pub pid: i32,
+    pub tid: i32,
+    /// The process had been stopped by job control before we came, and will be again when we leave.
+    pub is_group_stopped: bool,
+}
+
+impl Held {
+    /// Stops one thread. `Ok(None)`: it ended meanwhile or does not react (uninterruptible sleep).
+    pub fn stop(pid: i32, tid: i32) -> Result<Option<Held>> {
+        match ptrace::seize(tid, 0) {
+            Ok(()) => {}
+            Err(e) => return refused(pid, tid, e),
+        }
+        if ptrace::interrupt(tid).is_err() {
+            return Ok(None);
+        }
+        let mut held = Held { pid, tid, is_group_stopped: false };
+        match held.settle() {
+            Ok(true) => Ok(Some(held)),
+            Ok(false) => {
+                // Not stopped, so it cannot be detached; the kernel does it when this thread ends.
+                std::mem::forget(held);
+                Ok(None)
+            }
+            Err(Error::Gone { .. }) if process::is_alive(pid) => {
+                std::mem::forget(held);
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Waits until the thread stands still because of our interrupt. Signals on their way are delivered first.
+    pub fn settle(&mut self) -> Result<bool> {
+        loop {
+            let stop =
+                ptrace::wait_stop(self.tid, PATIENCE).map_err(Error::on(self.pid, "wait for a thread"))?;
+            match stop {
+                None => return Ok(false),
+                Some(Stop::Interrupted) => {
+                    self.is_group_stopped = false;
+                    return Ok(true);
+                }
+                Some(Stop::Group(_)) => {
+                    self.is_group_stopped = true;
+                    return Ok(true);
+                }
+                Some(Stop::Signal(signal)) => {
+                    // The stop used up our interrupt; ask again before letting the signal through.
+                    ptrace::interrupt(self.tid).map_err(Error::on(self.pid, "interrupt"))?;
+                    ptrace::resume(self.tid, signal).map_err(Error::on(self.pid, "resume"))?;
+                }
+                Some(Stop::Event(_)) => {
+                    ptrace::interrupt(self.tid).map_err(Error::on(self.pid, "interrupt"))?;
+                    ptrace::resume(self.tid, 0).map_err(Error::on(self.pid, "resume"))?;
+                }
+                Some(Stop::Ended) => return Err(Error::Gone { pid: self.pid }),
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Fails only if the thread has ended.
+        let _ = ptrace::detach(self.tid, 0);
+    }
+}
+
+fn refused(pid: i32, tid: i32, error: std::io::Error) -> Result<Option<Held>> {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => Ok(None),
+        Some(libc::EPERM | libc::EACCES) => match process::thread_status(pid, tid) {
+            Ok(s) if matches!(s.state, 'Z' | 'X') => Ok(None),
+            Ok(s) if s.tracer_pid != 0 => Err(process::already_traced(pid, s.tracer_pid)),
+            Ok(_) => Err(process::why_not_allowed(pid)),
+            Err(_) => Ok(None),
+        },
+        _ => Err(Error::Io { what: format!("seize thread {tid} of process {pid}"), source: error }),
+    }
+}
+
+/// Stops every thread of the process, including those created while we do so. `already` are not stopped again.
+pub fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<Held>> {
+    let mut held: Vec<Held> = Vec::new();
+    loop {
+        let fresh: Vec<i32> = process::threads(pid)?
+            .into_iter()
+            .filter(|tid| !already.contains(tid) && !held.iter().any(|h| h.tid == *tid))
+            .filter(|tid| {
+                // A main thread that called pthread_exit stays listed as a zombie and never runs again.
+                process::thread_status(pid, *tid).is_ok_and(|s| !matches!(s.state, 'Z' | 'X'))
+            })
+            .collect();
+        if fresh.is_empty() {
+            return Ok(held);
+        }
+        for tid in fresh {
+            match Held::stop(pid, tid)? {
+                Some(thread) => held.push(thread),
+                None if process::thread_status(pid, tid).is_ok_and(|s| !matches!(s.state, 'Z' | 'X')) => {
+                    return Err(Error::NoSafeThread {
+                        pid,
+                        reason: format!("thread {tid} does not stop; it waits in the kernel"),
+                    });
+                }
+                None => {}
+            }
+        }
+    }
+}

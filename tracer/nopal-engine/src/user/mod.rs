@@ -1,0 +1,13 @@
+//! The user door: enters a running process for a moment, maps a ring and generated code into it, and turns the nops of
+//! probe sites into jumps. No trap on a hit, no library, no signal handler and no libc call in the target.
+
+pub mod error;
+mod frame;
+mod held;
+pub mod hijack;
+pub mod maps;
+pub mod memory;
+pub mod process;
+pub mod ptrace;
+
+pub use error::{Error, Result};
