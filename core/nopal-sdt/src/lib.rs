@@ -1,8 +1,10 @@
 //! stapsdt and nopal notes, the operand grammar, and the catalog of probes of a binary. Pure: bytes in, facts out.
 
+pub mod about;
 pub mod nopal_note;
 pub mod object;
 pub mod operand;
 pub mod probe;
 
+pub use about::describe;
 pub use object::{Object, ReadError, Segment, Warning, read};

@@ -1,0 +1,161 @@
+//! Brings together what is known about probes: their own nopal notes first, then `.d` files the user gave, then the
+//! built-in catalog of well-known providers.
+
+use crate::probe::{About, ArgAbout, Kind, Label, Pair, PairRole, Probe};
+use nopal_provider as d;
+use std::collections::HashMap;
+
+/// Fills in [`Probe::about`] where no nopal note did. The first of `given` that declares a probe counts.
+///
+/// A declaration of the catalog is taken only if the probe has as many arguments as it declares: the program may be
+/// of a version whose probe is another one, and no name is better than a wrong one.
+pub fn describe(probes: &mut [Probe], given: &[d::File]) {
+    let is_same_provider = |a: &Probe, b: &Probe| a.provider == b.provider;
+    for group in probes.chunk_by_mut(is_same_provider) {
+        if group.iter().all(|probe| probe.about.is_some()) {
+            continue;
+        }
+        let name = group[0].provider.clone();
+        let from_user = by_name(given.iter().flat_map(|file| &file.providers).filter(|p| p.name == name));
+        let from_catalog = by_name(d::catalog::provider(&name).into_iter());
+        for probe in group.iter_mut().filter(|probe| probe.about.is_none()) {
+            let fits =
+                |declared: &&&d::Probe| probe.sites.iter().all(|site| site.args.len() == declared.args.len());
+            let declared = from_user
+                .get(probe.name.as_str())
+                .or_else(|| from_catalog.get(probe.name.as_str()).filter(fits));
+            probe.about = declared.map(|declared| about(declared));
+        }
+    }
+}
+
+fn by_name<'a>(providers: impl Iterator<Item = &'a d::Provider>) -> HashMap<&'a str, &'a d::Probe> {
+    let mut probes = HashMap::new();
+    for probe in providers.flat_map(|provider| &provider.probes) {
+        probes.entry(probe.name.as_str()).or_insert(probe);
+    }
+    probes
+}
+
+/// What a declaration in a `.d` file says of a probe.
+pub fn about(declared: &d::Probe) -> About {
+    About {
+        doc: declared.doc.clone(),
+        args: (1..).zip(&declared.args).map(|(operand, arg)| argument(operand, arg)).collect(),
+        pair: declared.pair.as_ref().map(|pair| Pair {
+            role: match pair.role {
+                d::Role::Start => PairRole::Start,
+                d::Role::End => PairRole::End,
+            },
+            partner: pair.partner.clone(),
+        }),
+        ..About::default()
+    }
+}
+
+fn argument(operand: u8, arg: &d::Arg) -> ArgAbout {
+    ArgAbout {
+        operand: Some(operand),
+        // Both numberings are that of the nopal note.
+        kind: Kind::from_code(arg.kind as u8),
+        name: arg.name.clone().unwrap_or_default(),
+        c_type: arg.c_type.clone(),
+        doc: arg.doc.clone(),
+        length_operand: arg.length.and_then(|idx| u8::try_from(idx + 1).ok()),
+        labels: arg
+            .labels
+            .iter()
+            .map(|label| Label { first: label.value, last: label.value, text: label.text.clone() })
+            .collect(),
+        ..ArgAbout::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operand::{Arch, parse, split};
+    use crate::probe::{Arg, Site};
+
+    fn probe(name: &str, args: &str) -> Probe {
+        let (provider, name) = name.split_once(':').expect("provider:name");
+        let args = split(args)
+            .into_iter()
+            .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
+            .collect();
+        Probe {
+            provider: provider.to_owned(),
+            name: name.to_owned(),
+            sites: vec![Site { address: 1, file_offset: 1, semaphore: None, args, code: Vec::new() }],
+            about: None,
+        }
+    }
+
+    fn names(probe: &Probe) -> Vec<&str> {
+        let about = probe.about.as_ref();
+        about.map_or(Vec::new(), |about| about.args.iter().map(|arg| arg.name.as_str()).collect())
+    }
+
+    #[test]
+    fn note_then_user_then_catalog() {
+        let given = d::parse(
+            "my.d",
+            "provider postgresql {
+               /** Says it better.
+                *  @length sql len
+                *  @enum how 0=slow 1=fast */
+               probe query__start(const char *sql, int len, int how);
+               probe query__done(char *mine);
+             };
+             provider mine { probe a(int x); };",
+        )
+        .expect("the file is right");
+        let mut probes = [
+            probe("mine:a", "-4@%eax"),
+            probe("postgresql:query__done", "8@%rax"),
+            probe("postgresql:query__parse__start", "8@%rax"),
+            probe("postgresql:query__plan__start", "8@%rax 8@%rbx"),
+            probe("postgresql:query__start", "8@%rax 4@%ebx 4@%ecx"),
+            probe("unknown:a", "-4@%eax"),
+        ];
+        probes[1].about = Some(About { doc: "its own".to_owned(), ..About::default() });
+        describe(&mut probes, &[given]);
+        assert_eq!(names(&probes[0]), ["x"]);
+        assert_eq!(probes[1].about.as_ref().map(|about| about.doc.as_str()), Some("its own"));
+        assert_eq!(names(&probes[2]), ["query"], "from the catalog");
+        assert_eq!(probes[3].about, None, "the catalog declares no argument, the probe has two");
+        assert_eq!(names(&probes[4]), ["sql", "len", "how"]);
+        assert_eq!(probes[5].about, None);
+
+        let about = probes[4].about.as_ref().expect("it was given");
+        assert_eq!(about.args[0].operand, Some(1));
+        assert_eq!(about.args[0].length_operand, Some(2));
+        assert_eq!(about.args[0].kind, Kind::Str);
+        assert_eq!(about.args[2].labels[1], Label { first: 1, last: 1, text: "fast".to_owned() });
+        assert_eq!(
+            about.pair,
+            Some(Pair { role: PairRole::Start, partner: "query__done".to_owned() }),
+            "names tell the pair"
+        );
+    }
+
+    #[test]
+    fn kinds_are_numbered_alike() {
+        use d::Kind as D;
+        for (theirs, ours) in [
+            (D::Unknown, Kind::Unknown),
+            (D::Signed, Kind::Signed),
+            (D::Unsigned, Kind::Unsigned),
+            (D::Pointer, Kind::Pointer),
+            (D::Bool, Kind::Bool),
+            (D::CString, Kind::CString),
+            (D::Str, Kind::Str),
+            (D::Bytes, Kind::Bytes),
+            (D::Float, Kind::Float),
+            (D::Enum, Kind::Enum),
+            (D::Char, Kind::Char),
+        ] {
+            assert_eq!(Kind::from_code(theirs as u8), ours);
+        }
+    }
+}
