@@ -10,6 +10,7 @@ pub mod ast;
 pub mod catalog;
 mod diagnostic;
 mod doc;
+pub mod generate;
 mod lex;
 mod pair;
 mod parse;

@@ -4,6 +4,8 @@ mod argument;
 mod item;
 mod kind;
 
+pub(crate) use item::macro_name;
+
 use crate::ast::{File, Pragma};
 use crate::diagnostic::{ParseError, Reporter};
 use crate::lex::{Lexer, Token, TokenKind};

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+mod dtrace;
 mod list;
 
 /// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.
@@ -18,15 +19,19 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Dtrace(dtrace::Args),
     List(list::Args),
 }
 
 /// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`.
 pub fn run(args: Vec<OsString>) -> ExitCode {
     let called_as = args.first().and_then(|a| Path::new(a).file_name()).unwrap_or_default().to_owned();
-    let _ = called_as;
+    if called_as == "dtrace" {
+        return dtrace::run(dtrace::Args { args: args.into_iter().skip(1).collect() });
+    }
     let cli = Cli::parse_from(args);
     let (result, is_json) = match cli.verb {
+        Verb::Dtrace(args) => return dtrace::run(args),
         Verb::List(args) => {
             let is_json = args.json;
             (list::run(args), is_json)
