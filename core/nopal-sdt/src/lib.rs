@@ -4,7 +4,9 @@ pub mod about;
 pub mod nopal_note;
 pub mod object;
 pub mod operand;
+pub mod pattern;
 pub mod probe;
 
 pub use about::describe;
 pub use object::{Object, ReadError, Segment, Warning, read};
+pub use pattern::Pattern;
