@@ -59,18 +59,18 @@ macro_rules! enabled {
     };
 }
 
-/// Reads the arguments of a probe into `{[name, type, docs] value}`.
+/// Reads the arguments of a probe into `{[name, type, docs, labels] value}`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __args {
     ($guard:ident $provider:tt $name:tt [$($done:tt)*] $arg:ident $(, $($rest:tt)*)?) => {
-        $crate::__args!($guard $provider $name [$($done)* {[stringify!($arg), "", &[]] $arg}] $($($rest)*)?)
+        $crate::__args!($guard $provider $name [$($done)* {[stringify!($arg), "", &[], &[]] $arg}] $($($rest)*)?)
     };
     ($guard:ident $provider:tt $name:tt [$($done:tt)*] $arg:ident = $value:expr $(, $($rest:tt)*)?) => {
-        $crate::__args!($guard $provider $name [$($done)* {[stringify!($arg), "", &[]] $value}] $($($rest)*)?)
+        $crate::__args!($guard $provider $name [$($done)* {[stringify!($arg), "", &[], &[]] $value}] $($($rest)*)?)
     };
     ($guard:ident $provider:tt $name:tt [$($done:tt)*] $value:expr $(, $($rest:tt)*)?) => {
-        $crate::__args!($guard $provider $name [$($done)* {["", "", &[]] $value}] $($($rest)*)?)
+        $crate::__args!($guard $provider $name [$($done)* {["", "", &[], &[]] $value}] $($($rest)*)?)
     };
     ($guard:ident $provider:tt $name:tt [$({$about:tt $value:expr})*]) => {{
         $crate::__fire!(__nopal_fire $guard short $provider $name [&[], None, None] [$($about)*]);

@@ -57,14 +57,21 @@ pub struct AboutArg {
 }
 
 impl AboutArg {
-    /// `type_name` as the declaration spells it; empty takes the type's own.
+    /// `type_name` as the declaration spells it; empty takes the type's own. The same with `labels`.
     pub const fn new<A: Arg>(
         name: &'static str,
         type_name: &'static str,
         doc: &'static [&'static str],
+        labels: &'static [(i64, &'static str)],
     ) -> Self {
         let type_name = if type_name.is_empty() { A::TYPE } else { type_name };
-        AboutArg { name, type_name, doc, labels: A::LABELS, shape: shape::<A>() }
+        AboutArg {
+            name,
+            type_name,
+            doc,
+            labels: if labels.is_empty() { A::LABELS } else { labels },
+            shape: shape::<A>(),
+        }
     }
 }
 

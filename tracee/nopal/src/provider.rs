@@ -17,7 +17,13 @@
 ///
 ///         /// The command has run.
 ///         #[started_by(call__start)]
-///         probe call__end(client: u64, name: &str, failed: bool);
+///         probe call__end(
+///             client: u64,
+///             name: &str,
+///             /// How it ended.
+///             #[labels(0 = "ok", -1 = "error")]
+///             result: i32,
+///         );
 ///
 ///         /// Under another name in the trace than in Rust.
 ///         probe expire_cycle as "expire__cycle"(keys: u32, seconds: f64);
@@ -34,7 +40,7 @@
 /// // Arguments that cost something are made only when somebody traces.
 /// redis::call__end::lazy(|probe| {
 ///     let name = String::from("GET");
-///     probe.fire(7, &name, false)
+///     probe.fire(7, &name, 0)
 /// });
 ///
 /// // Or ask.
@@ -56,6 +62,7 @@
 /// evaluated. Use it where they are at hand anyway.
 ///
 /// Names, types and doc comments are in the file's `.note.nopal`, so `nopal list` and `nopal trace` show them.
+/// `#[labels(0 = "miss", 1 = "hit")]` before an argument names its values.
 /// `#[ended_by(other)]` and `#[started_by(other)]` tell tracers which probe is the other end of a span;
 /// `#[log_level(6)]` gives the probe an LTTng log level. `mod name as "provider"` and `probe name as "probe"` set the
 /// names in the trace where they are not Rust names.
@@ -132,7 +139,8 @@ macro_rules! __probes {
 #[macro_export]
 macro_rules! __declared {
     (guarded $provider:tt $name:tt $function:ident [$([$doc:expr])*] [$pair:expr] [$level:expr]
-        ($($(#[doc = $arg_doc:expr])* $arg:ident: $type:ty),* $(,)?)
+        ($($(#[doc = $arg_doc:expr])* $(#[labels($($value:literal = $label:literal),* $(,)?)])?
+            $arg:ident: $type:ty),* $(,)?)
     ) => {
         $(#[doc = $doc])*
         #[doc = ""]
@@ -177,13 +185,14 @@ macro_rules! __declared {
             #[allow(clippy::too_many_arguments)]
             pub fn fire(self, $($arg: $type),*) {
                 $crate::__fire!(__nopal_fire guarded long $provider $name [&[$($doc),*], $pair, $level]
-                    [$([stringify!($arg), stringify!($type), &[$($arg_doc),*]])*]);
+                    [$([stringify!($arg), stringify!($type), &[$($arg_doc),*], &[$($(($value, $label)),*)?]])*]);
                 __nopal_fire($($arg),*)
             }
         }
     };
     (plain $provider:tt $name:tt $function:ident [$([$doc:expr])*] [$pair:expr] [$level:expr]
-        ($($(#[doc = $arg_doc:expr])* $arg:ident: $type:ty),* $(,)?)
+        ($($(#[doc = $arg_doc:expr])* $(#[labels($($value:literal = $label:literal),* $(,)?)])?
+            $arg:ident: $type:ty),* $(,)?)
     ) => {
         $(#[doc = $doc])*
         #[doc = ""]
@@ -194,7 +203,7 @@ macro_rules! __declared {
         #[allow(non_snake_case, dead_code, clippy::too_many_arguments)]
         pub fn $function($($arg: $type),*) {
             $crate::__fire!(__nopal_fire plain long $provider $name [&[$($doc),*], $pair, $level]
-                [$([stringify!($arg), stringify!($type), &[$($arg_doc),*]])*]);
+                [$([stringify!($arg), stringify!($type), &[$($arg_doc),*], &[$($(($value, $label)),*)?]])*]);
             __nopal_fire($($arg),*)
         }
     };

@@ -4,7 +4,7 @@
 /// Defines the function `$fire`, which takes the arguments and is a site of the probe.
 ///
 /// `$guard` is `guarded` (the note names the semaphore) or `plain`; `$size` says how long the description may be; an
-/// argument comes as `[name, type, docs]`.
+/// argument comes as `[name, type, docs, labels]`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __fire {
@@ -135,7 +135,7 @@ macro_rules! __describe {
     };
     // The description depends on the types of the arguments, which in generic code are known late.
     (@const $provider:tt $name:tt [$doc:expr, $pair:expr, $log_level:expr] [$($A:ident)*]
-        [$([$B:ident [$arg_name:expr, $arg_type:expr, $arg_doc:expr]])*]
+        [$([$B:ident [$arg_name:expr, $arg_type:expr, $arg_doc:expr, $labels:expr]])*]
     ) => {
         struct Described<$($A),*>($crate::__private::PhantomData<($($A,)*)>);
         impl<$($A: $crate::Arg),*> Described<$($A),*> {
@@ -147,7 +147,7 @@ macro_rules! __describe {
                     pair: $pair,
                     log_level: $log_level,
                 },
-                &[$($crate::__private::AboutArg::new::<$B>($arg_name, $arg_type, $arg_doc)),*],
+                &[$($crate::__private::AboutArg::new::<$B>($arg_name, $arg_type, $arg_doc, $labels)),*],
             );
         }
     };
