@@ -56,6 +56,8 @@ pub struct Arg {
     /// The declared C type with single blanks: `const char *`, `unsigned long long`, `struct T **`.
     pub c_type: String,
     pub kind: Kind,
+    /// Size of a number on a 64-bit machine; `None` if the type is not one this file or C defines.
+    pub size_bytes: Option<u8>,
     pub doc: String,
     /// Index in [`Probe::args`] of the argument that holds this one's length in bytes (`@length`).
     pub length: Option<usize>,

@@ -3,11 +3,13 @@
 mod c_header;
 mod elf_object;
 mod note;
+mod rust_module;
 mod tapset;
 mod wrappers;
 
 pub use c_header::{c_header, c_source};
 pub use elf_object::{Machine, ObjectOptions, elf_object};
+pub use rust_module::rust_module;
 pub use tapset::tapset;
 pub use wrappers::{WrapOptions, wrappers};
 

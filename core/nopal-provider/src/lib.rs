@@ -1,5 +1,5 @@
 //! The `.d` provider language and everything generated from it: C header, ELF object, Rust module, SystemTap tapset,
-//! C wrappers. Text in, text or bytes out: does no IO, has no dependencies.
+//! C wrappers. Text in, text or bytes out, no dependencies. Does no IO but for [`build`], which serves build scripts.
 //!
 //! ```
 //! let file = nopal_provider::parse("demo.d", "provider demo { probe query__start(const char *sql); };").unwrap();
@@ -7,6 +7,7 @@
 //! ```
 
 pub mod ast;
+pub mod build;
 pub mod catalog;
 mod diagnostic;
 mod doc;

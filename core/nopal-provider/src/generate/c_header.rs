@@ -31,7 +31,8 @@ fn write_probe(out: &mut String, provider: &Provider, probe: &Probe) -> std::fmt
     let is_taken = [provider_name, name].iter().any(|n| n.starts_with("arg"));
     let prefix = if is_taken { "nopal_arg" } else { "arg" };
     let params: Vec<String> = (1..=probe.args.len()).map(|i| format!("{prefix}{i}")).collect();
-    writeln!(out, "\n/* {macro_name} ( {} ) */", args.join(", "))?;
+    let blank = if args.is_empty() { "" } else { " " };
+    writeln!(out, "\n/* {macro_name} ( {}{blank}) */", args.join(", "))?;
     writeln!(out, "#if defined STAP_SDT_V1")?;
     writeln!(out, "#define {macro_name}_ENABLED() __builtin_expect ({name}_semaphore, 0)")?;
     writeln!(out, "#define {semaphore} {name}_semaphore")?;

@@ -1,7 +1,7 @@
 //! Argument lists: C parameter declarations with or without a name.
 
 use super::Parser;
-use super::kind::{ARITHMETIC, Base, QUALIFIERS, base_of, kind_of};
+use super::kind::{ARITHMETIC, Base, QUALIFIERS, UNKNOWN, base_of, kind_of};
 use crate::ast::{Arg, Kind};
 use crate::lex::TokenKind;
 
@@ -82,12 +82,17 @@ impl<'a> Parser<'a> {
     }
 
     fn arg(&self, declarator: Declarator<'a>) -> Arg {
-        let kind = if declarator.is_function {
-            Kind::Pointer
-        } else {
-            kind_of(&declarator.words, declarator.n_pointers, &self.types)
+        let (kind, size_bytes) = match declarator.is_function {
+            true => (Kind::Pointer, Some(8)),
+            false => kind_of(&declarator.words, declarator.n_pointers, &self.types),
         };
-        Arg { name: declarator.name.map(str::to_owned), c_type: declarator.c_type, kind, ..Arg::default() }
+        Arg {
+            name: declarator.name.map(str::to_owned),
+            c_type: declarator.c_type,
+            kind,
+            size_bytes,
+            ..Arg::default()
+        }
     }
 
     /// One parameter declaration up to the `,` or `)` (or `;`) behind it.
@@ -204,7 +209,7 @@ impl<'a> Parser<'a> {
         let Some(name) = declarator.name else { return };
         let mut base = base_of(&declarator.words, &self.types);
         if declarator.is_function {
-            base = Base { kind: Kind::Unknown, n_pointers: 1 };
+            base = Base { n_pointers: 1, ..UNKNOWN };
         }
         let n_pointers = u8::try_from(declarator.n_pointers).unwrap_or(u8::MAX);
         base.n_pointers = base.n_pointers.saturating_add(n_pointers);

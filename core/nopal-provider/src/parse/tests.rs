@@ -114,6 +114,25 @@ fn kinds() {
         ("flavour", Kind::Enum),
         ("callback", Kind::Pointer),
     ];
+    let sizes = [
+        ("char", Some(1)),
+        ("unsigned char", Some(1)),
+        ("short int", Some(2)),
+        ("unsigned", Some(4)),
+        ("long", Some(8)),
+        ("unsigned long long int", Some(8)),
+        ("float", Some(4)),
+        ("double", Some(8)),
+        ("long double", Some(16)),
+        ("num", Some(8)),
+        ("string", Some(8)),
+        ("struct T", None),
+        ("Oid", None),
+    ];
+    for (c_type, size_bytes) in sizes {
+        let file = parse("t.d", &format!("typedef long num; provider p {{ probe a({c_type}); }};")).unwrap();
+        assert_eq!(file.providers[0].probes[0].args[0].size_bytes, size_bytes, "{c_type}");
+    }
     for (c_type, kind) in table {
         let types =
             "typedef long num; typedef char *text; typedef enum { A } flavour; typedef int (*callback)(int);";

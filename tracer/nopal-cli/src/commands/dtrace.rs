@@ -69,6 +69,7 @@ fn contents(mode: &Mode, file: &File, options: &Options) -> Result<Vec<u8>, Stri
             }
             generate::elf_object(file, object)
         }
+        Mode::Rust => generate::rust_module(file).into_bytes(),
         Mode::Tapset => generate::tapset(file, options.process.as_deref()).into_bytes(),
         Mode::Wrap(prefix) => {
             let header = options.header.clone().unwrap_or_else(|| file_name(&options.input, "h"));
@@ -86,6 +87,7 @@ fn target(mode: &Mode, options: &Options) -> PathBuf {
     PathBuf::from(match mode {
         Mode::Header => file_name(&options.input, "h"),
         Mode::Object => file_name(&options.input, "o"),
+        Mode::Rust => file_name(&options.input, "rs"),
         Mode::Tapset => file_name(&options.input, "stp"),
         Mode::Wrap(_) => "trace.h".to_owned(),
     })

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 const USAGE: &str = "\
 Usage: dtrace [-h | -G] [-C [-I PATH] [-D NAME[=VALUE]]] [-k] -s FILE.d [-o FILE] [OBJECT...]
+       dtrace --rust -s FILE.d [-o FILE]
        dtrace --tapset [--process PATH] -s FILE.d [-o FILE]
        dtrace --wrap PREFIX [--guard MACRO] [--header NAME] -s FILE.d [-o FILE]";
 
@@ -18,6 +19,7 @@ const HELP: &str = "
   -C               run the C preprocessor ($CPP, default cpp) over FILE.d first
   -I PATH, -D DEF  options for the preprocessor; -D STAP_SDT_V1 and V2 also decide on the semaphores of -G
   -k               keep intermediate files and print their names
+  --rust           write Rust for the `nopal` crate, to be included in a module (FILE.rs)
   --tapset         write a SystemTap tapset that names the arguments (FILE.stp)
   --process PATH   the program or library the tapset is for; default: the provider's name
   --wrap PREFIX    write macros that test whether a probe is on before they fire it (trace.h)
@@ -31,6 +33,7 @@ machine that $CC compiles for: x86-64 or arm64.";
 pub enum Mode {
     Header,
     Object,
+    Rust,
     Tapset,
     Wrap(String),
 }
@@ -82,6 +85,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Options, String> {
                 "help" => return Err(format!("{USAGE}\n{HELP}")),
                 // Which of its two parsers systemtap's program uses, and whether it lists the types it met.
                 "types" | "no-pyparsing" => {}
+                "rust" => add(Mode::Rust),
                 "tapset" => add(Mode::Tapset),
                 "wrap" => {
                     let prefix = word("--wrap", attached)?;
@@ -139,7 +143,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Options, String> {
     }
     let names = modes.iter().filter_map(|m| match m {
         Mode::Wrap(prefix) => Some(prefix.as_str()),
-        Mode::Header | Mode::Object | Mode::Tapset => None,
+        Mode::Header | Mode::Object | Mode::Rust | Mode::Tapset => None,
     });
     for name in names.chain(guard.as_deref()) {
         if !is_identifier(name) {
