@@ -1,7 +1,10 @@
 //! What the end-to-end tests share: the built command, scratch folders, child processes, waiting with a bound.
 
 pub mod debian;
+pub mod fixture;
+pub mod lab;
 pub mod process;
+pub mod targets;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,6 +8,7 @@
 //!
 //! All signals are blocked meanwhile and stay pending; the kernel delivers them when the mask is given back.
 
+use super::entry::EntryCode;
 use super::error::{Error, Result};
 use super::frame::{Frame, SCRATCH};
 use super::held::Held;
@@ -54,8 +55,9 @@ pub const CALL_LIST: [u8; 63] = [
 
 /// Not an address, not an errno, not a count: what a result word holds until the call is done.
 const PENDING: u64 = 0x8000_0bad_0000_c0de;
-/// Rounds of `pause` after the work is done, some 50 to 100 ms; then the thread goes back by itself.
-const SPIN_ROUNDS: u64 = 1_500_000;
+/// Rounds of `pause` after the work is done, some 0.1 to 0.6 s; then the thread goes back by itself. Only a thread whose
+/// tracer was killed ever waits that long.
+const SPIN_ROUNDS: u64 = 8_000_000;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A system call to be made in the target.
@@ -78,6 +80,9 @@ pub struct Hijack<'a> {
     held: Held,
     memory: &'a Memory,
     taken: Option<Taken>,
+    /// Borrowed for the first calls in a process.
+    entry: Option<EntryCode>,
+    use_loader: bool,
     /// Call names that this stop made return EINTR.
     pub interrupted: Option<&'static str>,
 }
@@ -132,7 +137,8 @@ impl<'a> Hijack<'a> {
 
     /// Prepares a thread that is already held.
     pub fn prepare(held: Held, memory: &'a Memory) -> Result<Hijack<'a>> {
-        let mut hijack = Hijack { held, memory, taken: None, interrupted: None };
+        let mut hijack =
+            Hijack { held, memory, taken: None, entry: None, use_loader: false, interrupted: None };
         hijack.take()?;
         Ok(hijack)
     }
@@ -199,9 +205,18 @@ impl<'a> Hijack<'a> {
         Ok(())
     }
 
-    /// Makes one call with the code of [`SINGLE_CALL`] at `code`.
-    pub fn single(&mut self, code: u64, call: Call) -> Result<i64> {
+    /// The program has not passed its own entry yet: borrow that of the dynamic loader.
+    pub fn use_loader_entry(&mut self) {
+        self.use_loader = true;
+    }
+
+    /// Makes one call with the code of [`SINGLE_CALL`] at the program's entry.
+    pub fn single(&mut self, call: Call) -> Result<i64> {
         self.ensure_taken()?;
+        let code = match &self.entry {
+            Some(entry) => entry.address,
+            None => self.entry.insert(EntryCode::borrow(self.memory, self.use_loader)?).address,
+        };
         let result_at = self.taken.as_ref().expect("taken above").scratch;
         self.memory.write_u64(result_at, PENDING)?;
         let [rdi, rsi, rdx, r10, r8, r9] = call.args;
@@ -211,12 +226,17 @@ impl<'a> Hijack<'a> {
             regs.r12 = result_at;
         })?;
         self.finish_code(|memory| Ok(memory.read_u64(result_at)? != PENDING), call.name)?;
+        if self.taken.is_none() {
+            // The thread runs again, and what lies below its red zone means nothing any more.
+            let reason = "this machine is too busy for the tracer to keep up".into();
+            return Err(Error::NoSafeThread { pid: self.held.pid, reason });
+        }
         Ok(self.memory.read_u64(result_at)? as i64)
     }
 
     /// As [`Hijack::single`], with a failed call as an error.
-    pub fn must(&mut self, code: u64, call: Call) -> Result<u64> {
-        let result = self.single(code, call)?;
+    pub fn must(&mut self, call: Call) -> Result<u64> {
+        let result = self.single(call)?;
         check(self.held.pid, call.name, result)
     }
 
@@ -240,6 +260,8 @@ impl<'a> Hijack<'a> {
             regs.r12 = desk;
         })?;
         self.finish_code(|memory| Ok(memory.read_u64(desk)? == 1), "make a list of calls")?;
+        // The thread is in the list's code now, or back in its own.
+        self.give_back_entry()?;
         let done = self.memory.read_vec(desk + 64, calls.len() * 64)?;
         Ok(done
             .chunks_exact(64)
@@ -323,8 +345,21 @@ impl<'a> Hijack<'a> {
         outcome
     }
 
-    /// Gives the thread back what it had. It stays held.
+    /// Gives the thread back what it had, then the entry the bytes it had; in this order, so that no kill in between
+    /// leaves a thread in bytes that are not ours. The thread stays held.
     pub fn restore(&mut self) -> Result<()> {
+        self.restore_registers()?;
+        self.give_back_entry()
+    }
+
+    fn give_back_entry(&mut self) -> Result<()> {
+        match self.entry.take() {
+            Some(entry) => entry.give_back(self.memory, self.held.tid),
+            None => Ok(()),
+        }
+    }
+
+    fn restore_registers(&mut self) -> Result<()> {
         let Some(taken) = self.taken.take() else { return Ok(()) };
         if !taken.is_entered {
             return Ok(());

@@ -1,0 +1,127 @@
+//! Hands a file of ours to the target: through a socket pair made inside it, which works whatever pid, mount or user
+//! namespace it is in, and for any user that may trace it.
+
+use super::error::{Error, Result};
+use super::hijack::Call;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Makes calls in the target one by one.
+pub trait Caller {
+    fn call(&mut self, call: Call) -> Result<u64>;
+    /// Memory of the target for arguments, writable through [`Caller::write`]; at least 512 bytes.
+    fn scratch(&mut self) -> Result<u64>;
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<()>;
+    fn read(&self, address: u64, len: usize) -> Result<Vec<u8>>;
+    fn pid(&self) -> i32;
+}
+
+/// The target's number for `file`, which stays open there until closed by a call.
+pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Vec<i32>> {
+    let pid = caller.pid();
+    let scratch = caller.scratch()?;
+    caller.write(scratch, &[0xff; 8])?;
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    caller.call(Call::new(
+        "make a socket pair",
+        libc::SYS_socketpair,
+        [libc::AF_UNIX as u64, kind as u64, 0, scratch, 0, 0],
+    ))?;
+    let pair = caller.read(scratch, 8)?;
+    let number = |at: usize| i32::from_le_bytes(pair[at..at + 4].try_into().expect("four bytes of eight"));
+    let (theirs, ours) = (number(0), number(4));
+    let outcome = send_and_receive(caller, pid, theirs, ours, files);
+    for fd in [theirs, ours] {
+        // A failure would only leave the descriptor open, and there is nothing more to be done about it.
+        let _ = caller.call(Call::new("close a socket", libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]));
+    }
+    outcome
+}
+
+fn send_and_receive(
+    caller: &mut impl Caller,
+    pid: i32,
+    theirs: i32,
+    ours: i32,
+    files: &[BorrowedFd<'_>],
+) -> Result<Vec<i32>> {
+    let socket = take_fd(pid, ours).map_err(Error::on(pid, "take a descriptor from the process"))?;
+    for file in files {
+        send(&socket, *file).map_err(Error::on(pid, "send a descriptor to the process"))?;
+    }
+    let mut received = Vec::with_capacity(files.len());
+    for _ in files {
+        received.push(receive(caller, theirs)?);
+    }
+    Ok(received)
+}
+
+fn take_fd(pid: i32, number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; the result is checked.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if process < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: pidfd_open returned a new descriptor that nothing else owns.
+    let process = unsafe { OwnedFd::from_raw_fd(process as i32) };
+    // SAFETY: plain numbers; the result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: pidfd_getfd returned a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// SCM_RIGHTS with one descriptor.
+fn send(socket: &OwnedFd, file: BorrowedFd<'_>) -> io::Result<()> {
+    let mut byte = 1u8;
+    let mut iov = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let mut control = control_message(file.as_raw_fd());
+    // SAFETY: zero is a value of every field.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut iov;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = control.len();
+    // SAFETY: all pointers lead to live buffers of the stated lengths.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) };
+    if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A cmsghdr (u64 length, level, type) with one descriptor, padded to eight bytes.
+fn control_message(fd: i32) -> [u8; 24] {
+    let mut bytes = [0u8; 24];
+    bytes[..8].copy_from_slice(&20u64.to_le_bytes());
+    bytes[8..12].copy_from_slice(&libc::SOL_SOCKET.to_le_bytes());
+    bytes[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_le_bytes());
+    bytes[16..20].copy_from_slice(&fd.to_le_bytes());
+    bytes
+}
+
+/// recvmsg in the target; its structures lie in scratch: msghdr at 0, iovec at 64, the byte at 96, control at 128.
+fn receive(caller: &mut impl Caller, theirs: i32) -> Result<i32> {
+    let pid = caller.pid();
+    let at = caller.scratch()?;
+    let mut bytes = [0u8; 160];
+    let mut put = |offset: usize, value: u64| bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+    put(16, at + 64);
+    put(24, 1);
+    put(32, at + 128);
+    put(40, 24);
+    put(64, at + 96);
+    put(72, 1);
+    caller.write(at, &bytes)?;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    caller.call(Call::new(
+        "receive a descriptor",
+        libc::SYS_recvmsg,
+        [theirs as u64, at, flags as u64, 0, 0, 0],
+    ))?;
+    let control = caller.read(at + 128, 24)?;
+    let fd = i32::from_le_bytes(control[16..20].try_into().expect("four bytes of 24"));
+    if control[..16] != control_message(0)[..16] || fd < 0 {
+        return Err(Error::CallFailed { pid, call: "receive a descriptor", errno: libc::EMFILE });
+    }
+    Ok(fd)
+}
