@@ -9,6 +9,7 @@ mod wrappers;
 
 pub use c_header::{c_header, c_source};
 pub use elf_object::{Machine, ObjectOptions, elf_object};
+pub use note::describe as nopal_note;
 pub use rust_module::rust_module;
 pub use tapset::tapset;
 pub use wrappers::{WrapOptions, wrappers};

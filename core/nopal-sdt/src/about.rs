@@ -1,6 +1,7 @@
 //! Brings together what is known about probes: their own nopal notes first, then `.d` files the user gave, then the
 //! built-in catalog of well-known providers.
 
+use crate::catalog;
 use crate::probe::{About, ArgAbout, Kind, Label, Pair, PairRole, Probe};
 use nopal_provider as d;
 use std::collections::HashMap;
@@ -10,31 +11,28 @@ use std::collections::HashMap;
 /// A declaration of the catalog is taken only if the probe has as many arguments as it declares: the program may be
 /// of a version whose probe is another one, and no name is better than a wrong one.
 pub fn describe(probes: &mut [Probe], given: &[d::File]) {
-    let is_same_provider = |a: &Probe, b: &Probe| a.provider == b.provider;
-    for group in probes.chunk_by_mut(is_same_provider) {
+    for group in probes.chunk_by_mut(|a, b| a.provider == b.provider) {
         if group.iter().all(|probe| probe.about.is_some()) {
             continue;
         }
-        let name = group[0].provider.clone();
-        let from_user = by_name(given.iter().flat_map(|file| &file.providers).filter(|p| p.name == name));
-        let from_catalog = by_name(d::catalog::provider(&name).into_iter());
+        let mut from_user = HashMap::new();
+        for provider in given.iter().flat_map(|file| &file.providers).filter(|p| p.name == group[0].provider)
+        {
+            for declared in &provider.probes {
+                from_user.entry(declared.name.clone()).or_insert(declared);
+            }
+        }
+        let from_catalog = catalog::provider(&group[0].provider);
         for probe in group.iter_mut().filter(|probe| probe.about.is_none()) {
-            let fits =
-                |declared: &&&d::Probe| probe.sites.iter().all(|site| site.args.len() == declared.args.len());
-            let declared = from_user
-                .get(probe.name.as_str())
-                .or_else(|| from_catalog.get(probe.name.as_str()).filter(fits));
-            probe.about = declared.map(|declared| about(declared));
+            let fits = |entry: &&catalog::Entry| {
+                probe.sites.iter().all(|site| site.args.len() == usize::from(entry.n_args))
+            };
+            probe.about = match from_user.get(&probe.name) {
+                Some(declared) => Some(about(declared)),
+                None => from_catalog.get(probe.name.as_bytes()).filter(fits).and_then(catalog::Entry::about),
+            };
         }
     }
-}
-
-fn by_name<'a>(providers: impl Iterator<Item = &'a d::Provider>) -> HashMap<&'a str, &'a d::Probe> {
-    let mut probes = HashMap::new();
-    for probe in providers.flat_map(|provider| &provider.probes) {
-        probes.entry(probe.name.as_str()).or_insert(probe);
-    }
-    probes
 }
 
 /// What a declaration in a `.d` file says of a probe.

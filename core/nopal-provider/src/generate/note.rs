@@ -32,7 +32,8 @@ pub(super) fn push_note(out: &mut Vec<u8>, provider: &Provider, probe: &Probe) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-fn describe(provider: &Provider, probe: &Probe) -> Vec<u8> {
+/// The description of the nopal note of one probe, without the head of the note.
+pub fn describe(provider: &Provider, probe: &Probe) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(VERSION.to_le_bytes());
     out.extend(0u16.to_le_bytes());

@@ -1,0 +1,69 @@
+//! The built-in catalog of well-known providers, as nopal notes that the build script made from its `.d` files.
+
+use crate::nopal_note;
+use crate::probe::About;
+use std::collections::HashMap;
+
+// `static CATALOG: &[(provider, records)]`, written by the build script. A record is:
+// u32 length of the note, u8 number of arguments, u8 length of the name, name, description of the nopal note.
+include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
+
+/// What the catalog has of one probe.
+#[derive(Debug)]
+pub struct Entry {
+    pub n_args: u8,
+    note: &'static [u8],
+}
+
+impl Entry {
+    pub fn about(&self) -> Option<About> {
+        nopal_note::decode(self.note, false).ok().map(|note| note.about)
+    }
+}
+
+/// The probes of a provider by name; none if it is not well known.
+pub fn provider(name: &str) -> HashMap<&'static [u8], Entry> {
+    let mut rest =
+        CATALOG.iter().find(|(provider, _)| *provider == name).map_or(&[][..], |(_, records)| records);
+    let mut entries = HashMap::new();
+    while let Some((name, entry, after)) = record(rest) {
+        entries.entry(name).or_insert(entry);
+        rest = after;
+    }
+    entries
+}
+
+fn record(bytes: &'static [u8]) -> Option<(&'static [u8], Entry, &'static [u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (&[n_args, n_name_bytes], rest) = rest.split_first_chunk::<2>()?;
+    let (name, rest) = rest.split_at_checked(n_name_bytes.into())?;
+    let (note, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some((name, Entry { n_args, note }, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_catalog_is_there_and_says_what_its_files_say() {
+        let mut n_probes = 0;
+        for declared in nopal_provider::catalog::catalog().iter().flat_map(|entry| &entry.file().providers) {
+            let entries = provider(&declared.name);
+            assert_eq!(entries.len(), declared.probes.len(), "{}", declared.name);
+            for probe in &declared.probes {
+                let entry = &entries[probe.name.as_bytes()];
+                assert_eq!(usize::from(entry.n_args), probe.args.len());
+                assert_eq!(
+                    entry.about(),
+                    Some(crate::about::about(probe)),
+                    "{}:{}",
+                    declared.name,
+                    probe.name
+                );
+                n_probes += 1;
+            }
+        }
+        assert!(n_probes > 700, "{n_probes} probes");
+    }
+}
