@@ -185,7 +185,9 @@
 			       _NOPAL_EACH(OPERAND, __VA_ARGS__))	\
       more _NOPAL_LIMITS(__VA_ARGS__)					\
       _NOPAL_NOTE(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name), _NOPAL_EACH(DESCRIPTION, __VA_ARGS__)) \
-      : : [_nopal_kinds] "n" (__extension__ (0UL _NOPAL_EACH(KIND, __VA_ARGS__))) _NOPAL_EACH(VALUES, __VA_ARGS__)); \
+      : : [_nopal_kinds] "n" (__extension__ ((0UL _NOPAL_EACH(KIND, __VA_ARGS__)) & 0xfffffff)), \
+	  [_nopal_more_kinds] "n" (__extension__ ((0UL _NOPAL_EACH(KIND, __VA_ARGS__)) >> 28)) \
+	  _NOPAL_EACH(VALUES, __VA_ARGS__));				\
     _NOPAL_SDT_ASM_END
 
 /* GCC guesses the size of an asm statement by its lines. A probe has many, but all of them make eleven bytes of code
@@ -211,7 +213,8 @@
 #define _NOPAL_VALUES_ITEM(i, n, ...)
 #define _NOPAL_VALUES_END(i, n, ...)
 
-/* ... and one with the kinds of all items, four bits each, since there may be 30 in all. */
+/* ... and two with the kinds of all items, four bits each: there may be 30 operands in all, and GCC prints no constant
+   above 32 bits. */
 #define _NOPAL_KIND(i, n, item) _NOPAL_SHAPED(KIND, i, n, item)
 #define _NOPAL_KIND_ONE(i, n, type, text, name, value, kind, ...) _NOPAL_KIND_BITS(i, kind)
 #define _NOPAL_KIND_TWO(i, n, type, text, name, value, length, kind, ...) _NOPAL_KIND_BITS(i, kind)
@@ -224,21 +227,17 @@
 #define _NOPAL_KIND_9(x) 9
 #define _NOPAL_KIND_BITS(i, kind) _NOPAL_KIND_BITS_(i, kind)
 #define _NOPAL_KIND_BITS_(i, kind) | (0UL + (_NOPAL_KIND_##kind(_nopal_##i))) << (4 * (i - 1))
-#define _NOPAL_KIND_IN_ASM(i) "(%c[_nopal_kinds] >> (4 * (" #i " - 1))) & 15"
+#define _NOPAL_KIND_IN_ASM(i) "((%c[_nopal_kinds] | %c[_nopal_more_kinds] << 28) >> (4 * (" #i " - 1))) & 15"
 
-/* The operands in the text of the stapsdt note, with a blank before all but the first. */
+/* The operands in the text of the stapsdt note, with a blank before all but the first. Numbers with a point are not
+   marked with an f as in sys/sdt.h: bcc and bpftrace cannot read that and lose the arguments that follow, too. */
 #define _NOPAL_OPERAND(i, n, item) _NOPAL_SHAPED(OPERAND, i, n, item)
 #define _NOPAL_OPERAND_ONE(i, n, ...) _NOPAL_BLANK_BEFORE(n) _NOPAL_OPERAND_TEXT(i)
 #define _NOPAL_OPERAND_TWO(i, n, ...)					\
-  _NOPAL_BLANK_BEFORE(n) _NOPAL_OPERAND_TEXT(i) _NOPAL_SDT_BLANK "\t.ascii \"%c[_sdt_s" #i "_length]@%[_sdt_a" #i "_length]\"\n"
+  _NOPAL_BLANK_BEFORE(n) _NOPAL_OPERAND_TEXT(i) _NOPAL_SDT_BLANK _NOPAL_OPERAND_TEXT(i##_length)
 #define _NOPAL_OPERAND_ITEM(i, n, ...)
 #define _NOPAL_OPERAND_END(i, n, ...)
-#define _NOPAL_OPERAND_TEXT(i)						\
-  "\t.ascii \"%c[_sdt_s" #i "]\"\n"					\
-  "\t.if (" _NOPAL_KIND_IN_ASM(i) ") == 8\n"				\
-  "\t.ascii \"f\"\n"							\
-  "\t.endif\n"								\
-  "\t.ascii \"@%[_sdt_a" #i "]\"\n"
+#define _NOPAL_OPERAND_TEXT(i) "\t.ascii \"%c[_sdt_s" #i "]@%[_sdt_a" #i "]\"\n"
 #define _NOPAL_BLANK_BEFORE(n) "\t.if " #n " > 1\n" _NOPAL_SDT_BLANK "\t.endif\n"
 
 /* Nothing is dropped without a word: an error if there is a fifteenth item or a thirteenth value. */
