@@ -118,6 +118,14 @@ pub fn auxv(pid: i32) -> Result<Auxv> {
     if auxv.entry == 0 { Err(Error::Gone { pid }) } else { Ok(auxv) }
 }
 
+/// Where the heap began or will begin; `None` if the kernel does not say (it says to those who may trace).
+pub fn heap_start(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Field 47 of the line, start_brk; the name ends field 2.
+    let start = stat.rsplit_once(')')?.1.split_whitespace().nth(44)?.parse().ok()?;
+    (start != 0).then_some(start)
+}
+
 /// The soft limit of the main stack's size; `None` if unlimited.
 pub fn stack_limit(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
