@@ -1,1 +1,28 @@
-//! Events, and recordings at rest in the Common Trace Format.
+//! Events, and recordings at rest in the Common Trace Format 1.8.
+//!
+//! [`Recording`] reads a recording, ours or LTTng's, by parsing its metadata; [`write`] makes one. [`EventType`] and
+//! [`Type`] say what an event looks like on both sides.
+
+mod digits;
+mod error;
+mod json;
+pub mod localtime;
+mod model;
+mod pipeline;
+mod read;
+mod text;
+mod tsdl;
+
+pub use error::Error;
+pub use json::JsonLines;
+pub use model::{
+    Array, ByteOrder, Enum, EventType, Field, FieldType, Float, Integer, Label, Length, Struct, Type,
+    Variant, number, push_field,
+};
+pub use pipeline::{Lines, PrintError, Printed, Selection, print};
+pub use read::{
+    Counts, Damage, Event, EventClass, Events, Loss, Note, Range, Recording, Report, Scratch, Step, Trace,
+    Value, Visitor,
+};
+pub use text::{TextForm, TextLines};
+pub use tsdl::EnvValue;

@@ -1,0 +1,330 @@
+//! `nopal view`: the events of a recording, as lines of text, as JSON, or counted.
+
+use crate::failure::Failure;
+use nopal_trace::localtime::{self, ClockText};
+use nopal_trace::{
+    Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm, TextLines, print,
+};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Prints the events of a recording (a CTF directory: nopal's own, LTTng's, and others).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal view demo.rec                              all events, in the order of time
+  nopal view demo.rec 'valkey_commands:*'          the events of one provider
+  nopal view demo.rec --from 15:30:19 --to 15:30:20.5
+  nopal view demo.rec --count                      how many of each
+  nopal view demo.rec --json | jq .args            one JSON object a line
+  nopal view ~/lttng-traces/auto-20261115-103000   what LTTng recorded
+
+The last line on standard error says whether the recording is complete, or how many events were lost and when.")]
+pub struct Args {
+    /// The recording: a folder with a `metadata` file in it or somewhere below it.
+    pub dir: PathBuf,
+    /// Only these events: `provider:name`, with `*` and `?`; without a colon a provider or a name.
+    #[arg(value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// Prints one JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    /// With --json: integers above 2^53 as strings.
+    #[arg(long, requires = "json")]
+    pub json_strings: bool,
+    /// Prints how many there are of each event, and of all.
+    #[arg(long, conflicts_with = "limit")]
+    pub count: bool,
+    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, or seconds since the epoch.
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Leaves out what is after.
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+    /// Ends after this many events.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Times with their date.
+    #[arg(long, visible_alias = "clock-date")]
+    pub date: bool,
+    /// Times in seconds since the epoch.
+    #[arg(long, visible_alias = "clock-seconds", conflicts_with = "date")]
+    pub seconds: bool,
+    /// Times in UTC.
+    #[arg(long, visible_aliases = ["clock-gmt", "gmt"])]
+    pub utc: bool,
+    /// Leaves out the time since the event before.
+    #[arg(long)]
+    pub no_delta: bool,
+}
+
+/// Set by Ctrl-C: what is under way is written to its last whole line.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    stop_on_interrupt();
+    if !args.dir.exists() {
+        return Err(Failure::new("no-such-recording", format!("there is no {}", args.dir.display()))
+            .hint("name the folder of a recording; `nopal record -e PATTERN -o DIR` makes one"));
+    }
+    let recording = Recording::open(&args.dir).map_err(|e| failure_of(&e, &args.dir))?;
+    let mut selection = select(&recording, &args.patterns)?;
+    selection.limit = args.limit;
+    selection.range = range_of(&recording, &args)?;
+    let (n_events, report) = if args.count {
+        count(&recording, &selection, args.json).map_err(|e| print_failure(e, &args.dir))?
+    } else {
+        match print_events(&recording, &selection, &args) {
+            Ok(printed) => (printed.n_events, printed.report),
+            // A reader that has seen enough, such as `head`, is no failure.
+            Err(PrintError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(e) => return Err(print_failure(e, &args.dir)),
+        }
+    };
+    say_loss(n_events, &report, &args);
+    if STOP.load(Ordering::Relaxed) {
+        let mut failure = Failure::new("interrupted", format!("interrupted after {n_events} events"));
+        failure.exit = 130;
+        return Err(failure);
+    }
+    Ok(())
+}
+
+fn print_events(recording: &Recording, selection: &Selection, args: &Args) -> Result<Printed, PrintError> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        return print(recording, selection, || JsonLines::new(args.json_strings), &mut out, &STOP);
+    }
+    let clock = match (args.date, args.seconds) {
+        (true, _) => ClockText::Date,
+        (_, true) => ClockText::Seconds,
+        _ => ClockText::Time,
+    };
+    let form = TextForm { clock, is_utc: args.utc, has_no_delta: args.no_delta };
+    print(recording, selection, || TextLines::new(form), &mut out, &STOP)
+}
+
+/// Prints the count of each event type, the most frequent first, and returns the sum.
+fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<(u64, Report), PrintError> {
+    let is_wanted = |class: &EventClass| selection.is_wanted.get(class.index) != Some(&false);
+    let counts = recording.count(selection.range, is_wanted, &STOP)?;
+    // One event type may be in several streams; to the user it is one.
+    let mut rows: Vec<(String, u64)> = Vec::new();
+    for (class, n) in recording.event_classes().iter().zip(&counts.by_class) {
+        let name = class.ty.full_name();
+        match rows.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += n,
+            None => rows.push((name, *n)),
+        }
+    }
+    rows.retain(|(_, n)| *n > 0);
+    rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let total = counts.total();
+    let mut text = String::new();
+    if is_json {
+        let rows: Vec<_> =
+            rows.iter().map(|(name, n)| serde_json::json!({ "event": name, "count": n })).collect();
+        let lost = counts.report.lost_events;
+        let answer = serde_json::json!({
+            "complete": counts.report.is_complete(), "lost": lost, "total": total, "rows": rows
+        });
+        text.push_str(&format!("{answer}\n"));
+    } else {
+        let width = total.to_string().len();
+        for (name, n) in rows {
+            text.push_str(&format!("{n:>width$}  {name}\n"));
+        }
+        text.push_str(&format!("{total:>width$}  total\n"));
+    }
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(PrintError::Output(e)),
+        _ => Ok((total, counts.report)),
+    }
+}
+
+/// The event types that the patterns name; all if there is no pattern.
+fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failure> {
+    if patterns.is_empty() {
+        return Ok(Selection::default());
+    }
+    for pattern in patterns {
+        if !recording.event_classes().iter().any(|class| matches(pattern, class)) {
+            let mut names: Vec<String> =
+                recording.event_classes().iter().map(|class| class.ty.full_name()).collect();
+            names.sort();
+            names.dedup();
+            let n = names.len();
+            names.truncate(8);
+            let more = if n > names.len() { format!(" and {} more", n - names.len()) } else { String::new() };
+            let hint = match n {
+                0 => "the recording declares no events at all".to_owned(),
+                _ => format!("it has {}{more}", names.join(", ")),
+            };
+            return Err(Failure::new("no-such-event", format!("no event of the recording matches `{pattern}`"))
+                .hint(hint));
+        }
+    }
+    Ok(Selection::of(recording, |class| patterns.iter().any(|pattern| matches(pattern, class))))
+}
+
+fn matches(pattern: &str, class: &EventClass) -> bool {
+    if pattern.contains(':') {
+        return glob(pattern.as_bytes(), class.ty.full_name().as_bytes());
+    }
+    glob(pattern.as_bytes(), class.ty.provider.as_bytes()) || glob(pattern.as_bytes(), class.ty.name.as_bytes())
+}
+
+/// `*` is any text, `?` any one character.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p, t));
+            p += 1;
+        } else if p < pattern.len() && (pattern[p] == b'?' || pattern[p] == text[t]) {
+            p += 1;
+            t += 1;
+        } else if let Some((star_p, star_t)) = star {
+            p = star_p + 1;
+            t = star_t + 1;
+            star = Some((star_p, t));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|b| *b == b'*')
+}
+
+fn range_of(recording: &Recording, args: &Args) -> Result<Range, Failure> {
+    let mut range = Range::default();
+    if args.from.is_none() && args.to.is_none() {
+        return Ok(range);
+    }
+    // A time of day means the day on which the recording starts.
+    let mut events = recording.events(Range::default()).map_err(|e| failure_of(&e, &args.dir))?;
+    let first = events.next().map_err(|e| failure_of(&e, &args.dir))?.and_then(|e| e.ns()).unwrap_or(0);
+    let parse = |text: &str| {
+        localtime::parse(text, first, args.utc).ok_or_else(|| {
+            let mut failure = Failure::usage(format!("`{text}` is not a time"));
+            failure.hint =
+                Some("write 15:30:19.5, '2026-11-15 15:30:19' or seconds since the epoch".to_owned());
+            failure
+        })
+    };
+    if let Some(text) = &args.from {
+        range.from_ns = parse(text)?;
+    }
+    if let Some(text) = &args.to {
+        range.to_ns = parse(text)?;
+    }
+    Ok(range)
+}
+
+/// The last word on standard error: complete, or what is missing and since when.
+fn say_loss(n_events: u64, report: &Report, args: &Args) {
+    if args.json {
+        let answer = serde_json::json!({
+            "complete": report.is_complete(),
+            "events": n_events,
+            "lost": report.lost_events,
+            "lost_packets": report.lost_packets,
+            "notes": report.notes.iter().map(|n| format!("{} at byte {}: {}", n.path.display(), n.offset, n.reason))
+                .collect::<Vec<_>>(),
+        });
+        if !args.count {
+            anstream::eprintln!("{answer}");
+        }
+        return;
+    }
+    for note in &report.notes {
+        anstream::eprintln!("nopal: {}, packet at byte {}: {}", note.path.display(), note.offset, note.reason);
+    }
+    if report.n_gaps == 0 {
+        let how = if report.notes.is_empty() { "complete" } else { "not complete, see above" };
+        anstream::eprintln!("nopal: {n_events} events, {how}");
+        return;
+    }
+    let clock = if args.seconds { ClockText::Seconds } else { ClockText::Date };
+    let time = |ns| localtime::text_of(ns, clock, args.utc);
+    let mut lost = Vec::new();
+    if report.lost_events > 0 {
+        lost.push(format!("{} events", report.lost_events));
+    }
+    if report.lost_packets > 0 {
+        lost.push(format!("{} packets of events", report.lost_packets));
+    }
+    anstream::eprintln!("nopal: {n_events} events; lost {} in {} gaps:", lost.join(" and "), report.n_gaps);
+    for loss in report.losses.iter().take(20) {
+        let what = if loss.is_packets { "packets" } else { "events" };
+        let cpu = loss.cpu.map_or(String::new(), |cpu| format!(" on cpu {cpu}"));
+        anstream::eprintln!(
+            "  {} {what} between [{}] and [{}]{cpu}",
+            loss.count,
+            time(loss.from_ns),
+            time(loss.to_ns)
+        );
+    }
+    if report.n_gaps > 20 {
+        anstream::eprintln!("  and {} more gaps", report.n_gaps - 20);
+    }
+}
+
+fn print_failure(error: PrintError, dir: &Path) -> Failure {
+    match error {
+        PrintError::Recording(e) => failure_of(&e, dir),
+        PrintError::Output(e) => Failure::new("output", format!("cannot write the output: {e}")),
+    }
+}
+
+fn failure_of(error: &Error, dir: &Path) -> Failure {
+    let message = error.to_string();
+    match error {
+        Error::NotARecording { .. } => Failure::new("not-a-recording", message)
+            .hint("name the folder that `nopal record -o` or `lttng create --output` was given"),
+        Error::Metadata { .. } => Failure::new("damaged-metadata", message).hint(format!(
+            "the metadata says how to read the events; copy {} again from where it was recorded",
+            dir.display()
+        )),
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Failure::new("no-permission", message).hint("read it as the user who recorded it")
+        }
+        _ => Failure::new("unreadable", message),
+    }
+}
+
+/// The first Ctrl-C ends cleanly, the second at once.
+fn stop_on_interrupt() {
+    extern "C" fn stop(_signal: libc::c_int) {
+        STOP.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: all-zero bytes are a valid sigaction, the handler only stores an atomic, and both pointers are valid.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = stop as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn globs() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("a*", "abc", true),
+            ("*c", "abc", true),
+            ("a?c", "abc", true),
+            ("a*b*c", "aXXbYYbZc", true),
+            ("a", "ab", false),
+            ("?", "", false),
+            ("valkey_*:command*", "valkey_commands:command_call", true),
+        ] {
+            assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+}

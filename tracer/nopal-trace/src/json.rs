@@ -1,0 +1,237 @@
+//! Events as JSON, one object to a line: `{"ts","host","pid","tid","cpu","provider","name","args":{...}}`.
+
+use crate::digits;
+use crate::model::{Enum, number};
+use crate::pipeline::Lines;
+use crate::read::{Damage, Event, Scratch, Step, Value, Visitor};
+use std::io::Write;
+
+/// Above this a number is not the same in JavaScript.
+const MAX_EXACT: u64 = 1 << 53;
+
+/// Makes JSON lines.
+#[derive(Debug)]
+pub struct JsonLines {
+    /// Integers above 2^53 become strings.
+    has_strings: bool,
+    scratch: Box<Scratch>,
+}
+
+impl JsonLines {
+    pub fn new(has_strings: bool) -> Self {
+        JsonLines { has_strings, scratch: Box::default() }
+    }
+}
+
+/// What the context says about the thread.
+#[derive(Default)]
+struct Who {
+    pid: Option<i128>,
+    tid: Option<i128>,
+    vpid: Option<i128>,
+    vtid: Option<i128>,
+}
+
+impl Lines for JsonLines {
+    fn set_last_ns(&mut self, _ns: Option<i64>) {}
+
+    fn print(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Damage> {
+        let start = out.len();
+        let result = self.object(event, out);
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
+}
+
+impl JsonLines {
+    fn object(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Damage> {
+        let mut who = Who::default();
+        event.context_values(&mut self.scratch, |name, value| {
+            let number = match value {
+                Value::Signed(v) => i128::from(v),
+                Value::Unsigned(v) => i128::from(v),
+                Value::Float(_) | Value::String(_) | Value::Enum(..) => return,
+            };
+            match name {
+                "pid" => who.pid = Some(number),
+                "tid" => who.tid = Some(number),
+                "vpid" => who.vpid = Some(number),
+                "vtid" => who.vtid = Some(number),
+                _ => {}
+            }
+        })?;
+        let trace = event.trace();
+        let env = |key: &str| trace.and_then(|t| t.env_number(key));
+        let class = event.class();
+        out.extend_from_slice(b"{\"ts\":");
+        match event.ns() {
+            Some(ns) => self.number(out, i128::from(ns)),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"host\":");
+        match trace.and_then(|t| t.env_text("hostname")) {
+            Some(host) => string(out, host.as_bytes()),
+            None => out.extend_from_slice(b"null"),
+        }
+        self.optional(out, "pid", who.pid.or(who.vpid).or_else(|| env("pid")).or_else(|| env("vpid")));
+        self.optional(out, "tid", who.tid.or(who.vtid));
+        self.optional(out, "cpu", event.cpu().map(i128::from));
+        out.extend_from_slice(b",\"provider\":");
+        string(out, class.ty.provider.as_bytes());
+        out.extend_from_slice(b",\"name\":");
+        string(out, class.ty.name.as_bytes());
+        if event.scopes()[..2].iter().any(Option::is_some) {
+            out.extend_from_slice(b",\"context\":{");
+            let mut printer = JsonPrinter { out, has_strings: self.has_strings, is_first: true };
+            event.context(&mut self.scratch, &mut printer)?;
+            out.push(b'}');
+        }
+        out.extend_from_slice(b",\"args\":{");
+        let mut printer = JsonPrinter { out, has_strings: self.has_strings, is_first: true };
+        event.fields(&mut self.scratch, &mut printer)?;
+        out.extend_from_slice(b"}}\n");
+        Ok(())
+    }
+
+    fn optional(&self, out: &mut Vec<u8>, key: &str, value: Option<i128>) {
+        out.push(b',');
+        string(out, key.as_bytes());
+        out.push(b':');
+        match value {
+            Some(value) => self.number(out, value),
+            None => out.extend_from_slice(b"null"),
+        }
+    }
+
+    fn number(&self, out: &mut Vec<u8>, value: i128) {
+        print_number(out, value, self.has_strings);
+    }
+}
+
+fn print_number(out: &mut Vec<u8>, value: i128, has_strings: bool) {
+    let magnitude = u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX);
+    let is_quoted = has_strings && magnitude > MAX_EXACT;
+    if is_quoted {
+        out.push(b'"');
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    digits::unsigned(out, magnitude);
+    if is_quoted {
+        out.push(b'"');
+    }
+}
+
+/// A JSON string; what is not UTF-8 becomes U+FFFD.
+fn string(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' => out.extend_from_slice(b"\\\""),
+                '\\' => out.extend_from_slice(b"\\\\"),
+                '\n' => out.extend_from_slice(b"\\n"),
+                '\r' => out.extend_from_slice(b"\\r"),
+                '\t' => out.extend_from_slice(b"\\t"),
+                c if (c as u32) < 0x20 => {
+                    // Writing to a Vec cannot fail.
+                    let _ = write!(out, "\\u{:04x}", c as u32);
+                }
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    out.push(b'"');
+}
+
+struct JsonPrinter<'o> {
+    out: &'o mut Vec<u8>,
+    has_strings: bool,
+    is_first: bool,
+}
+
+impl JsonPrinter<'_> {
+    /// The comma and the key before a value.
+    fn lead(&mut self, at: &Step) {
+        if !self.is_first {
+            self.out.push(b',');
+        }
+        self.is_first = false;
+        if !at.is_element {
+            string(self.out, at.name.as_bytes());
+            self.out.push(b':');
+        }
+    }
+}
+
+impl Visitor for JsonPrinter<'_> {
+    fn integer(&mut self, at: &Step, _: u64, raw: u64, _: u32, is_signed: bool, _: u8) {
+        self.lead(at);
+        print_number(self.out, number(raw, is_signed), self.has_strings);
+    }
+
+    fn float(&mut self, at: &Step, _: u64, value: f64, bits: u32) {
+        self.lead(at);
+        // Writing to a Vec cannot fail. JSON has no word for what is not a number.
+        let _ = if !value.is_finite() {
+            write!(self.out, "\"{value}\"")
+        } else if bits == 32 {
+            write!(self.out, "{}", value as f32)
+        } else {
+            write!(self.out, "{value}")
+        };
+    }
+
+    /// The label where there is one, else the number.
+    fn enumeration(&mut self, at: &Step, _: u64, raw: u64, table: &Enum) {
+        self.lead(at);
+        let value = number(raw, table.integer.is_signed);
+        match table.labels_of(value).next() {
+            Some(label) if table.is_bool() => self.out.extend_from_slice(label.as_bytes()),
+            Some(label) => string(self.out, label.as_bytes()),
+            None => print_number(self.out, value, self.has_strings),
+        }
+    }
+
+    fn string(&mut self, at: &Step, _: u64, bytes: &[u8]) {
+        self.lead(at);
+        string(self.out, bytes);
+    }
+
+    fn begin_array(&mut self, at: &Step, _: u64, _: u64) {
+        self.lead(at);
+        self.out.push(b'[');
+        self.is_first = true;
+    }
+
+    fn end_array(&mut self) {
+        self.out.push(b']');
+        self.is_first = false;
+    }
+
+    fn begin_struct(&mut self, at: &Step, _: u64) {
+        self.lead(at);
+        self.out.push(b'{');
+        self.is_first = true;
+    }
+
+    fn end_struct(&mut self) {
+        self.out.push(b'}');
+        self.is_first = false;
+    }
+
+    /// `"variant":{"option":value}`: which option it is belongs to the answer.
+    fn begin_variant(&mut self, at: &Step, index: u64) {
+        self.begin_struct(at, index);
+    }
+
+    fn end_variant(&mut self) {
+        self.end_struct();
+    }
+}

@@ -1,0 +1,276 @@
+//! What a recording can say: event types, their fields, and the types of values. Shared by the writer, which prints
+//! it as TSDL, and by the reader, which gets it from TSDL. Holds no bytes of events.
+
+use std::sync::Arc;
+
+/// An event type: `provider:name` with its fields in the order in which their bytes lie.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventType {
+    pub provider: String,
+    pub name: String,
+    pub fields: Vec<Field>,
+    /// As LTTng counts them: 0 emergency to 14 debug.
+    pub log_level: Option<i64>,
+    pub model_uri: Option<String>,
+}
+
+/// A named value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    /// As people see it.
+    pub name: String,
+    /// As the metadata has it: with a leading underscore, so that it is never a keyword.
+    pub(crate) raw: String,
+    pub ty: Type,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Type {
+    Integer(Integer),
+    Float(Float),
+    /// Ends at its NUL.
+    String,
+    Enum(Arc<Enum>),
+    Struct(Arc<Struct>),
+    Array(Arc<Array>),
+    Variant(Arc<Variant>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteOrder {
+    Little,
+    Big,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Integer {
+    /// 1 to 64.
+    pub bits: u32,
+    /// A power of two.
+    pub align_bits: u32,
+    pub is_signed: bool,
+    /// How it is printed: 2, 8, 10 or 16.
+    pub base: u8,
+    /// `None`: that of the recording.
+    pub order: Option<ByteOrder>,
+    /// An array of these is text.
+    pub is_text: bool,
+    /// The clock whose value it holds.
+    pub(crate) clock: Option<Arc<str>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Float {
+    /// 32 or 64.
+    pub bits: u32,
+    pub align_bits: u32,
+    pub order: Option<ByteOrder>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Enum {
+    pub integer: Integer,
+    pub labels: Vec<Label>,
+}
+
+/// One row of an enum's table; ranges may overlap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    pub text: String,
+    pub first: i128,
+    pub last: i128,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Struct {
+    pub fields: Vec<Field>,
+    /// At least; the fields may ask for more.
+    pub align_bits: u32,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    pub element: Type,
+    pub length: Length,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Length {
+    Fixed(u64),
+    /// Path of the integer that holds it, as the metadata spells it.
+    Field(Vec<String>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variant {
+    /// Path of the enum that selects.
+    pub(crate) tag: Vec<String>,
+    pub options: Vec<Field>,
+}
+
+impl EventType {
+    pub fn new(provider: impl Into<String>, name: impl Into<String>) -> Self {
+        EventType {
+            provider: provider.into(),
+            name: name.into(),
+            fields: Vec::new(),
+            log_level: None,
+            model_uri: None,
+        }
+    }
+
+    /// Adds a field. A sequence brings its length field `_NAME_length` (32 bits, as LTTng does it) along.
+    pub fn field(mut self, name: &str, ty: impl Into<FieldType>) -> Self {
+        push_field(&mut self.fields, name, ty.into());
+        self
+    }
+
+    pub fn log_level(mut self, level: i64) -> Self {
+        self.log_level = Some(level);
+        self
+    }
+
+    /// `provider:name`, or the name alone if there is no provider.
+    pub fn full_name(&self) -> String {
+        if self.provider.is_empty() { self.name.clone() } else { format!("{}:{}", self.provider, self.name) }
+    }
+}
+
+/// Appends a field to a list, with its length field if it is a sequence.
+pub fn push_field(fields: &mut Vec<Field>, name: &str, ty: FieldType) {
+    match ty {
+        FieldType::One(ty) => fields.push(Field::new(name, ty)),
+        FieldType::Sequence(element) => {
+            let length = Field::new(&format!("_{name}_length"), Type::unsigned(32));
+            let array = Array { element, length: Length::Field(vec![length.raw.clone()]) };
+            fields.push(length);
+            fields.push(Field::new(name, Type::Array(Arc::new(array))));
+        }
+    }
+}
+
+/// What [`EventType::field`] takes: a type, or a sequence of one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FieldType {
+    One(Type),
+    Sequence(Type),
+}
+
+impl From<Type> for FieldType {
+    fn from(ty: Type) -> Self {
+        FieldType::One(ty)
+    }
+}
+
+impl Field {
+    /// Characters that TSDL has no place for in a name become underscores.
+    pub fn new(name: &str, ty: Type) -> Self {
+        let name: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+        Field { raw: format!("_{name}"), name, ty }
+    }
+
+    pub(crate) fn from_raw(raw: String, ty: Type) -> Self {
+        let name = raw.strip_prefix('_').unwrap_or(&raw).to_owned();
+        Field { name, raw, ty }
+    }
+}
+
+impl Integer {
+    pub fn new(bits: u32, is_signed: bool) -> Self {
+        Integer { bits, align_bits: 8, is_signed, base: 10, order: None, is_text: false, clock: None }
+    }
+}
+
+impl Type {
+    pub fn unsigned(bits: u32) -> Type {
+        Type::Integer(Integer::new(bits, false))
+    }
+
+    pub fn signed(bits: u32) -> Type {
+        Type::Integer(Integer::new(bits, true))
+    }
+
+    /// Unsigned, printed in hexadecimal: addresses, flags.
+    pub fn hex(bits: u32) -> Type {
+        Type::Integer(Integer { base: 16, ..Integer::new(bits, false) })
+    }
+
+    /// One byte, 0 or 1, printed as `false` or `true`.
+    pub fn bool() -> Type {
+        Type::enumeration(Integer::new(8, false), [("false", 0, 0), ("true", 1, 1)])
+    }
+
+    pub fn float(bits: u32) -> Type {
+        Type::Float(Float { bits, align_bits: 8, order: None })
+    }
+
+    pub fn enumeration<'a>(
+        integer: Integer,
+        labels: impl IntoIterator<Item = (&'a str, i128, i128)>,
+    ) -> Type {
+        let labels = labels
+            .into_iter()
+            .map(|(text, first, last)| Label { text: text.to_owned(), first, last })
+            .collect();
+        Type::Enum(Arc::new(Enum { integer, labels }))
+    }
+
+    pub fn array(element: Type, count: u64) -> Type {
+        Type::Array(Arc::new(Array { element, length: Length::Fixed(count) }))
+    }
+
+    /// Text of at most `count` bytes in a fixed place, ending at its first NUL if it has one.
+    pub fn text(count: u64) -> Type {
+        Type::array(Type::Integer(Integer { is_text: true, ..Integer::new(8, true) }), count)
+    }
+
+    pub fn structure(fields: Vec<Field>) -> Type {
+        Type::Struct(Arc::new(Struct { fields, align_bits: 8 }))
+    }
+
+    /// As many elements as a 32-bit length in front of them says.
+    pub fn sequence(element: Type) -> FieldType {
+        FieldType::Sequence(element)
+    }
+
+    /// A byte string: a sequence of bytes printed in hexadecimal.
+    pub fn bytes() -> FieldType {
+        FieldType::Sequence(Type::hex(8))
+    }
+
+    pub(crate) fn align_bits(&self) -> u32 {
+        match self {
+            Type::Integer(i) => i.align_bits,
+            Type::Float(f) => f.align_bits,
+            Type::String => 8,
+            Type::Enum(e) => e.integer.align_bits,
+            Type::Struct(s) => {
+                s.fields.iter().map(|f| f.ty.align_bits()).max().unwrap_or(1).max(s.align_bits)
+            }
+            Type::Array(a) => a.element.align_bits(),
+            // A variant has the alignment of what it turns out to be.
+            Type::Variant(_) => 1,
+        }
+    }
+}
+
+impl Enum {
+    /// The texts of all rows that hold `value`, in the order of the table.
+    pub fn labels_of(&self, value: i128) -> impl Iterator<Item = &str> {
+        self.labels.iter().filter(move |l| l.first <= value && value <= l.last).map(|l| l.text.as_str())
+    }
+
+    /// Whether this is what [`Type::bool`] makes.
+    pub fn is_bool(&self) -> bool {
+        let row = |at: usize, text: &str, value: i128| {
+            self.labels.get(at).is_some_and(|l| l.text == text && l.first == value && l.last == value)
+        };
+        self.labels.len() == 2 && row(0, "false", 0) && row(1, "true", 1)
+    }
+}
+
+/// A raw integer as a number: sign-extended values are negative only if the type is signed.
+pub fn number(raw: u64, is_signed: bool) -> i128 {
+    if is_signed { i128::from(raw as i64) } else { i128::from(raw) }
+}

@@ -1,0 +1,183 @@
+//! Prints a recording: events are put into order on one thread, made into lines in batches on all of them, and written
+//! in order. What is under way is bounded, so memory does not grow with the recording.
+
+use crate::error::Error;
+use crate::read::class::StreamClass;
+use crate::read::{Damage, Event, EventClass, Found, Packet, Range, Recording, Report};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Turns events into lines: [`crate::TextLines`], [`crate::JsonLines`].
+pub trait Lines {
+    /// The time of the line before the next one.
+    fn set_last_ns(&mut self, ns: Option<i64>);
+    /// Appends a line, or nothing if the event cannot be decoded.
+    fn print(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Damage>;
+}
+
+/// What to print.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    pub range: Range,
+    /// By [`EventClass::index`]; empty for all.
+    pub is_wanted: Vec<bool>,
+    pub limit: Option<u64>,
+}
+
+impl Selection {
+    /// The classes for which `is_wanted` holds.
+    pub fn of(recording: &Recording, is_wanted: impl Fn(&EventClass) -> bool) -> Self {
+        let is_wanted = recording.event_classes().iter().map(is_wanted).collect();
+        Selection { is_wanted, ..Selection::default() }
+    }
+}
+
+/// What was printed.
+#[derive(Debug, Clone, Default)]
+pub struct Printed {
+    pub n_events: u64,
+    pub report: Report,
+}
+
+#[derive(Debug)]
+pub enum PrintError {
+    Recording(Error),
+    /// The output could not be written.
+    Output(io::Error),
+}
+
+impl From<Error> for PrintError {
+    fn from(error: Error) -> Self {
+        PrintError::Recording(error)
+    }
+}
+
+/// Events to a batch: some hundred kilobytes of text.
+const BATCH_EVENTS: usize = 4096;
+
+/// Events in order, with the packets they are in.
+#[derive(Default)]
+struct Batch<'r> {
+    packets: Vec<(Arc<Packet>, &'r StreamClass)>,
+    events: Vec<(u32, Found)>,
+    last_ns: Option<i64>,
+}
+
+/// A batch on its way to a thread, and the way back for its lines.
+struct Job<'r> {
+    batch: Batch<'r>,
+    done: SyncSender<Vec<u8>>,
+}
+
+/// Prints the selected events in the order of time; ends early once `stop` is set.
+pub fn print<L: Lines>(
+    recording: &Recording,
+    selection: &Selection,
+    new_lines: impl Fn() -> L + Sync,
+    out: &mut impl Write,
+    stop: &AtomicBool,
+) -> Result<Printed, PrintError> {
+    let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let max_under_way = n_threads * 2;
+    let (to_work, work) = sync_channel::<Job<'_>>(max_under_way);
+    let work = Mutex::new(work);
+    std::thread::scope(|scope| {
+        for _ in 0..n_threads {
+            scope.spawn(|| make_lines(recording, &work, &new_lines));
+        }
+        // Moved in, so that the threads see its end when this closure is over, however it ends.
+        let to_work = to_work;
+        let mut batches = Batches::new(recording, selection)?;
+        let mut under_way: VecDeque<Receiver<Vec<u8>>> = VecDeque::new();
+        let mut write_oldest = |under_way: &mut VecDeque<Receiver<Vec<u8>>>| -> Result<bool, PrintError> {
+            let Some(oldest) = under_way.pop_front() else { return Ok(false) };
+            if let Ok(lines) = oldest.recv() {
+                out.write_all(&lines).map_err(PrintError::Output)?;
+            }
+            Ok(true)
+        };
+        while !stop.load(Ordering::Relaxed)
+            && let Some(batch) = batches.next()?
+        {
+            let (done, lines) = sync_channel(1);
+            if to_work.send(Job { batch, done }).is_err() {
+                break;
+            }
+            under_way.push_back(lines);
+            if under_way.len() >= max_under_way {
+                write_oldest(&mut under_way)?;
+            }
+        }
+        while write_oldest(&mut under_way)? {}
+        out.flush().map_err(PrintError::Output)?;
+        Ok(Printed { n_events: batches.n_events, report: batches.events.report() })
+    })
+}
+
+fn make_lines<L: Lines>(recording: &Recording, work: &Mutex<Receiver<Job<'_>>>, new_lines: &impl Fn() -> L) {
+    let mut lines = new_lines();
+    let mut size = 0;
+    loop {
+        let job = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { batch, done }) = job else { return };
+        let mut out = Vec::with_capacity(size);
+        lines.set_last_ns(batch.last_ns);
+        for (packet, found) in &batch.events {
+            let (packet, stream) = &batch.packets[*packet as usize];
+            let event = Event { recording, stream, packet, found: *found };
+            // The walk that found the event has decoded it once, so this cannot fail.
+            let _ = lines.print(&event, &mut out);
+        }
+        size = size.max(out.len() + out.len() / 8);
+        // The other side is gone only if it has given up.
+        let _ = done.send(out);
+    }
+}
+
+struct Batches<'r, 's> {
+    events: crate::read::Events<'r>,
+    selection: &'s Selection,
+    last_ns: Option<i64>,
+    n_events: u64,
+}
+
+impl<'r, 's> Batches<'r, 's> {
+    fn new(recording: &'r Recording, selection: &'s Selection) -> Result<Self, Error> {
+        Ok(Batches { events: recording.events(selection.range)?, selection, last_ns: None, n_events: 0 })
+    }
+
+    fn next(&mut self) -> Result<Option<Batch<'r>>, Error> {
+        let mut batch = Batch { last_ns: self.last_ns, ..Batch::default() };
+        batch.events.reserve(BATCH_EVENTS);
+        let left = self.selection.limit.map_or(u64::MAX, |limit| limit - self.n_events);
+        let wanted = left.min(BATCH_EVENTS as u64) as usize;
+        // Which of the batch's packets each stream is in.
+        let mut in_batch: Vec<Option<u32>> = vec![None; self.events.n_streams()];
+        while batch.events.len() < wanted {
+            let Some((stream, found)) = self.events.next_found()? else { break };
+            if self.selection.is_wanted.get(found.class as usize) == Some(&false) {
+                continue;
+            }
+            let (Some(packet), Some(class)) = (self.events.packet(stream), self.events.stream_class(stream))
+            else {
+                break;
+            };
+            let index = match in_batch[stream] {
+                Some(index) if Arc::ptr_eq(&batch.packets[index as usize].0, packet) => index,
+                _ => {
+                    let index = batch.packets.len() as u32;
+                    batch.packets.push((packet.clone(), class));
+                    in_batch[stream] = Some(index);
+                    index
+                }
+            };
+            batch.events.push((index, found));
+        }
+        self.n_events += batch.events.len() as u64;
+        self.last_ns = batch.events.last().map(|(_, found)| found.ns).filter(|ns| *ns != i64::MIN);
+        Ok(if batch.events.is_empty() { None } else { Some(batch) })
+    }
+}

@@ -1,0 +1,175 @@
+//! The events of all streams in the order of time, and what was lost on the way.
+
+use super::event::Event;
+use super::packet::Packet;
+use super::recording::Recording;
+use super::stream::{Found, StreamCursor};
+use crate::error::Error;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The part of a recording to be read, in nanoseconds since the epoch, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    pub from_ns: i64,
+    pub to_ns: i64,
+}
+
+impl Default for Range {
+    fn default() -> Self {
+        Range { from_ns: i64::MIN, to_ns: i64::MAX }
+    }
+}
+
+/// Events (or whole packets of them) that the tracer could not keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    pub count: u64,
+    /// Packets were overwritten; how many events they held is not known.
+    pub is_packets: bool,
+    pub from_ns: i64,
+    pub to_ns: i64,
+    pub cpu: Option<u64>,
+}
+
+/// Something in a stream file that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    pub path: PathBuf,
+    /// Of the packet in the file, in bytes.
+    pub offset: u64,
+    pub reason: String,
+}
+
+/// What reading found out beside the events.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    pub lost_events: u64,
+    pub lost_packets: u64,
+    /// The first gaps, in the order of time; the sums above count all of them.
+    pub losses: Vec<Loss>,
+    pub n_gaps: u64,
+    pub notes: Vec<Note>,
+    /// A stream ends in the middle of a packet: the recorder was cut short.
+    pub is_truncated: bool,
+}
+
+/// Gaps that are listed one by one.
+const MAX_LISTED: usize = 256;
+
+impl Report {
+    pub fn is_complete(&self) -> bool {
+        self.lost_events == 0 && self.lost_packets == 0 && self.notes.is_empty()
+    }
+
+    pub(crate) fn lose(&mut self, loss: Loss) {
+        if loss.is_packets {
+            self.lost_packets = self.lost_packets.saturating_add(loss.count);
+        } else {
+            self.lost_events = self.lost_events.saturating_add(loss.count);
+        }
+        self.n_gaps += 1;
+        if self.losses.len() < MAX_LISTED {
+            self.losses.push(loss);
+        }
+    }
+
+    /// Adds what another stream found.
+    pub fn add(&mut self, other: &Report) {
+        self.lost_events = self.lost_events.saturating_add(other.lost_events);
+        self.lost_packets = self.lost_packets.saturating_add(other.lost_packets);
+        self.n_gaps += other.n_gaps;
+        self.losses.extend_from_slice(&other.losses);
+        self.losses.sort_by_key(|l| (l.from_ns, l.to_ns));
+        self.losses.truncate(MAX_LISTED);
+        self.notes.extend_from_slice(&other.notes);
+        self.is_truncated |= other.is_truncated;
+    }
+}
+
+/// All events of a recording in the order of time; memory does not grow with the recording.
+#[derive(Debug)]
+pub struct Events<'r> {
+    recording: &'r Recording,
+    cursors: Vec<StreamCursor<'r>>,
+    /// Heads of the streams that are not being read from, the earliest first.
+    waiting: BinaryHeap<Reverse<(i64, usize)>>,
+    heads: Vec<Option<Found>>,
+    current: Option<usize>,
+}
+
+impl Recording {
+    /// The events of the given part of the recording.
+    pub fn events(&self, range: Range) -> Result<Events<'_>, Error> {
+        let mut events = Events {
+            recording: self,
+            cursors: Vec::with_capacity(self.streams.len()),
+            waiting: BinaryHeap::new(),
+            heads: Vec::new(),
+            current: None,
+        };
+        for stream in &self.streams {
+            let mut cursor = StreamCursor::open(self, stream, range)?;
+            let head = cursor.next()?;
+            if let Some(found) = &head {
+                events.waiting.push(Reverse((found.ns, events.cursors.len())));
+            }
+            events.cursors.push(cursor);
+            events.heads.push(head);
+        }
+        Ok(events)
+    }
+}
+
+impl<'r> Events<'r> {
+    /// The next event in time. (Not an iterator: the event borrows from the reader.)
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Event<'_>>, Error> {
+        let Some((stream, found)) = self.next_found()? else { return Ok(None) };
+        let cursor = &self.cursors[stream];
+        let (Some(packet), Some(class)) = (&cursor.packet, cursor.class()) else { return Ok(None) };
+        Ok(Some(Event { recording: self.recording, stream: class, packet, found }))
+    }
+
+    /// The next event in time and its stream, whose packet stays until the next call.
+    #[inline]
+    pub(crate) fn next_found(&mut self) -> Result<Option<(usize, Found)>, Error> {
+        if let Some(last) = self.current {
+            let head = self.cursors[last].next()?;
+            self.heads[last] = head;
+            match (head, self.waiting.peek()) {
+                // Ties go to the stream that comes first.
+                (Some(found), Some(Reverse(other))) if (found.ns, last) > *other => {
+                    self.waiting.push(Reverse((found.ns, last)));
+                }
+                (Some(found), _) => return Ok(Some((last, found))),
+                (None, _) => {}
+            }
+        }
+        self.current = self.waiting.pop().map(|Reverse((_, stream))| stream);
+        Ok(self.current.and_then(|stream| Some((stream, self.heads[stream]?))))
+    }
+
+    pub(crate) fn n_streams(&self) -> usize {
+        self.cursors.len()
+    }
+
+    pub(crate) fn packet(&self, stream: usize) -> Option<&Arc<Packet>> {
+        self.cursors[stream].packet.as_ref()
+    }
+
+    pub(crate) fn stream_class(&self, stream: usize) -> Option<&'r super::class::StreamClass> {
+        self.cursors[stream].class()
+    }
+
+    /// What was lost and what could not be read, of the part read so far.
+    pub fn report(&self) -> Report {
+        let mut report = Report::default();
+        for cursor in &self.cursors {
+            report.add(&cursor.report);
+        }
+        report
+    }
+}

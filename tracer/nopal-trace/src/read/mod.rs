@@ -1,0 +1,22 @@
+//! Reads recordings by their own metadata: ours, LTTng's, and others in CTF 1.8.
+
+pub(crate) mod class;
+mod count;
+mod decode;
+mod event;
+mod merge;
+mod packet;
+mod plan;
+mod recording;
+mod stream;
+
+pub use class::EventClass;
+pub use count::Counts;
+pub(crate) use decode::run;
+pub use decode::{Damage, Scratch, Visitor};
+pub use event::{Event, Value};
+pub use merge::{Events, Loss, Note, Range, Report};
+pub(crate) use packet::Packet;
+pub use plan::Step;
+pub use recording::{Recording, Trace};
+pub(crate) use stream::Found;

@@ -1,0 +1,258 @@
+//! One packet of a stream: its bytes, and what its header and context say. Knows nothing of events.
+
+use super::class::StreamClass;
+use super::decode::{Content, Damage, Scratch, Visitor, run};
+use super::plan::{Role, Step};
+use super::recording::Trace;
+use crate::model::Enum;
+use crate::text::TextPrinter;
+use memmap2::{Mmap, MmapOptions};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+const MAGIC: u64 = 0xc1fc_1fc1;
+/// Larger packets are mapped instead of read, so that they need no memory of their own.
+const MAX_READ_BYTES: u64 = 8 << 20;
+/// A packet's header and context are found within this.
+const MAX_HEAD_BYTES: u64 = 1 << 20;
+
+/// A packet whose bytes are at hand.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    bytes: Bytes,
+    pub head: Head,
+    /// `{ cpu_id = 1 }, `, or nothing.
+    pub text: Vec<u8>,
+    /// Values in the packet's header and context that events refer to.
+    pub scratch: Option<Box<Scratch>>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Read(Vec<u8>),
+    Mapped(Mmap),
+}
+
+/// What a packet says of itself; sizes in bits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Head {
+    pub magic: Option<u64>,
+    pub stream_id: Option<u64>,
+    pub instance: Option<u64>,
+    pub begin: Option<u64>,
+    pub end: Option<u64>,
+    pub content_bits: Option<u64>,
+    pub packet_bits: Option<u64>,
+    pub discarded: Option<u64>,
+    /// Width of the discarded counter.
+    pub discarded_bits: u32,
+    pub seq_num: Option<u64>,
+    pub cpu: Option<u64>,
+    /// Where the packet's context starts.
+    pub context_at: u64,
+    /// Where the first event starts.
+    pub events_at: u64,
+    /// Place of the stream's class in the trace.
+    pub class: usize,
+}
+
+#[derive(Debug)]
+pub(crate) enum PacketFailure {
+    Io(io::Error),
+    /// The file ends before the packet does.
+    Truncated,
+    Damaged(String),
+}
+
+impl Packet {
+    pub fn content(&self) -> Content<'_> {
+        let bytes: &[u8] = match &self.bytes {
+            Bytes::Read(bytes) => bytes,
+            Bytes::Mapped(map) => map,
+        };
+        Content { bytes, end_bits: self.head.content_bits.unwrap_or(0).min(bytes.len() as u64 * 8) }
+    }
+}
+
+/// Reads what the packet at `offset` says of itself. `packet_bits` and `content_bits` are always given afterwards.
+pub(crate) fn read_head(
+    trace: &Trace,
+    file: &File,
+    offset: u64,
+    file_bytes: u64,
+    scratch: &mut Scratch,
+) -> Result<Head, PacketFailure> {
+    let left = file_bytes - offset;
+    let mut size = left.min(512);
+    loop {
+        let mut bytes = vec![0; size as usize];
+        file.read_exact_at(&mut bytes, offset).map_err(PacketFailure::Io)?;
+        match parse_head(trace, &bytes, scratch) {
+            Ok(head) => return check_head(head, left),
+            Err(HeadFailure::Short) if size < left.min(MAX_HEAD_BYTES) => size = (size * 8).min(left),
+            Err(HeadFailure::Short) if size == left => return Err(PacketFailure::Truncated),
+            Err(HeadFailure::Short) => {
+                return Err(PacketFailure::Damaged("its context is larger than 1 MiB".to_owned()));
+            }
+            Err(HeadFailure::Damaged(reason)) => return Err(PacketFailure::Damaged(reason)),
+        }
+    }
+}
+
+enum HeadFailure {
+    Short,
+    Damaged(String),
+}
+
+impl From<Damage> for HeadFailure {
+    fn from(damage: Damage) -> Self {
+        match damage {
+            Damage::Short | Damage::NoNul | Damage::Length => HeadFailure::Short,
+            Damage::Variant | Damage::EventId(_) => HeadFailure::Damaged(damage.to_string()),
+        }
+    }
+}
+
+fn parse_head(trace: &Trace, bytes: &[u8], scratch: &mut Scratch) -> Result<Head, HeadFailure> {
+    let content = Content { bytes, end_bits: bytes.len() as u64 * 8 };
+    let mut visitor = HeadVisitor::default();
+    let mut at = 0;
+    if let Some(scope) = &trace.packet_header {
+        at = run(&scope.plan, content, at, scratch, &mut visitor)?;
+    }
+    if visitor.0.magic.is_some_and(|magic| magic != MAGIC) {
+        return Err(HeadFailure::Damaged("it does not start with CTF's magic number".to_owned()));
+    }
+    let class = class_of(trace, visitor.0.stream_id).ok_or_else(|| {
+        let id = visitor.0.stream_id.unwrap_or(0);
+        HeadFailure::Damaged(format!("stream {id} is not in the metadata"))
+    })?;
+    let context_at = at;
+    if let Some(scope) = &trace.streams[class].packet_context {
+        at = run(&scope.plan, content, at, scratch, &mut visitor)?;
+    }
+    Ok(Head { context_at, events_at: at, class, ..visitor.0 })
+}
+
+fn class_of(trace: &Trace, id: Option<u64>) -> Option<usize> {
+    match id {
+        Some(id) => trace.streams.iter().position(|s| s.id == id),
+        None if trace.streams.len() == 1 => Some(0),
+        None => None,
+    }
+}
+
+fn check_head(mut head: Head, left: u64) -> Result<Head, PacketFailure> {
+    let left_bits = left.saturating_mul(8);
+    let packet = head.packet_bits.or(head.content_bits).unwrap_or(left_bits);
+    let content = head.content_bits.unwrap_or(packet);
+    if packet % 8 != 0 || packet == 0 || content > packet || content < head.events_at {
+        let reason = format!("its sizes make no sense (content {content} bits, packet {packet} bits)");
+        return Err(PacketFailure::Damaged(reason));
+    }
+    if packet > left_bits {
+        return Err(PacketFailure::Truncated);
+    }
+    head.packet_bits = Some(packet);
+    head.content_bits = Some(content);
+    Ok(head)
+}
+
+/// Fetches the bytes of the packet at `offset`; `spare` is memory that may be used again.
+pub(crate) fn read_packet(
+    class: &StreamClass,
+    file: &File,
+    offset: u64,
+    head: Head,
+    scratch: &mut Scratch,
+    n_shared_slots: usize,
+    spare: Option<Arc<Packet>>,
+) -> Result<Packet, PacketFailure> {
+    let size = head.content_bits.unwrap_or(0).div_ceil(8);
+    let bytes = if size > MAX_READ_BYTES {
+        // SAFETY: the mapping is only read. A file that shrinks while it is mapped would end the process with SIGBUS;
+        // recordings grow or are removed, and ordinary packets are read, not mapped.
+        let map = unsafe { MmapOptions::new().offset(offset).len(size as usize).map(file) };
+        Bytes::Mapped(map.map_err(PacketFailure::Io)?)
+    } else {
+        let mut bytes = match spare.and_then(Arc::into_inner) {
+            Some(Packet { bytes: Bytes::Read(bytes), .. }) => bytes,
+            _ => Vec::new(),
+        };
+        bytes.resize(size as usize, 0);
+        file.read_exact_at(&mut bytes, offset).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => PacketFailure::Truncated,
+            _ => PacketFailure::Io(e),
+        })?;
+        Bytes::Read(bytes)
+    };
+    let mut packet = Packet { bytes, head, text: Vec::new(), scratch: None };
+    if let Some(scope) = &class.packet_context {
+        packet.text = context_text(class, &packet, scope.plan.steps.as_slice(), scratch);
+    }
+    if n_shared_slots > 0 {
+        packet.scratch = Some(Box::new(scratch.clone()));
+    }
+    Ok(packet)
+}
+
+/// The packet's context as it stands in every line, made once per packet.
+fn context_text(class: &StreamClass, packet: &Packet, steps: &[Step], scratch: &mut Scratch) -> Vec<u8> {
+    if steps.iter().all(|s| s.is_hidden || matches!(s.kind, super::plan::Kind::Align)) {
+        return Vec::new();
+    }
+    let Some(scope) = &class.packet_context else { return Vec::new() };
+    let mut text = b"{".to_vec();
+    let mut printer = TextPrinter::new(&mut text);
+    let at = packet.head.context_at;
+    if run(&scope.plan, packet.content(), at, scratch, &mut printer).is_err() {
+        return Vec::new();
+    }
+    text.extend_from_slice(b" }, ");
+    text
+}
+
+/// Picks out of a packet's header and context what the reader needs.
+#[derive(Default)]
+struct HeadVisitor(Head);
+
+impl HeadVisitor {
+    fn take(&mut self, at: &Step, raw: u64, bits: u32) {
+        let head = &mut self.0;
+        match at.role {
+            Role::Magic => head.magic = Some(raw),
+            Role::StreamId => head.stream_id = Some(raw),
+            Role::StreamInstance => head.instance = Some(raw),
+            Role::TimestampBegin => head.begin = Some(raw),
+            Role::TimestampEnd => head.end = Some(raw),
+            Role::ContentSize => head.content_bits = Some(raw),
+            Role::PacketSize => head.packet_bits = Some(raw),
+            Role::EventsDiscarded => {
+                head.discarded = Some(raw);
+                head.discarded_bits = bits;
+            }
+            Role::PacketSeqNum => head.seq_num = Some(raw),
+            Role::CpuId => head.cpu = Some(raw),
+            Role::None | Role::EventId | Role::Clock => {}
+        }
+    }
+}
+
+impl Visitor for HeadVisitor {
+    fn integer(&mut self, at: &Step, _: u64, raw: u64, bits: u32, _: bool, _: u8) {
+        self.take(at, raw, bits);
+    }
+    fn float(&mut self, _: &Step, _: u64, _: f64, _: u32) {}
+    fn enumeration(&mut self, at: &Step, _: u64, raw: u64, table: &Enum) {
+        self.take(at, raw, table.integer.bits);
+    }
+    fn string(&mut self, _: &Step, _: u64, _: &[u8]) {}
+    fn begin_array(&mut self, _: &Step, _: u64, _: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_struct(&mut self, _: &Step, _: u64) {}
+    fn end_struct(&mut self) {}
+    fn begin_variant(&mut self, _: &Step, _: u64) {}
+    fn end_variant(&mut self) {}
+}

@@ -1,0 +1,210 @@
+//! A recording opened for reading: finds the traces in a folder, reads their metadata, and compiles every event's layout.
+//! Events come from `stream.rs` and `merge.rs`.
+
+use super::class::{EventClass, StreamClass, compile_trace};
+use super::plan::Scope;
+use crate::error::Error;
+use crate::tsdl::{self, EnvValue};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// More metadata than this is refused.
+const MAX_METADATA_BYTES: u64 = 256 << 20;
+/// Folders below the one that was named: LTTng's `ust/uid/0/64-bit` is four deep, rotations add one or two.
+const MAX_FOLDER_DEPTH: u32 = 12;
+
+/// A recording: one or more traces (folders with a `metadata` file), each with its streams.
+#[derive(Debug)]
+pub struct Recording {
+    pub(crate) traces: Vec<Trace>,
+    pub(crate) streams: Vec<StreamFile>,
+    /// All event types of all traces; [`EventClass::index`] is the place in here.
+    pub(crate) classes: Vec<EventClass>,
+}
+
+/// One folder with a `metadata` file.
+#[derive(Debug)]
+pub struct Trace {
+    pub dir: PathBuf,
+    pub env: Vec<(String, EnvValue)>,
+    pub(crate) packet_header: Option<Scope>,
+    pub(crate) streams: Vec<StreamClass>,
+}
+
+#[derive(Debug)]
+pub(crate) struct StreamFile {
+    pub path: PathBuf,
+    pub trace: usize,
+}
+
+impl Recording {
+    /// Opens the recording in `dir` or in the folders below it. Reads metadata only.
+    pub fn open(dir: &Path) -> Result<Recording, Error> {
+        let mut folders = Vec::new();
+        find_traces(dir, 0, &mut folders)?;
+        if folders.is_empty() {
+            return Err(Error::NotARecording { path: dir.to_owned() });
+        }
+        let mut recording = Recording { traces: Vec::new(), streams: Vec::new(), classes: Vec::new() };
+        for folder in folders {
+            recording.add_trace(&folder)?;
+        }
+        Ok(recording)
+    }
+
+    fn add_trace(&mut self, dir: &Path) -> Result<(), Error> {
+        let path = dir.join("metadata");
+        let text = metadata_text(&path)?;
+        let unreadable = |failure: tsdl::Unreadable| Error::Metadata {
+            path: path.clone(),
+            line: failure.place.line,
+            column: failure.place.column,
+            reason: failure.reason,
+        };
+        let metadata = tsdl::parse(&text).map_err(unreadable)?;
+        let origin = origin(&metadata.env);
+        let compiled = compile_trace(&metadata, &origin, &mut self.classes).map_err(unreadable)?;
+        let trace = self.traces.len();
+        self.traces.push(Trace {
+            dir: dir.to_owned(),
+            env: metadata.env,
+            packet_header: compiled.packet_header,
+            streams: compiled.streams,
+        });
+        let mut paths: Vec<PathBuf> =
+            entries(dir)?.into_iter().filter(|p| p.is_file() && is_stream_name(p)).collect();
+        paths.sort();
+        self.streams.extend(paths.into_iter().map(|path| StreamFile { path, trace }));
+        Ok(())
+    }
+
+    pub fn traces(&self) -> &[Trace] {
+        &self.traces
+    }
+
+    /// Every event type that the metadata declares, used or not.
+    pub fn event_classes(&self) -> &[EventClass] {
+        &self.classes
+    }
+}
+
+impl Trace {
+    pub fn env_text(&self, key: &str) -> Option<&str> {
+        self.env.iter().find_map(|(k, v)| match v {
+            EnvValue::Text(text) if k == key => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    pub fn env_number(&self, key: &str) -> Option<i128> {
+        self.env.iter().find_map(|(k, v)| match v {
+            EnvValue::Number(n) if k == key => Some(*n),
+            _ => None,
+        })
+    }
+}
+
+/// `host`, `host:program:(pid)`: babeltrace2's rule.
+fn origin(env: &[(String, EnvValue)]) -> String {
+    let mut parts = Vec::new();
+    for key in ["hostname", "procname", "vpid"] {
+        match env.iter().find(|(k, _)| k == key) {
+            Some((_, EnvValue::Text(text))) if key != "vpid" => parts.push(text.clone()),
+            Some((_, EnvValue::Number(n))) if key == "vpid" => parts.push(format!("({n})")),
+            _ => {}
+        }
+    }
+    parts.join(":")
+}
+
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |e| Error::io(dir, "list", e);
+    fs::read_dir(dir).map_err(failed)?.map(|e| e.map(|e| e.path()).map_err(failed)).collect()
+}
+
+fn is_stream_name(path: &Path) -> bool {
+    path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n != "metadata" && !n.starts_with('.'))
+}
+
+fn find_traces(dir: &Path, depth: u32, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+    if dir.join("metadata").is_file() {
+        found.push(dir.to_owned());
+        return Ok(());
+    }
+    if depth >= MAX_FOLDER_DEPTH {
+        return Ok(());
+    }
+    let mut below: Vec<PathBuf> =
+        entries(dir)?.into_iter().filter(|p| !p.is_symlink() && p.is_dir()).collect();
+    below.sort();
+    for folder in below {
+        find_traces(&folder, depth + 1, found)?;
+    }
+    Ok(())
+}
+
+/// The TSDL of a metadata file, which is text or packets of text.
+fn metadata_text(path: &Path) -> Result<String, Error> {
+    let failed = |e| Error::io(path, "read", e);
+    let damaged = |reason: &str| Error::Metadata {
+        path: path.to_owned(),
+        line: 1,
+        column: 1,
+        reason: reason.to_owned(),
+    };
+    if fs::metadata(path).map_err(failed)?.len() > MAX_METADATA_BYTES {
+        return Err(damaged("the metadata is larger than 256 MiB"));
+    }
+    let bytes = fs::read(path).map_err(failed)?;
+    let text = match packets_of_text(&bytes) {
+        Some(Ok(text)) => text,
+        Some(Err(reason)) => return Err(damaged(reason)),
+        None => bytes,
+    };
+    if text.is_empty() {
+        return Err(damaged("the metadata is empty"));
+    }
+    String::from_utf8(text).map_err(|e| {
+        let good = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = 1 + good.iter().filter(|b| **b == b'\n').count() as u32;
+        let column = 1 + good.iter().rev().take_while(|b| **b != b'\n').count() as u32;
+        let reason = "the metadata is not UTF-8 text".to_owned();
+        Error::Metadata { path: path.to_owned(), line, column, reason }
+    })
+}
+
+/// Metadata packets: u32 magic, 16 bytes UUID, u32 checksum, u32 content bits, u32 packet bits, five bytes of schemes
+/// and version, then the text.
+fn packets_of_text(bytes: &[u8]) -> Option<Result<Vec<u8>, &'static str>> {
+    const MAGIC: u32 = 0x75d1_1d57;
+    const HEADER_BYTES: usize = 37;
+    let word = |packet: &[u8], at: usize, is_big: bool| -> Option<u32> {
+        let bytes = packet.get(at..at + 4)?.try_into().ok()?;
+        Some(if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    };
+    let is_big = match (word(bytes, 0, false)?, word(bytes, 0, true)?) {
+        (MAGIC, _) => false,
+        (_, MAGIC) => true,
+        _ => return None,
+    };
+    let mut text = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let sizes = (word(rest, 0, is_big), word(rest, 24, is_big), word(rest, 28, is_big));
+        let (Some(MAGIC), Some(content), Some(packet)) = sizes else {
+            return Some(Err("a packet of the metadata is damaged"));
+        };
+        let (content, packet) = (content as usize / 8, packet as usize / 8);
+        let body =
+            (content <= packet && packet >= HEADER_BYTES).then(|| rest.get(HEADER_BYTES..content)).flatten();
+        let Some(body) = body else {
+            return Some(Err("a packet of the metadata is damaged"));
+        };
+        if rest[32] != 0 || rest[33] != 0 {
+            return Some(Err("compressed or encrypted metadata cannot be read"));
+        }
+        text.extend_from_slice(body);
+        rest = rest.get(packet..).unwrap_or_default();
+    }
+    Some(Ok(text))
+}

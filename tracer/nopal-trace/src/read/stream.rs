@@ -1,0 +1,351 @@
+//! Walks one stream file: packet after packet, event after event, with the clock followed and losses noted.
+
+use super::class::{HeaderForm, StreamClass};
+use super::decode::{Content, Damage, Scratch, Visitor, mask, run, skip};
+use super::merge::{Loss, Note, Range, Report};
+use super::packet::{Head, Packet, PacketFailure, read_head, read_packet};
+use super::plan::{Role, Step};
+use super::recording::{Recording, StreamFile, Trace};
+use crate::error::Error;
+use crate::model::Enum;
+use std::fs::File;
+use std::sync::Arc;
+
+/// An event found in a stream: where it is, not yet what it says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// Nanoseconds since the epoch; `i64::MIN` if the stream has no clock.
+    pub ns: i64,
+    /// Bits from the packet's start to the event's header.
+    pub header_at: u64,
+    /// Bits from the packet's start to what follows the header.
+    pub body_at: u64,
+    /// Index of the event class.
+    pub class: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct StreamCursor<'r> {
+    recording: &'r Recording,
+    trace: &'r Trace,
+    stream: &'r StreamFile,
+    file: File,
+    file_bytes: u64,
+    /// Of the next packet.
+    offset: u64,
+    pub packet: Option<Arc<Packet>>,
+    class: Option<&'r StreamClass>,
+    /// Of the next event in the packet.
+    at: u64,
+    clock: u64,
+    last: Option<Head>,
+    range: Range,
+    pub report: Report,
+    scratch: Box<Scratch>,
+}
+
+impl<'r> StreamCursor<'r> {
+    pub fn open(recording: &'r Recording, stream: &'r StreamFile, range: Range) -> Result<Self, Error> {
+        let failed = |e| Error::io(&stream.path, "open", e);
+        let file = File::open(&stream.path).map_err(failed)?;
+        let file_bytes = file.metadata().map_err(failed)?.len();
+        Ok(StreamCursor {
+            recording,
+            trace: &recording.traces[stream.trace],
+            stream,
+            file,
+            file_bytes,
+            offset: 0,
+            packet: None,
+            class: None,
+            at: 0,
+            clock: 0,
+            last: None,
+            range,
+            report: Report::default(),
+            scratch: Box::default(),
+        })
+    }
+
+    pub fn class(&self) -> Option<&'r StreamClass> {
+        self.class
+    }
+
+    /// The next event, if there is one in the range of time asked for.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Found>, Error> {
+        loop {
+            if let (Some(packet), Some(class)) = (&self.packet, self.class) {
+                let content = packet.content();
+                if self.at < content.end_bits {
+                    match next_event(
+                        self.recording,
+                        class,
+                        content,
+                        self.at,
+                        &mut self.clock,
+                        &mut self.scratch,
+                    ) {
+                        Ok((found, next)) => {
+                            self.at = next;
+                            if found.ns < self.range.from_ns {
+                                continue;
+                            }
+                            if found.ns > self.range.to_ns {
+                                self.packet = None;
+                                self.offset = self.file_bytes;
+                                return Ok(None);
+                            }
+                            return Ok(Some(found));
+                        }
+                        Err(damage) => {
+                            let at = self.at;
+                            self.note(format!("{damage} (bit {at} of the packet); its rest was skipped"));
+                        }
+                    }
+                }
+            }
+            if !self.next_packet()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn note(&mut self, reason: String) {
+        let offset = self.offset - self.last.as_ref().and_then(|h| h.packet_bits).unwrap_or(0) / 8;
+        self.report.notes.push(Note { path: self.stream.path.clone(), offset, reason });
+    }
+
+    /// Goes to the next packet that may hold events of the range; false at the end of the stream.
+    pub fn next_packet(&mut self) -> Result<bool, Error> {
+        let spare = self.packet.take();
+        while self.offset < self.file_bytes {
+            let head =
+                match read_head(self.trace, &self.file, self.offset, self.file_bytes, &mut self.scratch) {
+                    Ok(head) => head,
+                    Err(failure) => return self.give_up(failure),
+                };
+            let class = &self.trace.streams[head.class];
+            let offset = self.offset;
+            self.offset += head.packet_bits.unwrap_or(0) / 8;
+            self.class = Some(class);
+            self.account(class, &head);
+            self.clock = head.begin.unwrap_or(self.clock);
+            self.at = head.events_at;
+            self.last = Some(head.clone());
+            let is_before = match (class.clock, head.end) {
+                (Some(clock), Some(end)) => clock.ns(end) < self.range.from_ns,
+                _ => false,
+            };
+            if is_before {
+                continue;
+            }
+            let n_shared = usize::from(has_shared_slots(class));
+            match read_packet(class, &self.file, offset, head, &mut self.scratch, n_shared, spare) {
+                Ok(packet) => self.packet = Some(Arc::new(packet)),
+                Err(failure) => return self.give_up(failure),
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// What follows an unreadable packet cannot be found, so the stream ends here.
+    fn give_up(&mut self, failure: PacketFailure) -> Result<bool, Error> {
+        let reason = match failure {
+            PacketFailure::Io(e) => return Err(Error::io(&self.stream.path, "read", e)),
+            PacketFailure::Truncated => {
+                self.report.is_truncated = true;
+                "the file ends within this packet; events up to it are complete".to_owned()
+            }
+            PacketFailure::Damaged(reason) => {
+                format!("this packet is damaged: {reason}; the rest was skipped")
+            }
+        };
+        self.report.notes.push(Note { path: self.stream.path.clone(), offset: self.offset, reason });
+        self.offset = self.file_bytes;
+        self.packet = None;
+        Ok(false)
+    }
+
+    /// Compares the packet's counters with those of the packet before it, which is forgotten.
+    fn account(&mut self, class: &StreamClass, head: &Head) {
+        let ns = |value: Option<u64>| class.clock.zip(value).map_or(0, |(clock, v)| clock.ns(v));
+        let before = self.last.take();
+        let before = before.as_ref();
+        let from_ns = ns(before.map_or(head.begin, |b| b.end));
+        if let Some(now) = head.discarded {
+            let then = before.and_then(|b| b.discarded).unwrap_or(0);
+            let count = now.wrapping_sub(then) & mask(head.discarded_bits);
+            if count > 0 {
+                self.lose(Loss { count, is_packets: false, from_ns, to_ns: ns(head.end), cpu: head.cpu });
+            }
+        }
+        if let (Some(now), Some(then)) = (head.seq_num, before.and_then(|b| b.seq_num))
+            && now > then + 1
+        {
+            let count = now - then - 1;
+            self.lose(Loss { count, is_packets: true, from_ns, to_ns: ns(head.begin), cpu: head.cpu });
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        if loss.to_ns >= self.range.from_ns && loss.from_ns <= self.range.to_ns {
+            self.report.lose(loss);
+        }
+    }
+}
+
+fn has_shared_slots(class: &StreamClass) -> bool {
+    // Slots in the packet's own scopes are always of interest; those of later scopes are set again for each event.
+    class.packet_context.as_ref().is_some_and(|s| s.plan.steps.iter().any(|s| s.slot != u16::MAX))
+}
+
+/// Decodes the header of the event at `at` and finds the end of the event.
+#[inline]
+pub(crate) fn next_event(
+    recording: &Recording,
+    class: &StreamClass,
+    content: Content<'_>,
+    at: u64,
+    clock: &mut u64,
+    scratch: &mut Scratch,
+) -> Result<(Found, u64), Damage> {
+    let (id, body_at) = read_header(class, content, at, clock, scratch)?;
+    let index = class.events.get(id).ok_or(Damage::EventId(id))?;
+    let event = &recording.classes[index as usize];
+    let next = match event.fixed_bits {
+        Some(bits) => {
+            let end = if bits == 0 { body_at } else { ((body_at + 7) & !7) + bits };
+            if end > content.end_bits {
+                return Err(Damage::Short);
+            }
+            end
+        }
+        None => {
+            let mut next = body_at;
+            for scope in [&class.event_context, &event.context, &event.fields].into_iter().flatten() {
+                next = skip(&scope.plan, content, next, scratch)?;
+            }
+            next
+        }
+    };
+    if next <= at {
+        // An event without a header and without fields takes no room and would be found for ever.
+        return Err(Damage::Short);
+    }
+    let ns = class.clock.map_or(i64::MIN, |rule| rule.ns(*clock));
+    Ok((Found { ns, header_at: at, body_at, class: index }, next))
+}
+
+/// The event's number and where its header ends; follows the clock.
+#[inline]
+pub(crate) fn read_header(
+    class: &StreamClass,
+    content: Content<'_>,
+    at: u64,
+    clock: &mut u64,
+    scratch: &mut Scratch,
+) -> Result<(u64, u64), Damage> {
+    let start = (at.div_ceil(8)) as usize;
+    match class.header {
+        HeaderForm::Compact => {
+            let word = bytes::<4>(content, start)?;
+            let word = u32::from_le_bytes(word);
+            if word & 31 != 31 {
+                *clock = advance(*clock, u64::from(word >> 5), 27);
+                return Ok((u64::from(word & 31), (start as u64 + 4) * 8));
+            }
+            let id = u32::from_le_bytes(bytes::<4>(content, start + 1)?);
+            *clock = u64::from_le_bytes(bytes::<8>(content, start + 5)?);
+            Ok((u64::from(id), (start as u64 + 13) * 8))
+        }
+        HeaderForm::Large => {
+            let id = u16::from_le_bytes(bytes::<2>(content, start)?);
+            if id != u16::MAX {
+                let time = u32::from_le_bytes(bytes::<4>(content, start + 2)?);
+                *clock = advance(*clock, u64::from(time), 32);
+                return Ok((u64::from(id), (start as u64 + 6) * 8));
+            }
+            let id = u32::from_le_bytes(bytes::<4>(content, start + 2)?);
+            *clock = u64::from_le_bytes(bytes::<8>(content, start + 6)?);
+            Ok((u64::from(id), (start as u64 + 14) * 8))
+        }
+        HeaderForm::General => {
+            let Some(scope) = &class.event_header else { return Ok((0, at)) };
+            let mut header = HeaderVisitor { id: 0, clock: *clock };
+            let body_at = run(&scope.plan, content, at, scratch, &mut header)?;
+            *clock = header.clock;
+            Ok((header.id, body_at))
+        }
+    }
+}
+
+#[inline]
+fn bytes<const N: usize>(content: Content<'_>, at: usize) -> Result<[u8; N], Damage> {
+    if (at as u64 + N as u64) * 8 > content.end_bits {
+        return Err(Damage::Short);
+    }
+    content.bytes.get(at..at + N).and_then(|b| b.try_into().ok()).ok_or(Damage::Short)
+}
+
+/// The clock's new value, given its low bits: it only ever goes forward, so smaller low bits mean a carry.
+#[inline]
+fn advance(clock: u64, low: u64, bits: u32) -> u64 {
+    if bits >= 64 {
+        return low;
+    }
+    let mask = mask(bits);
+    let next = clock & !mask | low;
+    if low < clock & mask { next.wrapping_add(mask + 1) } else { next }
+}
+
+struct HeaderVisitor {
+    id: u64,
+    clock: u64,
+}
+
+impl HeaderVisitor {
+    fn take(&mut self, at: &Step, raw: u64, bits: u32) {
+        match at.role {
+            Role::EventId => self.id = raw,
+            Role::Clock => self.clock = advance(self.clock, raw & mask(bits), bits),
+            _ => {}
+        }
+    }
+}
+
+impl Visitor for HeaderVisitor {
+    fn integer(&mut self, at: &Step, _: u64, raw: u64, bits: u32, _: bool, _: u8) {
+        self.take(at, raw, bits);
+    }
+    fn float(&mut self, _: &Step, _: u64, _: f64, _: u32) {}
+    fn enumeration(&mut self, at: &Step, _: u64, raw: u64, table: &Enum) {
+        self.take(at, raw, table.integer.bits);
+    }
+    fn string(&mut self, _: &Step, _: u64, _: &[u8]) {}
+    fn begin_array(&mut self, _: &Step, _: u64, _: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_struct(&mut self, _: &Step, _: u64) {}
+    fn end_struct(&mut self) {}
+    fn begin_variant(&mut self, _: &Step, _: u64) {}
+    fn end_variant(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advance;
+
+    #[test]
+    fn the_clock_carries_when_its_low_bits_fall() {
+        for (clock, low, bits, expected) in [
+            (0, 5, 27, 5),
+            (5, 5, 27, 5),
+            (6, 5, 27, (1 << 27) + 5),
+            (0x1_ffff_ffff, 0, 32, 0x2_0000_0000),
+            (77, 3, 64, 3),
+        ] {
+            assert_eq!(advance(clock, low, bits), expected, "{clock} {low} {bits}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Events as lines of text, in the form that LTTng's and babeltrace2's users know:
+//! `[15:30:19.334467738] (+0.000001222) host provider:event: { cpu_id = 15 }, { name = "set", duration = 0 }`.
+
+use crate::digits;
+use crate::localtime::{ClockText, Second};
+use crate::model::{Enum, number};
+use crate::pipeline::Lines;
+use crate::read::{Damage, Event, Scratch, Step, Visitor, run};
+
+/// How lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TextForm {
+    pub clock: ClockText,
+    /// Times in UTC, not in the zone of this machine.
+    pub is_utc: bool,
+    pub has_no_delta: bool,
+}
+
+/// Makes lines; remembers the time of the last one.
+#[derive(Debug)]
+pub struct TextLines {
+    form: TextForm,
+    second: Second,
+    last_ns: Option<i64>,
+    scratch: Box<Scratch>,
+}
+
+impl TextLines {
+    pub fn new(form: TextForm) -> Self {
+        TextLines {
+            form,
+            second: Second::new(form.clock, form.is_utc),
+            last_ns: None,
+            scratch: Box::default(),
+        }
+    }
+
+    fn time(&mut self, ns: i64, out: &mut Vec<u8>) {
+        out.push(b'[');
+        self.second.print(ns, out);
+        out.extend_from_slice(b"] ");
+        if !self.form.has_no_delta {
+            match self.last_ns {
+                Some(last) => {
+                    let delta = ns.wrapping_sub(last).max(0) as u64;
+                    out.extend_from_slice(b"(+");
+                    digits::unsigned(out, delta / 1_000_000_000);
+                    out.push(b'.');
+                    digits::nine(out, (delta % 1_000_000_000) as u32);
+                    out.extend_from_slice(b") ");
+                }
+                None => out.extend_from_slice(b"(+?.?????????) "),
+            }
+        }
+        self.last_ns = Some(ns);
+    }
+
+    fn scopes(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Damage> {
+        let mut at = event.prepare(&mut self.scratch)?;
+        let mut is_first = true;
+        for scope in event.scopes().into_iter().flatten() {
+            out.extend_from_slice(if is_first { b"{" } else { b", {" });
+            is_first = false;
+            let mut printer = TextPrinter::new(out);
+            at = run(&scope.plan, event.packet.content(), at, &mut self.scratch, &mut printer)?;
+            out.extend_from_slice(b" }");
+        }
+        Ok(())
+    }
+}
+
+impl Lines for TextLines {
+    fn set_last_ns(&mut self, ns: Option<i64>) {
+        self.last_ns = ns;
+    }
+
+    fn print(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Damage> {
+        let start = out.len();
+        if let Some(ns) = event.ns() {
+            self.time(ns, out);
+        }
+        out.extend_from_slice(&event.class().lead);
+        out.extend_from_slice(&event.packet.text);
+        match self.scopes(event, out) {
+            Ok(()) => {
+                out.push(b'\n');
+                Ok(())
+            }
+            Err(damage) => {
+                out.truncate(start);
+                Err(damage)
+            }
+        }
+    }
+}
+
+/// Prints the values of one scope.
+pub(crate) struct TextPrinter<'o> {
+    out: &'o mut Vec<u8>,
+}
+
+impl<'o> TextPrinter<'o> {
+    pub fn new(out: &'o mut Vec<u8>) -> Self {
+        TextPrinter { out }
+    }
+
+    #[inline]
+    fn lead(&mut self, at: &Step, index: u64) {
+        if at.is_element {
+            self.out.extend_from_slice(if index == 0 { b" [" } else { b", [" });
+            digits::unsigned(self.out, index);
+            self.out.extend_from_slice(b"] = ");
+        } else {
+            self.out.extend_from_slice(&at.lead);
+        }
+    }
+}
+
+impl Visitor for TextPrinter<'_> {
+    #[inline]
+    fn integer(&mut self, at: &Step, index: u64, raw: u64, bits: u32, is_signed: bool, base: u8) {
+        if at.is_hidden {
+            return;
+        }
+        self.lead(at, index);
+        digits::in_base(self.out, raw, bits, is_signed, base);
+    }
+
+    fn float(&mut self, at: &Step, index: u64, value: f64, _bits: u32) {
+        self.lead(at, index);
+        digits::general(self.out, value);
+    }
+
+    fn enumeration(&mut self, at: &Step, index: u64, raw: u64, table: &Enum) {
+        if at.is_hidden {
+            return;
+        }
+        self.lead(at, index);
+        self.out.extend_from_slice(b"( ");
+        let mut is_known = false;
+        for label in table.labels_of(number(raw, table.integer.is_signed)) {
+            if is_known {
+                self.out.extend_from_slice(b", ");
+            }
+            is_known = true;
+            quote(self.out, label.as_bytes());
+        }
+        if !is_known {
+            self.out.extend_from_slice(b"<unknown>");
+        }
+        self.out.extend_from_slice(b" : container = ");
+        digits::in_base(self.out, raw, table.integer.bits, table.integer.is_signed, table.integer.base);
+        self.out.extend_from_slice(b" )");
+    }
+
+    fn string(&mut self, at: &Step, index: u64, bytes: &[u8]) {
+        self.lead(at, index);
+        quote(self.out, bytes);
+    }
+
+    fn begin_array(&mut self, at: &Step, index: u64, _count: u64) {
+        self.lead(at, index);
+        self.out.push(b'[');
+    }
+
+    fn end_array(&mut self) {
+        self.out.extend_from_slice(b" ]");
+    }
+
+    fn begin_struct(&mut self, at: &Step, index: u64) {
+        self.lead(at, index);
+        self.out.push(b'{');
+    }
+
+    fn end_struct(&mut self) {
+        self.out.extend_from_slice(b" }");
+    }
+
+    fn begin_variant(&mut self, at: &Step, index: u64) {
+        self.lead(at, index);
+        self.out.extend_from_slice(b"{ ");
+    }
+
+    fn end_variant(&mut self) {
+        self.out.extend_from_slice(b" }");
+    }
+}
+
+/// A string in quotes, control characters escaped as in C; other bytes stay as they are.
+pub(crate) fn quote(out: &mut Vec<u8>, bytes: &[u8]) {
+    let is_plain = |b: u8| b >= 0x20 && b != 0x7f && b != b'"' && b != b'\\';
+    out.push(b'"');
+    let mut rest = bytes;
+    loop {
+        let n_plain = rest.iter().position(|b| !is_plain(*b)).unwrap_or(rest.len());
+        out.extend_from_slice(&rest[..n_plain]);
+        let Some(special) = rest.get(n_plain) else { break };
+        rest = &rest[n_plain + 1..];
+        let letter = match special {
+            7 => b'a',
+            8 => b'b',
+            9 => b't',
+            10 => b'n',
+            11 => b'v',
+            12 => b'f',
+            13 => b'r',
+            27 => b'e',
+            b'"' | b'\\' => *special,
+            other => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let digits = [HEX[(other >> 4) as usize], HEX[(other & 15) as usize]];
+                out.extend_from_slice(b"\\x");
+                out.extend_from_slice(&digits);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', letter]);
+    }
+    out.push(b'"');
+}
