@@ -1,0 +1,378 @@
+//! Reads the rings. Everything in them was written by somebody else's process: each length is checked on a private copy,
+//! and what makes no sense costs the rest of its sub-buffer and is counted, never more.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nopal_abi::record::{self, flags};
+use nopal_abi::ring::{Mode, RingState};
+
+use super::record::{Parsed, RecordView};
+use super::ring::{RingMemory, Set};
+
+/// A record that stays uncommitted this long may have been left by a thread that died.
+const STALL: Duration = Duration::from_secs(1);
+
+/// One ring, from the reader's side.
+#[derive(Debug)]
+struct Stream {
+    set: Set,
+    cpu: u32,
+    /// Bytes ever read.
+    position: u64,
+    lost_seen: u64,
+    /// End of the last gap that was told.
+    told_until: u64,
+    /// A place where nothing was committed, since when.
+    stalled: Option<(u64, Instant)>,
+}
+
+/// Records that were lost because a ring was full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    pub cpu: u32,
+    pub set: Set,
+    pub count: u64,
+    /// Time stamps of the first and last of them.
+    pub first: u64,
+    pub last: u64,
+}
+
+/// What one reading gave.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Polled {
+    pub records: u64,
+    pub bytes: u64,
+    pub gaps: Vec<Gap>,
+    /// Places where the ring made no sense; records may be missing there.
+    pub damaged: u64,
+    /// Records that threads reserved and, dying, never finished.
+    pub abandoned: u64,
+    /// A snapshot: bytes that were written over before it began.
+    pub overwritten_bytes: u64,
+}
+
+/// Where a record was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    pub cpu: u32,
+    pub set: Set,
+}
+
+/// The reader of a session's rings. There must be only one that polls.
+pub struct Reader {
+    memory: Arc<RingMemory>,
+    streams: Vec<Stream>,
+    copy: Vec<u8>,
+    is_alive: Box<dyn FnMut(u32) -> bool + Send>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Starts at what has not been read yet. Threads are taken for alive unless [`Reader::set_liveness`] knows better.
+    pub fn new(memory: Arc<RingMemory>) -> Reader {
+        let streams = [Set::Rseq, Set::Locked]
+            .into_iter()
+            .flat_map(|set| (0..memory.layout().n_cpus).map(move |cpu| (set, cpu)))
+            .map(|(set, cpu)| {
+                let state = memory.state(set, cpu);
+                Stream {
+                    set,
+                    cpu,
+                    position: state.tail.load(Ordering::Relaxed),
+                    lost_seen: 0,
+                    told_until: 0,
+                    stalled: None,
+                }
+            })
+            .collect();
+        Reader { memory, streams, copy: Vec::new(), is_alive: Box::new(|_| true) }
+    }
+
+    pub fn memory(&self) -> &Arc<RingMemory> {
+        &self.memory
+    }
+
+    /// Says whether a thread, by its tid as the traced process counts, still lives. Asked only about threads that left a
+    /// record uncommitted for a second.
+    pub fn set_liveness(&mut self, is_alive: impl FnMut(u32) -> bool + Send + 'static) {
+        self.is_alive = Box::new(is_alive);
+    }
+
+    /// Hands out all committed records, each CPU's in their order, and frees their room. In overwrite mode only the
+    /// locked rings are read; see [`Reader::snapshot`] for the others.
+    pub fn poll(&mut self, mut each: impl FnMut(Source, RecordView<'_>)) -> Polled {
+        let mut polled = Polled::default();
+        for stream in &mut self.streams {
+            if stream.set == Set::Rseq && self.memory.layout().mode == Mode::Overwrite {
+                continue;
+            }
+            let lost = stream.lost(self.memory.state(stream.set, stream.cpu));
+            stream.drain(&self.memory, &mut self.copy, &mut *self.is_alive, &mut polled, &mut each);
+            polled.gaps.extend(lost);
+        }
+        polled
+    }
+
+    /// Hands out what is left in the rings that are being written over, oldest first, without stopping the writers.
+    pub fn snapshot(&mut self, mut each: impl FnMut(Source, RecordView<'_>)) -> Polled {
+        let mut polled = Polled::default();
+        for cpu in 0..self.memory.layout().n_cpus {
+            snapshot_ring(&self.memory, cpu, &mut self.copy, &mut polled, &mut each);
+        }
+        polled
+    }
+}
+
+impl Stream {
+    /// What the writers counted as lost since the last time.
+    fn lost(&mut self, state: &RingState) -> Option<Gap> {
+        let lost = state.lost.load(Ordering::Acquire);
+        let count = lost.wrapping_sub(self.lost_seen);
+        if count == 0 {
+            return None;
+        }
+        self.lost_seen = lost;
+        let first = match state.lost_first.swap(0, Ordering::AcqRel) {
+            0 => self.told_until,
+            first => first,
+        };
+        let last = state.lost_last.load(Ordering::Acquire).max(first);
+        self.told_until = last;
+        Some(Gap { cpu: self.cpu, set: self.set, count, first, last })
+    }
+
+    fn drain(
+        &mut self,
+        memory: &RingMemory,
+        copy: &mut Vec<u8>,
+        is_alive: &mut dyn FnMut(u32) -> bool,
+        polled: &mut Polled,
+        each: &mut impl FnMut(Source, RecordView<'_>),
+    ) {
+        let state = memory.state(self.set, self.cpu);
+        let (ring, ring_bytes) = memory.ring(self.set, self.cpu);
+        let sub_bytes = 1u64 << memory.layout().geometry(self.set).sub_shift;
+        let head = state.head.load(Ordering::Acquire);
+        let ahead = head.wrapping_sub(self.position);
+        if ahead == 0 {
+            return;
+        }
+        if ahead > ring_bytes as u64 || !head.is_multiple_of(record::UNIT_BYTES.into()) {
+            // No writer of ours does this. What lies between cannot be told from rubbish; go on from where head is.
+            polled.damaged += 1;
+            self.position = head & !u64::from(record::UNIT_BYTES - 1);
+            if self.set == Set::Locked {
+                // Old headers would be taken for new records.
+                // SAFETY: the whole ring, which is mapped. A writer that is inside loses its record to us.
+                unsafe { ring.write_bytes(0, ring_bytes) };
+            }
+            state.tail.store(self.position, Ordering::Release);
+            return;
+        }
+        while self.position < head {
+            let sub_end = (self.position / sub_bytes + 1) * sub_bytes;
+            let end = sub_end.min(head);
+            let ready = match self.set {
+                Set::Rseq => end,
+                Set::Locked => self.committed(ring, ring_bytes, end),
+            };
+            let mut damaged = false;
+            if ready > self.position {
+                copy_out(ring, ring_bytes, self.position, ready, copy);
+                let (used, is_whole) = deliver(copy, Source { cpu: self.cpu, set: self.set }, polled, each);
+                polled.bytes += used as u64;
+                damaged = !is_whole;
+            }
+            let next = if damaged {
+                polled.damaged += 1;
+                end
+            } else if ready < end {
+                match self.give_up(ring, ring_bytes, ready, end, is_alive, polled) {
+                    Some(next) => next,
+                    None => {
+                        self.free(state, ring, ring_bytes, ready);
+                        return;
+                    }
+                }
+            } else {
+                ready
+            };
+            self.free(state, ring, ring_bytes, next);
+        }
+    }
+
+    /// Up to where the records of a locked ring are committed; `end` is in the sub-buffer of the position.
+    fn committed(&self, ring: *mut u8, ring_bytes: usize, end: u64) -> u64 {
+        let mut at = self.position;
+        while at < end {
+            let word = header_word(ring, ring_bytes, at) as u32;
+            let size = u64::from(word & record::SIZE_MASK);
+            // Zero: reserved, and not even the header has been written.
+            if word == 0 || word & flags::BUSY != 0 {
+                return at;
+            }
+            if size < 8 || size > end - at || !size.is_multiple_of(8) {
+                return end; // Rubbish, which the parser will find again in the copy.
+            }
+            at += size;
+        }
+        at
+    }
+
+    /// Decides about an uncommitted record at `at`: where to go on, or `None` to wait for its writer.
+    fn give_up(
+        &mut self,
+        ring: *mut u8,
+        ring_bytes: usize,
+        at: u64,
+        end: u64,
+        is_alive: &mut dyn FnMut(u32) -> bool,
+        polled: &mut Polled,
+    ) -> Option<u64> {
+        match self.stalled {
+            Some((place, since)) if place == at => {
+                if since.elapsed() < STALL {
+                    return None;
+                }
+            }
+            _ => {
+                self.stalled = Some((at, Instant::now()));
+                return None;
+            }
+        }
+        let header = header_word(ring, ring_bytes, at);
+        let bytes = header.to_le_bytes();
+        if header == 0 {
+            // Killed between reserving and the first store: its length is not known.
+            self.stalled = None;
+            polled.damaged += 1;
+            return Some(end);
+        }
+        let mut probe = vec![0; (end - at) as usize];
+        probe[..8].copy_from_slice(&bytes);
+        match RecordView::parse(&probe) {
+            Parsed::Busy { tid, bytes } if !is_alive(tid) => {
+                self.stalled = None;
+                polled.abandoned += 1;
+                Some(at + bytes as u64)
+            }
+            Parsed::Busy { .. } => {
+                self.stalled = Some((at, Instant::now()));
+                None
+            }
+            // Committed meanwhile.
+            Parsed::Record(..) | Parsed::Padding(_) => {
+                self.stalled = None;
+                None
+            }
+            Parsed::Damaged => {
+                self.stalled = None;
+                polled.damaged += 1;
+                Some(end)
+            }
+        }
+    }
+
+    /// Moves position and tail; a locked ring is zeroed first, so that the next lap begins without headers.
+    fn free(&mut self, state: &RingState, ring: *mut u8, ring_bytes: usize, until: u64) {
+        if self.set == Set::Locked {
+            let mut at = self.position;
+            while at < until && until - self.position <= ring_bytes as u64 {
+                let offset = (at % ring_bytes as u64) as usize;
+                let len = (until - at).min((ring_bytes - offset) as u64) as usize;
+                // SAFETY: inside the ring; the tail has not passed this range, so no writer can have reserved it.
+                unsafe { ring.add(offset).write_bytes(0, len) };
+                at += len as u64;
+            }
+        }
+        self.position = until;
+        state.tail.store(until, Ordering::Release);
+    }
+}
+
+/// The 8 bytes at a position that is a multiple of 8.
+fn header_word(ring: *mut u8, ring_bytes: usize, at: u64) -> u64 {
+    let offset = (at % ring_bytes as u64) as usize & !7;
+    // SAFETY: inside the ring, 8-aligned as the ring is page-aligned.
+    unsafe { &*ring.add(offset).cast::<AtomicU64>() }.load(Ordering::Acquire)
+}
+
+/// Copies a range that lies in one sub-buffer.
+fn copy_out(ring: *mut u8, ring_bytes: usize, from: u64, to: u64, copy: &mut Vec<u8>) {
+    let offset = (from % ring_bytes as u64) as usize;
+    let len = ((to - from) as usize).min(ring_bytes - offset);
+    copy.clear();
+    copy.reserve(len);
+    // SAFETY: the range is inside the ring and the copy has room for it. Another process may be writing to it: then we get
+    // some bytes or others, and check them as we check all of them.
+    unsafe {
+        std::ptr::copy_nonoverlapping(ring.add(offset), copy.as_mut_ptr(), len);
+        copy.set_len(len);
+    }
+}
+
+/// Hands out the records of a copied range. Gives the bytes that made sense and whether those were all.
+fn deliver(
+    bytes: &[u8],
+    source: Source,
+    polled: &mut Polled,
+    each: &mut impl FnMut(Source, RecordView<'_>),
+) -> (usize, bool) {
+    let mut at = 0;
+    while at < bytes.len() {
+        match RecordView::parse(&bytes[at..]) {
+            Parsed::Record(view, size) => {
+                polled.records += 1;
+                each(source, view);
+                at += size;
+            }
+            Parsed::Padding(size) => at += size,
+            Parsed::Busy { .. } | Parsed::Damaged => return (at, false),
+        }
+    }
+    (at, true)
+}
+
+fn snapshot_ring(
+    memory: &RingMemory,
+    cpu: u32,
+    copy: &mut Vec<u8>,
+    polled: &mut Polled,
+    each: &mut impl FnMut(Source, RecordView<'_>),
+) {
+    let layout = memory.layout();
+    let state = memory.state(Set::Rseq, cpu);
+    let (ring, ring_bytes) = memory.ring(Set::Rseq, cpu);
+    let sub_bytes = 1u64 << layout.rseq.sub_shift;
+    let n_subs = ring_bytes as u64 / sub_bytes;
+    // A writer that has not committed may have scribbled up to the longest record beyond head.
+    let oldest = |head: u64| {
+        let last = head.saturating_add(layout.max_record_bytes.into()) / sub_bytes;
+        (last + 1).saturating_sub(n_subs) * sub_bytes
+    };
+    let head = state.head.load(Ordering::Acquire);
+    let mut position = oldest(head);
+    polled.overwritten_bytes += position;
+    while position < head {
+        let end = (position + sub_bytes).min(head);
+        copy_out(ring, ring_bytes, position, end, copy);
+        core::sync::atomic::fence(Ordering::AcqRel);
+        let now = oldest(state.head.load(Ordering::Acquire));
+        if now > position {
+            polled.overwritten_bytes += now - position;
+            position = now;
+            continue;
+        }
+        let (used, is_whole) = deliver(copy, Source { cpu, set: Set::Rseq }, polled, each);
+        polled.bytes += used as u64;
+        polled.damaged += u64::from(!is_whole);
+        position = end;
+    }
+}

@@ -1,0 +1,646 @@
+//! The stub itself: save, decide, measure, reserve and fill inside a restartable sequence, restore, go on.
+
+use core::mem::offset_of;
+
+use nopal_abi::record::{self, flags};
+use nopal_abi::ring::{ControlPage, Mode, STATE_SHIFT};
+use nopal_abi::stub_space::{Path, ProcessPage, StubSpace};
+use nopal_sdt::operand::{Base, Operand, Place};
+
+use super::asm::{Alu, Asm, Cond, Label, Mem, R10, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
+use super::locked::{HEAD, Locked, Size, TAIL, count_lost, cpu_by_segment, path_word, tid_offset_word};
+use super::operand::Frame;
+use super::{Action, Capture, Cell, HISTOGRAM_CELLS, Stub, StubError, StubSpec, Surroundings, strings};
+use crate::user::record::RecordLayout;
+
+/// Below the stack pointer the program may keep data that no one must touch.
+const RED_ZONE: i32 = 128;
+const RSEQ_CPU_ID: i32 = 4;
+const RSEQ_CS: i32 = 8;
+
+const SYS_GETPID: u64 = 39;
+const SYS_PRCTL: u64 = 157;
+const SYS_GETTID: u64 = 186;
+const SYS_FUTEX: u64 = 202;
+const PR_GET_NAME: u64 = 16;
+
+/// Registers that a stub without strings takes beside `%rax`, `%rcx` and `%rdx`, if no operand names them.
+const SPARE: [Reg; 11] = [RSI, RDI, Reg(8), Reg(9), R10, Reg(11), Reg(3), Reg(12), Reg(13), Reg(14), Reg(15)];
+
+/// A restartable sequence whose descriptor is written at the end of the stub.
+struct Section {
+    descriptor: Label,
+    start: Label,
+    end: Label,
+    abort: Label,
+}
+
+struct Stubber<'a> {
+    asm: Asm,
+    around: &'a Surroundings,
+    frame: Frame,
+    state: Reg,
+    position: Reg,
+    flags_at: i32,
+    tid_at: i32,
+    time_at: i32,
+    keep_at: i32,
+    size_at: i32,
+    texts: Vec<strings::Slots>,
+    sections: Vec<Section>,
+    exit: Label,
+}
+
+/// Makes the stub of one site for one session.
+pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubError> {
+    let wait_captures = Vec::new();
+    let (captures, has_time, has_task) = match &spec.action {
+        Action::Record { captures, has_time, has_task } => (captures, *has_time, *has_task),
+        Action::Wait { .. } => (&wait_captures, true, true),
+        Action::Aggregate(_) => (&wait_captures, false, false),
+    };
+    let layout = RecordLayout::new(captures, has_time, has_task);
+    for capture in captures {
+        match capture {
+            Capture::Value { .. } => {}
+            Capture::CString { max_bytes, .. } | Capture::Bytes { max_bytes, .. } => {
+                strings::check_limit(*max_bytes)?
+            }
+        }
+    }
+    let limit = around.layout.max_record_bytes;
+    if layout.max_bytes() > limit {
+        return Err(StubError::RecordTooLong { bytes: layout.max_bytes(), limit });
+    }
+
+    let mut stubber = Stubber::new(spec, captures, around);
+    stubber.enter();
+    for predicate in &spec.predicates {
+        let exit = stubber.exit;
+        stubber.frame.require(&mut stubber.asm, predicate, RDX, exit)?;
+    }
+    match &spec.action {
+        Action::Record { .. } => stubber.record(captures, &layout, spec.event)?,
+        Action::Wait { timeout_ms } => stubber.record_and_wait(&layout, spec.event, *timeout_ms)?,
+        Action::Aggregate(cells) => {
+            for cell in cells {
+                stubber.update(cell)?;
+            }
+        }
+    }
+    let next_slot = stubber.leave();
+    Ok(Stub { code: stubber.asm.finish()?, next_slot, layout })
+}
+
+fn registers_of(operand: &Operand) -> Vec<u8> {
+    match &operand.place {
+        Place::Register(register) => vec![register.number],
+        Place::Vector(_) | Place::Constant(_) => vec![],
+        Place::Memory(memory) => {
+            let base = match &memory.base {
+                Base::Register(register) => Some(register.number),
+                Base::None | Base::Symbol { .. } => None,
+            };
+            base.into_iter().chain(memory.index.map(|(register, _)| register.number)).collect()
+        }
+    }
+}
+
+impl<'a> Stubber<'a> {
+    fn new(spec: &StubSpec, captures: &[Capture], around: &'a Surroundings) -> Stubber<'a> {
+        let n_texts = captures.iter().filter(|c| !matches!(c, Capture::Value { .. })).count();
+        let needs_all = n_texts > 0 || matches!(spec.action, Action::Wait { .. });
+        let (used, state, position) = if needs_all {
+            (strings::REGISTERS.to_vec(), RDI, RSI)
+        } else {
+            let mut named: Vec<u8> = spec.predicates.iter().flat_map(|p| registers_of(&p.operand)).collect();
+            for capture in captures {
+                if let Capture::Value { operand } = capture {
+                    named.extend(registers_of(operand));
+                }
+            }
+            if let Action::Aggregate(cells) = &spec.action {
+                for cell in cells {
+                    match cell {
+                        Cell::Count { .. } => {}
+                        Cell::Sum { operand, .. } | Cell::Histogram { operand, .. } => {
+                            named.extend(registers_of(operand));
+                        }
+                    }
+                }
+            }
+            let (free, taken): (Vec<Reg>, Vec<Reg>) = SPARE.iter().partition(|reg| !named.contains(&reg.0));
+            let mut spare = free.into_iter().chain(taken);
+            let mut next = || spare.next().expect("eleven registers to choose two from");
+            let (state, position) = (next(), next());
+            (vec![RAX, RCX, RDX, state, position], state, position)
+        };
+        let saved: Vec<(Reg, i32)> = used.iter().enumerate().map(|(i, &reg)| (reg, 8 * i as i32)).collect();
+        let mut bytes = 8 * saved.len() as i32;
+        let mut slot = || {
+            bytes += 8;
+            bytes - 8
+        };
+        let (flags_at, tid_at, time_at, keep_at, size_at) = (slot(), slot(), slot(), slot(), slot());
+        let texts = (0..n_texts).map(|_| strings::Slots { pointer: slot(), length: slot() }).collect();
+        let mut asm = Asm::new(around.address);
+        let exit = asm.label();
+        Stubber {
+            asm,
+            around,
+            frame: Frame { saved, depth: RED_ZONE + bytes, load_bias: spec.load_bias },
+            state,
+            position,
+            flags_at,
+            tid_at,
+            time_at,
+            keep_at,
+            size_at,
+            texts,
+            sections: Vec::new(),
+            exit,
+        }
+    }
+
+    fn enter(&mut self) {
+        let asm = &mut self.asm;
+        asm.lea(RSP, at(RSP, -self.frame.depth));
+        // %rax is the first of the saved registers; the flags go through it.
+        for &(reg, offset) in &self.frame.saved {
+            asm.store(at(RSP, offset), reg, Width::B8);
+            if reg == RAX {
+                asm.flags_to_ax();
+                asm.store(at(RSP, self.flags_at), RAX, Width::B4);
+            }
+        }
+        asm.mov_imm(RDX, self.around.ring + offset_of!(ControlPage, enabled) as u64);
+        asm.cmp_mem32(at(RDX, 0), 0);
+        asm.jcc(Cond::Equal, self.exit);
+    }
+
+    /// Restores, jumps on, and ends the stub with its data: the next-slot, then the descriptors. Gives the slot's place.
+    fn leave(&mut self) -> u32 {
+        let asm = &mut self.asm;
+        let next = asm.label();
+        asm.bind(self.exit);
+        asm.load32(RAX, at(RSP, self.flags_at));
+        asm.flags_from_ax();
+        for &(reg, offset) in self.frame.saved.iter().rev() {
+            asm.load64(reg, at(RSP, offset));
+        }
+        asm.lea(RSP, at(RSP, self.frame.depth));
+        asm.jmp_through(Mem::Label(next));
+        // Data on lines of its own: a store to the slot would make processors that run this line start over.
+        asm.align(64);
+        asm.bind(next);
+        let next_slot = asm.position() as u32;
+        asm.data(&[0; 8]);
+        for section in &self.sections {
+            while !asm.position().is_multiple_of(32) {
+                asm.data(&[0]);
+            }
+            asm.bind(section.descriptor);
+            asm.data(&[0; 8]); // version, flags
+            asm.address_of(section.start);
+            asm.distance(section.start, section.end);
+            asm.address_of(section.abort);
+        }
+        next_slot
+    }
+
+    /// Opens a restartable sequence. `before` emits code that belongs to it but is entered only by jumps. Afterwards
+    /// `%eax` is a CPU number that is in range; without one, control goes to `otherwise`, with `%rcx` free.
+    fn begin_section(&mut self, otherwise: Label, before: impl FnOnce(&mut Self)) -> Section {
+        let [descriptor, restart, go] = [self.asm.label(), self.asm.label(), self.asm.label()];
+        let [start, end, abort] = [self.asm.label(), self.asm.label(), self.asm.label()];
+        self.asm.cmp_mem32(path_word(self.around), Path::Rseq as i32);
+        self.asm.jcc(Cond::NotEqual, otherwise);
+        self.asm.jmp(restart);
+        // The kernel looks for the signature in the four bytes before the abort handler; with these three in front of
+        // it the seven are one instruction that cannot be executed.
+        self.asm.data(&[0x0f, 0xb9, 0x3d]);
+        self.asm.data(&self.around.rseq_signature.to_le_bytes());
+        self.asm.bind(abort);
+        self.asm.jmp(restart);
+        self.asm.bind(start);
+        before(self);
+        self.asm.bind(restart);
+        // Still inside the range, but only the store makes the range count.
+        self.asm.load64(RCX, Mem::Near(self.around.space + offset_of!(StubSpace, rseq_offset) as u64));
+        self.asm.lea(RAX, Mem::Label(descriptor));
+        self.asm.store(Mem::Fs { base: RCX, disp: RSEQ_CS }, RAX, Width::B8);
+        self.asm.bind(go);
+        self.asm.load32(RAX, Mem::Fs { base: RCX, disp: RSEQ_CPU_ID });
+        self.asm.alu_imm32(Alu::Cmp, RAX, self.around.layout.n_cpus as i32);
+        self.asm.jcc(Cond::AboveEqual, otherwise);
+        Section { descriptor, start, end, abort }
+    }
+
+    /// The next instruction emitted must be outside; the last one was the commit.
+    fn end_section(&mut self, section: Section) {
+        self.asm.bind(section.end);
+        self.sections.push(section);
+    }
+
+    fn record(&mut self, captures: &[Capture], layout: &RecordLayout, event: u32) -> Result<(), StubError> {
+        if layout.has_task() {
+            self.meet_process();
+        }
+        let mut texts = self.texts.clone().into_iter();
+        for capture in captures {
+            if !matches!(capture, Capture::Value { .. }) {
+                let slots = texts.next().expect("one pair of slots per string");
+                strings::measure(&mut self.asm, &self.frame, capture, slots)?;
+            }
+        }
+        let size = self.size(layout);
+        let [slow, full] = [self.asm.label(), self.asm.label()];
+        self.fast(captures, layout, event, size, slow, full)?;
+        let done = self.exit;
+        self.asm.jmp(done);
+        self.asm.bind(slow);
+        self.slow(captures, layout, event, size, full)?;
+        self.asm.jmp(done);
+        self.asm.bind(full);
+        count_lost(&mut self.asm, self.state);
+        Ok(())
+    }
+
+    /// Lets the announce routine run if the session has not met this process.
+    fn meet_process(&mut self) {
+        let (asm, around) = (&mut self.asm, self.around);
+        let known = asm.label();
+        asm.cmp_mem32(pid_word(around), 0);
+        asm.jcc(Cond::NotEqual, known);
+        asm.lea(RAX, Mem::Label(known));
+        asm.jmp_near(around.announce);
+        asm.bind(known);
+    }
+
+    /// The record's size; computed into its slot if it depends on strings.
+    fn size(&mut self, layout: &RecordLayout) -> Size {
+        let fixed = layout.payload_offset() + layout.fixed_bytes();
+        if self.texts.is_empty() {
+            return Size::Fixed(record::round_up(fixed));
+        }
+        let asm = &mut self.asm;
+        asm.mov_imm(RAX, u64::from(fixed + record::UNIT_BYTES - 1));
+        for slots in &self.texts {
+            asm.load32(RDX, at(RSP, slots.length));
+            asm.alu_imm32(Alu::And, RDX, record::text::LENGTH_MASK as i32);
+            asm.alu(Alu::Add, RAX, RDX);
+        }
+        asm.alu_imm32(Alu::And, RAX, !(record::UNIT_BYTES as i32 - 1));
+        asm.store(at(RSP, self.size_at), RAX, Width::B8);
+        Size::Slot(self.size_at)
+    }
+
+    /// `to = from + size`
+    fn add_size(&mut self, to: Reg, from: Reg, size: Size) {
+        match size {
+            Size::Fixed(bytes) => self.asm.lea(to, at(from, bytes as i32)),
+            Size::Slot(slot) => {
+                if to != from {
+                    self.asm.mov(to, from);
+                }
+                self.asm.alu_mem(Alu::Add, to, at(RSP, slot));
+            }
+        }
+    }
+
+    /// Reserve, fill and commit in an rseq ring.
+    fn fast(
+        &mut self,
+        captures: &[Capture],
+        layout: &RecordLayout,
+        event: u32,
+        size: Size,
+        slow: Label,
+        full: Label,
+    ) -> Result<(), StubError> {
+        let rings = self.around.layout;
+        let ring = rings.rseq;
+        let sub_bytes = (1i64 << ring.sub_shift) as i32;
+        let ring_bytes = (1i64 << ring.ring_shift) as i32;
+        let discards = rings.mode == Mode::Discard;
+        let (state, position) = (self.state, self.position);
+        let [padding, fits] = [self.asm.label(), self.asm.label()];
+
+        // %rcx is the ring, %rax how far into its sub-buffer the head is.
+        let section = self.begin_section(slow, |this| {
+            let asm = &mut this.asm;
+            asm.bind(padding);
+            if discards {
+                asm.lea(RDX, at(position, record::UNIT_BYTES as i32));
+                asm.alu_mem(Alu::Sub, RDX, at(state, TAIL));
+                asm.alu_imm(Alu::Cmp, RDX, ring_bytes);
+                asm.jcc(Cond::Greater, full);
+            }
+            asm.mov32(RDX, position);
+            asm.alu_imm32(Alu::And, RDX, ring_bytes - 1);
+            asm.alu(Alu::Add, RDX, RCX);
+            asm.mov(RAX, position);
+            asm.alu_imm(Alu::Or, position, sub_bytes - 1);
+            asm.alu_imm(Alu::Add, position, 1);
+            asm.not(RAX);
+            asm.lea(RAX, Mem::At { base: RAX, index: Some((position, 1)), disp: 1 });
+            asm.alu_imm(Alu::Or, RAX, flags::PADDING as i32);
+            asm.store(at(RDX, 0), RAX, Width::B8);
+            asm.jmp(fits);
+        });
+        let asm = &mut self.asm;
+        asm.mov32(RCX, RAX);
+        asm.shl(RAX, STATE_SHIFT as u8);
+        asm.mov_imm(state, self.around.ring + rings.states_offset);
+        asm.alu(Alu::Add, state, RAX);
+        asm.shl(RCX, ring.ring_shift as u8);
+        asm.mov_imm(RAX, self.around.ring + ring.offset);
+        asm.alu(Alu::Add, RCX, RAX);
+        asm.load64(position, at(state, HEAD));
+        asm.mov32(RAX, position);
+        asm.alu_imm32(Alu::And, RAX, sub_bytes - 1);
+        match size {
+            Size::Fixed(bytes) => asm.alu_imm32(Alu::Cmp, RAX, sub_bytes - bytes as i32),
+            Size::Slot(slot) => {
+                asm.alu_mem(Alu::Add, RAX, at(RSP, slot));
+                asm.alu_imm32(Alu::Cmp, RAX, sub_bytes);
+            }
+        }
+        asm.jcc(Cond::Above, padding);
+        asm.bind(fits);
+        asm.mov32(RAX, position);
+        asm.alu_imm32(Alu::And, RAX, ring_bytes - 1);
+        asm.alu(Alu::Add, RCX, RAX);
+        self.add_size(position, position, size);
+        let asm = &mut self.asm;
+        if discards {
+            asm.mov(RAX, position);
+            asm.alu_mem(Alu::Sub, RAX, at(state, TAIL));
+            asm.alu_imm(Alu::Cmp, RAX, ring_bytes);
+            // Signed: a stale head may lie behind a tail that has moved on.
+            asm.jcc(Cond::Greater, full);
+        }
+
+        match size {
+            Size::Fixed(bytes) => asm.store_imm(at(RCX, 0), (bytes | layout.word_flags) as i32, Width::B4),
+            Size::Slot(slot) => {
+                asm.load32(RAX, at(RSP, slot));
+                asm.alu_imm32(Alu::Or, RAX, layout.word_flags as i32);
+                asm.store(at(RCX, 0), RAX, Width::B4);
+            }
+        }
+        asm.store_imm(at(RCX, 4), event as i32, Width::B4);
+        let mut offset = 8;
+        if layout.has_time() {
+            asm.time();
+            asm.store(at(RCX, offset), RAX, Width::B8);
+            offset += 8;
+        }
+        if layout.has_task() {
+            asm.load64(RAX, tid_offset_word(self.around));
+            asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
+            asm.store(at(RCX, offset), RAX, Width::B4);
+            asm.load32(RAX, pid_word(self.around));
+            asm.store(at(RCX, offset + 4), RAX, Width::B4);
+        }
+        self.fill(captures, layout)?;
+        self.asm.store(at(state, HEAD), position, Width::B8);
+        self.end_section(section);
+        Ok(())
+    }
+
+    /// The captures into the record at `%rcx`.
+    fn fill(&mut self, captures: &[Capture], layout: &RecordLayout) -> Result<(), StubError> {
+        let payload = layout.payload_offset() as i32;
+        if !self.texts.is_empty() {
+            self.asm.lea(R10, at(RCX, payload + layout.fixed_bytes() as i32));
+        }
+        let mut texts = self.texts.iter();
+        for (capture, field) in captures.iter().zip(layout.fields()) {
+            let offset = payload + field.offset as i32;
+            match capture {
+                Capture::Value { operand } => self.frame.store(&mut self.asm, operand, RCX, offset, RDX)?,
+                Capture::CString { .. } | Capture::Bytes { .. } => {
+                    let slots = texts.next().expect("one pair of slots per string");
+                    strings::copy(&mut self.asm, *slots, at(RCX, offset));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same through a locked ring.
+    fn slow(
+        &mut self,
+        captures: &[Capture],
+        layout: &RecordLayout,
+        event: u32,
+        size: Size,
+        full: Label,
+    ) -> Result<(), StubError> {
+        let locked = Locked {
+            state: self.state,
+            position: self.position,
+            size,
+            tid_at: self.tid_at,
+            time_at: self.time_at,
+            keep_at: self.keep_at,
+            word_flags: layout.word_flags,
+            event,
+        };
+        locked.find_tid(&mut self.asm, self.around);
+        locked.reserve(&mut self.asm, self.around, full);
+        let asm = &mut self.asm;
+        let mut offset = 8;
+        if layout.has_time() {
+            asm.load64(RAX, at(RSP, self.time_at));
+            asm.store(at(RCX, offset), RAX, Width::B8);
+            offset += 8;
+        }
+        if layout.has_task() {
+            asm.load32(RAX, at(RSP, self.tid_at));
+            asm.store(at(RCX, offset), RAX, Width::B4);
+            asm.load32(RAX, pid_word(self.around));
+            asm.store(at(RCX, offset + 4), RAX, Width::B4);
+        }
+        self.fill(captures, layout)?;
+        locked.commit(&mut self.asm);
+        Ok(())
+    }
+
+    fn record_and_wait(
+        &mut self,
+        layout: &RecordLayout,
+        event: u32,
+        timeout_ms: u32,
+    ) -> Result<(), StubError> {
+        let [slow, full, timeout] = [self.asm.label(), self.asm.label(), self.asm.label()];
+        let turn = self.around.ring + offset_of!(ControlPage, turn) as u64;
+        self.meet_process();
+        // What the turn is before the tracer can have seen the record.
+        self.asm.mov_imm(RAX, turn);
+        self.asm.load32(RAX, at(RAX, 0));
+        self.asm.store(at(RSP, self.size_at), RAX, Width::B8);
+        let size = Size::Fixed(record::round_up(layout.payload_offset()));
+        self.asm.jmp(slow);
+        self.asm.bind(timeout);
+        self.asm.data(&u64::from(timeout_ms / 1000).to_le_bytes());
+        self.asm.data(&(u64::from(timeout_ms % 1000) * 1_000_000).to_le_bytes());
+        self.asm.bind(slow);
+        self.slow(&[], layout, event, size, full)?;
+        let (asm, exit) = (&mut self.asm, self.exit);
+        asm.cmp_mem32(path_word(self.around), Path::LockedSilent as i32);
+        asm.jcc(Cond::Equal, exit);
+        asm.mov_imm(RAX, SYS_FUTEX);
+        asm.mov_imm(RDI, turn);
+        asm.clear(RSI); // FUTEX_WAIT, shared between processes
+        asm.load32(RDX, at(RSP, self.size_at));
+        asm.lea(R10, Mem::Label(timeout));
+        asm.syscall();
+        asm.jmp(exit);
+        asm.bind(full);
+        count_lost(asm, self.state);
+        Ok(())
+    }
+
+    /// Updates one cell, or one of a histogram's.
+    fn update(&mut self, cell: &Cell) -> Result<(), StubError> {
+        let layout = self.around.layout;
+        let (offset, n_cells) = match cell {
+            Cell::Count { offset } | Cell::Sum { offset, .. } => (*offset, 1),
+            Cell::Histogram { offset, .. } => (*offset, HISTOGRAM_CELLS),
+        };
+        let end = u64::from(offset) + 8 * u64::from(n_cells);
+        if !offset.is_multiple_of(8) || end > u64::from(layout.cells_stride) {
+            return Err(StubError::BadCell { offset });
+        }
+        let position = self.position;
+        match cell {
+            Cell::Count { .. } => {}
+            Cell::Sum { operand, .. } => self.frame.load(&mut self.asm, operand, position, RAX)?,
+            Cell::Histogram { operand, .. } => {
+                self.frame.load(&mut self.asm, operand, RAX, RDX)?;
+                self.bucket(position, operand.is_signed);
+            }
+        }
+        let is_histogram = matches!(cell, Cell::Histogram { .. });
+        let [slow, done] = [self.asm.label(), self.asm.label()];
+        let section = self.begin_section(slow, |_| {});
+        self.cell_block(layout.cells_offset, RAX);
+        let what =
+            Mem::At { base: self.state, index: is_histogram.then_some((position, 8)), disp: offset as i32 };
+        match cell {
+            Cell::Count { .. } | Cell::Histogram { .. } => self.asm.inc(what),
+            Cell::Sum { .. } => self.asm.add_to(what, position, false),
+        }
+        self.end_section(section);
+        self.asm.jmp(done);
+        self.asm.bind(slow);
+        cpu_by_segment(&mut self.asm, self.around);
+        self.asm.mov32(RAX, RCX);
+        let locked = layout.cells_offset + u64::from(layout.n_cpus) * u64::from(layout.cells_stride);
+        self.cell_block(locked, RAX);
+        match cell {
+            Cell::Count { .. } | Cell::Histogram { .. } => self.asm.lock_inc(what),
+            Cell::Sum { .. } => self.asm.add_to(what, position, true),
+        }
+        self.asm.bind(done);
+        Ok(())
+    }
+
+    /// `state` becomes the block of the CPU in `cpu`, which is spoilt, in the cells at `offset`.
+    fn cell_block(&mut self, offset: u64, cpu: Reg) {
+        self.asm.multiply(cpu, self.around.layout.cells_stride as i32);
+        self.asm.mov_imm(self.state, self.around.ring + offset);
+        self.asm.alu(Alu::Add, self.state, cpu);
+    }
+
+    /// The histogram cell of the value in `%rax`.
+    fn bucket(&mut self, to: Reg, is_signed: bool) {
+        let asm = &mut self.asm;
+        let [zero, done] = [asm.label(), asm.label()];
+        asm.clear(to);
+        asm.test(RAX, RAX);
+        if is_signed {
+            asm.jcc(Cond::Sign, done);
+        }
+        asm.jcc(Cond::Equal, zero);
+        asm.highest_bit(to, RAX);
+        asm.alu_imm32(Alu::Add, to, 1);
+        asm.bind(zero);
+        asm.alu_imm32(Alu::Add, to, 1);
+        asm.bind(done);
+    }
+}
+
+fn pid_word(around: &Surroundings) -> Mem {
+    let pids = offset_of!(ProcessPage, pids) as u64;
+    Mem::Near(around.process_page + pids + 4 * u64::from(around.session))
+}
+
+/// Makes the routine that a session's stubs run on its first hit in a process: it learns the pid and writes a PROCESS
+/// record. Entered by a jump with the way back in `%rax`; keeps all other registers but not the flags.
+/// [`Surroundings::announce`] is not used.
+pub fn announce(around: &Surroundings) -> Result<Vec<u8>, StubError> {
+    let saved: Vec<(Reg, i32)> =
+        strings::REGISTERS.iter().enumerate().map(|(i, &reg)| (reg, 8 * i as i32)).collect();
+    let after = 8 * saved.len() as i32;
+    let (tid_at, time_at, pid_at, comm_at, depth) = (after, after + 8, after + 16, after + 24, after + 40);
+    let word_flags = flags::TIME | flags::TASK | flags::PROCESS;
+    let payload = record::payload_offset(word_flags);
+    let locked = Locked {
+        state: RDI,
+        position: RSI,
+        size: Size::Fixed(payload + record::COMM_BYTES as u32),
+        tid_at,
+        time_at,
+        keep_at: pid_at,
+        word_flags,
+        event: 0,
+    };
+
+    let mut asm = Asm::new(around.address);
+    let [out, full] = [asm.label(), asm.label()];
+    asm.lea(RSP, at(RSP, -depth));
+    for &(reg, offset) in &saved {
+        asm.store(at(RSP, offset), reg, Width::B8);
+    }
+    asm.cmp_mem32(path_word(around), Path::LockedSilent as i32);
+    asm.jcc(Cond::Equal, out);
+    asm.mov_imm(RAX, SYS_GETPID);
+    asm.syscall();
+    asm.mov32(RDX, RAX);
+    asm.clear(RAX);
+    asm.lock_cmpxchg(pid_word(around), RDX, Width::B4);
+    asm.jcc(Cond::NotEqual, out); // Another thread was first.
+    asm.store(at(RSP, pid_at), RDX, Width::B4);
+    asm.mov_imm(RAX, SYS_PRCTL);
+    asm.mov_imm(RDI, PR_GET_NAME);
+    asm.lea(RSI, at(RSP, comm_at));
+    asm.syscall();
+    asm.mov_imm(RAX, SYS_GETTID);
+    asm.syscall();
+    asm.store(at(RSP, tid_at), RAX, Width::B4);
+    locked.reserve(&mut asm, around, full);
+    asm.load64(RAX, at(RSP, time_at));
+    asm.store(at(RCX, 8), RAX, Width::B8);
+    asm.load32(RAX, at(RSP, tid_at));
+    asm.store(at(RCX, 16), RAX, Width::B4);
+    asm.load32(RAX, at(RSP, pid_at));
+    asm.store(at(RCX, 20), RAX, Width::B4);
+    for part in 0..record::COMM_BYTES as i32 / 8 {
+        asm.load64(RAX, at(RSP, comm_at + 8 * part));
+        asm.store(at(RCX, payload as i32 + 8 * part), RAX, Width::B8);
+    }
+    locked.commit(&mut asm);
+    asm.jmp(out);
+    asm.bind(full);
+    count_lost(&mut asm, RDI);
+    asm.bind(out);
+    for &(reg, offset) in saved.iter().rev() {
+        asm.load64(reg, at(RSP, offset));
+    }
+    asm.lea(RSP, at(RSP, depth));
+    asm.jmp_reg(RAX);
+    Ok(asm.finish()?)
+}

@@ -1,0 +1,200 @@
+//! Stubs: the machine code a hit runs. Generated per site from the operands of its note and what a session wants to
+//! know; [`space`] says where they are put and how they are chained, [`tail`] how the program goes on afterwards.
+//!
+//! A stub leaves no trace: it steps over the red zone, saves the registers it uses and the flags, uses no vector
+//! register (it may read one), never calls, and touches `%fs` only when the stub space says that it may.
+
+pub mod asm;
+mod emit;
+mod locked;
+mod operand;
+pub mod space;
+mod strings;
+pub mod tail;
+
+use nopal_sdt::operand::Operand;
+
+use super::record::RecordLayout;
+use super::ring::RingLayout;
+
+pub use emit::{announce, generate};
+
+/// What a stub does at a hit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StubSpec {
+    /// Stands in the record; the session knows what it means.
+    pub event: u32,
+    /// All must hold, else the hit leaves nothing.
+    pub predicates: Vec<Predicate>,
+    pub action: Action,
+    /// What is added to the link-time addresses of symbols to get those in the process.
+    pub load_bias: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    Record {
+        captures: Vec<Capture>,
+        /// Costs more than all the rest together.
+        has_time: bool,
+        /// tid and pid.
+        has_task: bool,
+    },
+    /// Per-CPU cells of the ring's memory are updated, in this order; no record is written.
+    Aggregate(Vec<Cell>),
+    /// A record with time and task, then the thread waits for the tracer's next [`turn`](nopal_abi::ring::ControlPage::turn),
+    /// at most this long. For the place the dynamic linker calls when libraries come and go.
+    Wait { timeout_ms: u32 },
+}
+
+/// One thing that a record keeps.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Capture {
+    /// The operand's own bits. A memory operand is read without a check: the note promises that it is there.
+    Value { operand: Operand },
+    /// A string that ends in a NUL.
+    CString { pointer: Operand, max_bytes: u32, is_trusted: bool },
+    /// Bytes with their number, in units of `unit_bytes`, in another operand. A negative number counts as 0.
+    Bytes { pointer: Operand, length: Operand, unit_bytes: u32, max_bytes: u32, is_trusted: bool },
+}
+
+/// `operand OP constant`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicate {
+    pub operand: Operand,
+    pub relation: Relation,
+    pub constant: i128,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+/// An update of per-CPU cells; `offset` is in the CPU's block and a multiple of 8.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// One u64: hits.
+    Count { offset: u32 },
+    /// One u64: the sum, wrapping.
+    Sum { offset: u32, operand: Operand },
+    /// [`HISTOGRAM_CELLS`] u64: how many values were negative, 0, or had their highest bit at 0, 1, 2 and so on.
+    Histogram { offset: u32, operand: Operand },
+}
+
+/// Negative, zero, and one for each power of two.
+pub const HISTOGRAM_CELLS: u32 = 66;
+
+/// Where a stub will be and what is around it, as addresses in the traced process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Of the stub's first byte; a multiple of 64.
+    pub address: u64,
+    /// Of the stub space.
+    pub space: u64,
+    /// Of the process page.
+    pub process_page: u64,
+    /// The session's index in the stub space.
+    pub session: u16,
+    /// Of the session's announce routine, made by [`announce`].
+    pub announce: u64,
+    /// Of the session's ring.
+    pub ring: u64,
+    pub layout: RingLayout,
+    pub rseq_signature: u32,
+}
+
+/// A generated stub. Its entry is its first byte.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stub {
+    pub code: Vec<u8>,
+    /// Where in `code` the next-slot is; 0 until the stub is chained.
+    pub next_slot: u32,
+    /// How to read the records it writes.
+    pub layout: RecordLayout,
+}
+
+/// Why a site cannot have the stub that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StubError {
+    /// The operand is of a form that this use of it does not allow.
+    Operand {
+        operand: Operand,
+        reason: &'static str,
+    },
+    /// `sym(%rip)` whose symbol is not in the file's symbol tables.
+    UnknownSymbol {
+        name: String,
+    },
+    RecordTooLong {
+        bytes: u32,
+        limit: u32,
+    },
+    /// A capture's limit is 0 or too large to be written down.
+    BadLimit {
+        bytes: u32,
+    },
+    /// A cell lies outside the CPU's block.
+    BadCell {
+        offset: u32,
+    },
+    /// Something that must be near the stub is more than 2 GiB away.
+    OutOfReach {
+        from: u64,
+        to: u64,
+    },
+    /// The stub space has no room for `bytes` more.
+    SpaceFull {
+        bytes: usize,
+    },
+    /// All entries of the journal are in use.
+    JournalFull,
+}
+
+impl std::fmt::Display for StubError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StubError::Operand { operand, reason } => {
+                write!(
+                    f,
+                    "a {}-byte argument at {:?} cannot be captured: {reason}",
+                    operand.size_bytes, operand.place
+                )
+            }
+            StubError::UnknownSymbol { name } => write!(
+                f,
+                "an argument is at the symbol `{name}`, which is not in the file's symbol tables; install its debug symbols"
+            ),
+            StubError::RecordTooLong { bytes, limit } => write!(
+                f,
+                "the event needs up to {bytes} bytes, the ring takes {limit}; capture fewer or shorter strings, or use larger sub-buffers"
+            ),
+            StubError::BadLimit { bytes } => {
+                write!(f, "a string limit of {bytes} bytes is not between 1 and 65536")
+            }
+            StubError::BadCell { offset } => write!(f, "the cell at {offset} is outside the ring's cells"),
+            StubError::OutOfReach { from, to } => write!(f, "{to:#x} is more than 2 GiB away from {from:#x}"),
+            StubError::SpaceFull { bytes } => write!(
+                f,
+                "the stub space of this process is full ({bytes} bytes more are needed); restart the process or use the kernel door"
+            ),
+            StubError::JournalFull => write!(
+                f,
+                "the journal of this process's stub space is full; restart the process or use the kernel door"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StubError {}
+
+impl From<asm::OutOfReach> for StubError {
+    fn from(failure: asm::OutOfReach) -> StubError {
+        StubError::OutOfReach { from: failure.from, to: failure.to }
+    }
+}
