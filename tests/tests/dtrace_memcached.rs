@@ -1,0 +1,87 @@
+//! memcached, built with systemtap's tools and with ours, has the same probes.
+
+use nopal_tests::{lab, run};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// One note: what must be equal. Addresses differ between two builds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Note {
+    provider: String,
+    name: String,
+    args: String,
+    has_semaphore: bool,
+}
+
+fn notes(program: &Path) -> Vec<Note> {
+    let text = run(Command::new("readelf").arg("-nW").arg(program));
+    let mut notes: Vec<Note> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(provider) = line.strip_prefix("Provider: ") {
+            notes.push(Note {
+                provider: provider.to_owned(),
+                name: String::new(),
+                args: String::new(),
+                has_semaphore: false,
+            });
+        }
+        let Some(note) = notes.last_mut() else { continue };
+        if let Some(name) = line.strip_prefix("Name: ") {
+            note.name = name.to_owned();
+        } else if let Some((_, semaphore)) = line.split_once("Semaphore: ") {
+            note.has_semaphore = semaphore.trim_start_matches("0x").trim_start_matches('0') != "";
+        } else if let Some(args) = line.strip_prefix("Arguments: ") {
+            note.args = args.to_owned();
+        }
+    }
+    notes.sort();
+    notes
+}
+
+/// Sizes and signs without the places: `-4@%eax 8@(%rdi)` is `-4 8`.
+fn shapes(notes: &[Note]) -> BTreeMap<(String, String), Vec<String>> {
+    let mut shapes: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for note in notes {
+        let shape: Vec<&str> =
+            note.args.split(' ').filter_map(|a| a.split_once('@')).map(|(s, _)| s).collect();
+        shapes.entry((note.provider.clone(), note.name.clone())).or_default().push(shape.join(" "));
+    }
+    for sites in shapes.values_mut() {
+        sites.sort();
+    }
+    shapes
+}
+
+fn n_semaphores(program: &Path) -> usize {
+    let symbols = run(Command::new("readelf").arg("-sW").arg(program));
+    symbols
+        .lines()
+        .filter(|l| l.contains("OBJECT") && l.ends_with("_semaphore") && l.contains("HIDDEN"))
+        .count()
+}
+
+fn check_memcached(program: &Path) -> Vec<Note> {
+    let notes = notes(program);
+    let names: std::collections::BTreeSet<&str> = notes.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!((names.len(), notes.len()), (31, 46), "probes and sites of {}", program.display());
+    assert!(notes.iter().all(|n| n.provider == "memcached" && n.has_semaphore));
+    assert_eq!(n_semaphores(program), 31);
+    notes
+}
+
+#[test]
+fn memcached_has_the_probes_that_systemtap_gives_it() {
+    let ours = check_memcached(&lab::memcached());
+    let theirs = check_memcached(&lab::memcached_by_systemtap());
+    assert_eq!(shapes(&ours), shapes(&theirs));
+    // The same compiler sees the same code around the probes, so even the registers agree.
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn memcached_carries_descriptions_of_all_probes() {
+    let program = lab::memcached();
+    let text = run(Command::new("readelf").arg("-nW").arg(&program));
+    assert_eq!(text.lines().filter(|l| l.trim_start().starts_with("nopal ")).count(), 31);
+}
