@@ -1,0 +1,253 @@
+//! Finds the ELF files that a command line of `nopal list` names, and tells files from patterns.
+
+use super::{Args, folder};
+use crate::failure::Failure;
+use nopal_engine::target::{self, Image, TargetError};
+use nopal_sdt::{Object, Pattern, ReadError};
+use std::ffi::{OsStr, OsString};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// No `.d` file anybody wrote is near this.
+const MAX_PROVIDER_BYTES: u64 = 16 << 20;
+
+/// One file and what it holds.
+pub struct Found {
+    /// For a process, the path as the process sees it.
+    pub path: PathBuf,
+    pub object: Object,
+    pub pid: Option<u32>,
+    /// Added to an address to get that in the process.
+    pub bias: Option<u64>,
+}
+
+#[derive(Default)]
+pub struct Findings {
+    pub found: Vec<Found>,
+    /// ELF files read, with probes or without.
+    pub n_read: usize,
+    /// Of no consequence for the exit status.
+    pub warnings: Vec<String>,
+    /// The first thing named on the command line that could not be read.
+    pub failure: Option<Failure>,
+}
+
+impl Findings {
+    pub fn add(&mut self, path: PathBuf, object: Object, pid: Option<u32>, bias: Option<u64>) {
+        self.n_read += 1;
+        self.warnings.extend(object.warnings.iter().map(|warning| format!("{}: {warning}", path.display())));
+        if !object.probes.is_empty() {
+            self.found.push(Found { path, object, pid, bias });
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        match &self.failure {
+            None => self.failure = Some(failure),
+            Some(_) => self.warnings.push(failure.message),
+        }
+    }
+}
+
+/// Reads everything the command line names; the rest of its words are patterns.
+pub fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
+    let mut findings = Findings::default();
+    if !args.pid.is_empty() {
+        for &pid in &args.pid {
+            if let Err(failure) = read_process(&mut findings, pid) {
+                findings.fail(failure);
+            }
+        }
+        return Ok((findings, all_patterns(&args.what)?));
+    }
+    let mut patterns = Vec::new();
+    let mut n_files = 0;
+    for word in &args.what {
+        match file_of(word, n_files == 0) {
+            Ok(Some(path)) => {
+                n_files += 1;
+                read_path(&mut findings, &path);
+            }
+            Ok(None) => patterns.push(Pattern::parse(&word.to_string_lossy())),
+            Err(failure) => return Err(failure),
+        }
+    }
+    if n_files == 0 {
+        return Err(Failure::usage("no file and no process to read is named").hint(
+            "name a program, a library or a folder, or a process with -p PID; `nopal list -u` shows running programs",
+        ));
+    }
+    Ok((findings, patterns))
+}
+
+/// Where a process is named, or none, all words are patterns.
+pub fn all_patterns(words: &[OsString]) -> Result<Vec<Pattern>, Failure> {
+    let mut patterns = Vec::new();
+    for word in words {
+        let text = word.to_string_lossy();
+        if text.contains('/') && !text.contains(':') {
+            return Err(Failure::usage(format!("{text} is a file, and a process was named"))
+                .hint("give either files or -p PID or -u"));
+        }
+        patterns.push(Pattern::parse(&text));
+    }
+    Ok(patterns)
+}
+
+/// The file that a word names, or `None` for a pattern. The first word may be a program on the `PATH`.
+fn file_of(word: &OsStr, is_first: bool) -> Result<Option<PathBuf>, Failure> {
+    let path = Path::new(word);
+    let text = word.to_string_lossy();
+    match std::fs::metadata(path) {
+        Ok(_) => return Ok(Some(path.to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound || error.kind() == ErrorKind::NotADirectory => {}
+        // It is there and cannot be looked at; reading it will say why.
+        Err(_) => return Ok(Some(path.to_owned())),
+    }
+    if Pattern::is_evident(&text) && !text.starts_with('/') {
+        return Ok(None);
+    }
+    if text.contains('/') || text.is_empty() {
+        return Err(Failure::new("no-such-file", format!("{text}: no such file")).hint("check the path"));
+    }
+    if !is_first {
+        return Ok(None);
+    }
+    match on_path(word) {
+        Some(path) => Ok(Some(path)),
+        None => {
+            Err(Failure::new("no-such-file", format!("{text}: no such file, and no program on the PATH"))
+                .hint(
+                    "give the path of a program, library or folder; `nopal list -u` shows running programs",
+                ))
+        }
+    }
+}
+
+fn on_path(name: &OsStr) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+fn read_path(findings: &mut Findings, path: &Path) {
+    if path.is_dir() {
+        return match folder::read(findings, path) {
+            Ok(()) => {}
+            Err(failure) => findings.fail(failure),
+        };
+    }
+    match read_file(path) {
+        Ok(object) => {
+            if object.is_debug_copy {
+                findings.warnings.push(format!(
+                    "{} is a separate debug file; the probes are in the program it belongs to",
+                    path.display()
+                ));
+            }
+            findings.add(path.to_owned(), object, None, None);
+        }
+        Err(failure) => findings.fail(failure),
+    }
+}
+
+pub fn read_file(path: &Path) -> Result<Object, Failure> {
+    let image = Image::open(path).map_err(|error| cannot_read(&error))?;
+    nopal_sdt::read(image.bytes()).map_err(|error| {
+        let (code, hint) = match error {
+            ReadError::NotElf => {
+                ("not-elf", "probes are in programs and shared libraries; a script has none")
+            }
+            ReadError::NotLinked { .. } => {
+                ("not-linked", "name the program or library that it is linked into")
+            }
+            ReadError::Broken { .. } => ("damaged", "copy or build it again; `readelf -a` tells more"),
+            ReadError::TooManyNotes { .. } => ("damaged", "`readelf -n` tells more"),
+        };
+        Failure::new(code, format!("{}: {error}", path.display())).hint(hint)
+    })
+}
+
+/// A file or process that cannot be read, and what to do about it.
+pub fn cannot_read(error: &TargetError) -> Failure {
+    let (code, hint) = match error {
+        TargetError::NoSuchProcess { .. } => {
+            ("no-such-process", Some("it may have ended; `nopal list -u` shows running programs with probes"))
+        }
+        TargetError::NotPermitted { .. } => {
+            ("not-permitted", Some("run nopal as that process's user or as root"))
+        }
+        TargetError::Zombie { .. } => ("no-such-process", Some("its parent has not yet taken notice")),
+        TargetError::KernelThread { .. } => ("kernel-thread", Some("name a process that runs a program")),
+        TargetError::Is32Bit { .. } => ("32-bit", Some("only 64-bit programs can be traced")),
+        TargetError::Deleted { .. } => ("deleted", Some("run nopal as root, or restart the program")),
+        TargetError::NotAFile { .. } => ("not-a-file", Some("name a program, a library or a folder")),
+        TargetError::Io { kind: ErrorKind::PermissionDenied, .. } => {
+            ("not-permitted", Some("run nopal as a user who may read it"))
+        }
+        TargetError::Io { kind: ErrorKind::NotFound, .. } => ("no-such-file", Some("check the path")),
+        TargetError::Io { .. } => ("cannot-read", None),
+    };
+    let failure = Failure::new(code, error.to_string());
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn read_process(findings: &mut Findings, pid: u32) -> Result<(), Failure> {
+    let objects = target::mapped_objects(pid).map_err(|error| cannot_read(&error))?;
+    if objects.is_empty() {
+        // No code at all: a zombie or a kernel thread.
+        let process = target::Process::read(pid).map_err(|error| cannot_read(&error))?;
+        let why = process.check_traceable().err().unwrap_or(TargetError::KernelThread { pid });
+        return Err(cannot_read(&why));
+    }
+    for mapped in objects {
+        let image = match mapped.open() {
+            Ok(image) => image,
+            Err(error @ TargetError::NoSuchProcess { .. }) => return Err(cannot_read(&error)),
+            Err(error) => {
+                findings.warnings.push(error.to_string());
+                continue;
+            }
+        };
+        match nopal_sdt::read(image.bytes()) {
+            Ok(object) => {
+                let bias = mapped.load_biases(&object).first().copied();
+                findings.add(mapped.path, object, Some(pid), bias);
+            }
+            // Code that a just-in-time compiler keeps in a file, and the like.
+            Err(ReadError::NotElf) => {}
+            Err(error) => findings.warnings.push(format!("{}: {error}", mapped.path.display())),
+        }
+    }
+    Ok(())
+}
+
+/// Reads and parses a `.d` file.
+pub fn provider_file(path: &Path) -> Result<nopal_provider::File, Failure> {
+    let image = Image::open(path).map_err(|error| cannot_read(&error))?;
+    let mut bytes = Vec::new();
+    image
+        .file()
+        .take(MAX_PROVIDER_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::new("cannot-read", format!("{}: {error}", path.display())))?;
+    let text = String::from_utf8_lossy(&bytes);
+    nopal_provider::parse(&path.to_string_lossy(), &text).map_err(|error| {
+        Failure::new("bad-provider-file", format!("{} cannot be used\n{error}", path.display()))
+            .hint("mend the file, or leave --provider out")
+    })
+}
+
+/// Everything was read, and there is no probe in it.
+pub fn no_probes(args: &Args, n_read: usize) -> Failure {
+    let message = match (args.pid.as_slice(), args.what.as_slice()) {
+        ([pid], _) => format!("none of the {n_read} programs and libraries of process {pid} has probes"),
+        ([_, ..], _) => "none of the processes has probes".to_owned(),
+        (_, [file]) if n_read == 1 => format!("{} has no probes", file.display()),
+        _ => format!("none of the {n_read} ELF files read has probes"),
+    };
+    Failure::new("no-probes", message)
+        .hint("it was built without them; many projects switch them on with --enable-dtrace or -Ddtrace=true")
+}

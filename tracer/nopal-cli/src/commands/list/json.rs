@@ -1,0 +1,117 @@
+//! The list as scripts read it: an array of probes, each with its sites in all files.
+
+use super::find::Found;
+use super::text::operand_type;
+use nopal_sdt::probe::{PairRole, Probe, Site};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Serialize)]
+struct ProbeJson<'a> {
+    provider: &'a str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doc: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pair: Option<PairJson<'a>>,
+    sites: Vec<SiteJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PairJson<'a> {
+    role: &'static str,
+    partner: &'a str,
+}
+
+#[derive(Serialize)]
+struct SiteJson<'a> {
+    file: String,
+    address: u64,
+    offset: u64,
+    /// Its address; null without one.
+    semaphore: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    semaphore_offset: Option<u64>,
+    args: Vec<ArgJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    /// Where the site is in the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_address: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct ArgJson<'a> {
+    name: Option<&'a str>,
+    #[serde(rename = "type")]
+    type_name: String,
+    operand: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    doc: &'a str,
+    /// The name of the argument whose length in bytes this one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length_of: Option<&'a str>,
+    /// Why the operand cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+pub fn render(all: &[Found]) -> String {
+    let mut probes: BTreeMap<(&str, &str), ProbeJson<'_>> = BTreeMap::new();
+    for found in all {
+        for probe in &found.object.probes {
+            let about = probe.about.as_ref();
+            let entry = probes.entry((&probe.provider, &probe.name)).or_insert_with(|| ProbeJson {
+                provider: &probe.provider,
+                name: &probe.name,
+                doc: about.map(|about| about.doc.as_str()).filter(|doc| !doc.is_empty()),
+                pair: about.and_then(|about| about.pair.as_ref()).map(|pair| PairJson {
+                    role: match pair.role {
+                        PairRole::Start => "start",
+                        PairRole::End => "end",
+                    },
+                    partner: &pair.partner,
+                }),
+                sites: Vec::new(),
+            });
+            entry.sites.extend(probe.sites.iter().map(|site| site_json(found, probe, site)));
+        }
+    }
+    let probes: Vec<_> = probes.into_values().collect();
+    let mut text = serde_json::to_string_pretty(&probes).expect("strings, numbers and lists become JSON");
+    text.push('\n');
+    text
+}
+
+fn site_json<'a>(found: &'a Found, probe: &'a Probe, site: &'a Site) -> SiteJson<'a> {
+    SiteJson {
+        file: found.path.to_string_lossy().into_owned(),
+        address: site.address,
+        offset: site.file_offset,
+        semaphore: site.semaphore.map(|semaphore| semaphore.address),
+        semaphore_offset: site.semaphore.map(|semaphore| semaphore.file_offset),
+        args: (0..site.args.len()).map(|idx| arg_json(probe, site, idx)).collect(),
+        pid: found.pid,
+        memory_address: found.bias.map(|bias| site.address.wrapping_add(bias)),
+    }
+}
+
+fn arg_json<'a>(probe: &'a Probe, site: &'a Site, idx: usize) -> ArgJson<'a> {
+    let arg = &site.args[idx];
+    let operand = u8::try_from(idx + 1).ok();
+    let known = || probe.about.iter().flat_map(|about| &about.args);
+    let about = known().find(|about| about.operand.is_some() && about.operand == operand);
+    let measured = known().find(|about| about.length_operand.is_some() && about.length_operand == operand);
+    let machine_type = || arg.operand.as_ref().map_or_else(|_| "?".to_owned(), operand_type);
+    ArgJson {
+        name: about.map(|about| about.name.as_str()).filter(|name| !name.is_empty()),
+        type_name: match about {
+            Some(about) if !about.c_type.is_empty() => about.c_type.clone(),
+            _ => machine_type(),
+        },
+        operand: &arg.text,
+        doc: about.map_or("", |about| about.doc.as_str()),
+        length_of: measured.map(|about| about.name.as_str()),
+        error: arg.operand.as_ref().err().map(|error| error.reason.as_str()),
+    }
+}
