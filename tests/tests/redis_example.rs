@@ -36,8 +36,8 @@ fn instrument(tree: &Path) -> Output {
 }
 
 /// A folder that holds nothing but our `dtrace`.
-fn dtrace_folder() -> PathBuf {
-    let folder = scratch("redis-dtrace");
+fn dtrace_folder(name: &str) -> PathBuf {
+    let folder = scratch(name);
     std::os::unix::fs::symlink(nopal(), folder.join("dtrace")).expect("a link can be made");
     folder
 }
@@ -62,7 +62,7 @@ fn server() -> PathBuf {
     let lock = fs::File::create(lab.join("redis-usdt.lock")).expect("the lock file can be made");
     lock.lock().expect("the lock can be taken");
     let source = debian::source("redis");
-    let dtrace = dtrace_folder();
+    let dtrace = dtrace_folder("redis-dtrace");
 
     let mut ingredients =
         run(Command::new(dtrace.join("dtrace")).args(["-h", "-o", "-", "-s"]).arg(example("redis.d")));
@@ -212,7 +212,7 @@ fn a_tree_that_does_not_match_is_refused_and_left_alone() {
 #[test]
 fn without_build_usdt_nothing_is_compiled_in() {
     let source = debian::source("redis");
-    let dtrace = dtrace_folder();
+    let dtrace = dtrace_folder("redis-plain-dtrace");
     let tree = scratch("redis-plain");
     copy_tree(&source, &tree);
     assert!(instrument(&tree).status.success());
