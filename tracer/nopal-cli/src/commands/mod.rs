@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 mod dtrace;
 mod list;
+mod view;
 
 /// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.
 #[derive(Debug, Parser)]
@@ -21,6 +22,7 @@ struct Cli {
 enum Verb {
     Dtrace(dtrace::Args),
     List(list::Args),
+    View(view::Args),
 }
 
 /// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`.
@@ -35,6 +37,10 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::List(args) => {
             let is_json = args.json;
             (list::run(args), is_json)
+        }
+        Verb::View(args) => {
+            let is_json = args.json;
+            (view::run(args), is_json)
         }
     };
     finish(result, is_json)
