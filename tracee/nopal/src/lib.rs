@@ -80,7 +80,8 @@
 //! - **One semaphore per probe** and linked file, however many sites inlining and generics make of it. It is named
 //!   `provider_probe_semaphore`, as in C, and shared with C code of the same provider.
 //! - **It survives the build**: debug and release, fat and thin LTO, `--gc-sections`, `strip`, and the linkers bfd,
-//!   gold, lld and mold keep sites, notes, `.stapsdt.base` and semaphores.
+//!   gold, lld and mold keep sites, notes, `.stapsdt.base` and semaphores. (gold, which is no longer maintained, refuses
+//!   to drop a function that has a probe: give it `-Clink-arg=-Wl,--no-gc-sections`.)
 //! - **No `unsafe` in your code**, no dependency, no `std`, no build script, no start-up code.
 //! - **Elsewhere nothing**: on other systems than Linux on x86-64 and arm64, and with `RUSTFLAGS='--cfg nopal_off'`, the
 //!   macros check their arguments and leave no code; an argument with a side effect still has it.
