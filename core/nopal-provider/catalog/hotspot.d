@@ -91,7 +91,7 @@ provider hotspot {
      * A class was loaded.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param isShared whether the class comes from the shared archive
      * @length className classLen
      * @pair class__unloaded
@@ -102,7 +102,7 @@ provider hotspot {
      * A class is unloaded.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param isShared whether the class comes from the shared archive
      * @length className classLen
      * @pair class__loaded
@@ -113,7 +113,7 @@ provider hotspot {
      * A class that needs initialization is used.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param threadType always -1 today
      * @length className classLen
      * @pair class__initialization__end
@@ -124,7 +124,7 @@ provider hotspot {
      * The thread is initializing this class already.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param threadType always -1 today
      * @param waited whether the thread had to wait for another one that initialized the class
      * @length className classLen
@@ -135,7 +135,7 @@ provider hotspot {
      * Another thread has initialized the class meanwhile.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param threadType always -1 today
      * @param waited whether the thread had to wait for another one that initialized the class
      * @length className classLen
@@ -146,7 +146,7 @@ provider hotspot {
      * The class failed to initialize earlier.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param threadType always -1 today
      * @param waited whether the thread had to wait for another one that initialized the class
      * @length className classLen
@@ -157,7 +157,7 @@ provider hotspot {
      * The superclass failed to initialize.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param threadType always -1 today
      * @param waited whether the thread had to wait for another one that initialized the class
      * @length className classLen
@@ -169,7 +169,7 @@ provider hotspot {
      * The static initializer is about to run.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param threadType always -1 today
      * @param waited whether the thread had to wait for another one that initialized the class
      * @length className classLen
@@ -180,7 +180,7 @@ provider hotspot {
      * The static initializer threw an exception.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param threadType always -1 today
      * @param waited whether the thread had to wait for another one that initialized the class
      * @length className classLen
@@ -191,7 +191,7 @@ provider hotspot {
      * The class is initialized.
      * @param className name of the class, with slashes
      * @param classLen its length in bytes
-     * @param loader identifies the class loader; 0 is the boot loader
+     * @param loader identifies the class loader
      * @param threadType always -1 today
      * @param waited whether the thread had to wait for another one that initialized the class
      * @length className classLen

@@ -500,6 +500,18 @@ provider libvirt {
     probe qemu_monitor_close(void *mon);
 
     /**
+     * A reference to a monitor was taken.
+     * @param mon the monitor object
+     */
+    probe qemu_monitor_ref(void *mon);
+
+    /**
+     * A reference to a monitor was dropped.
+     * @param mon the monitor object
+     */
+    probe qemu_monitor_unref(void *mon);
+
+    /**
      * A command is sent to QEMU.
      * @param mon the monitor object
      * @param msg the command as JSON

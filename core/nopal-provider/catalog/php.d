@@ -7,8 +7,8 @@ provider php {
     /**
      * A request begins.
      * @param requestFile path of the script
-     * @param requestUri URI of the request, or NULL on the command line
-     * @param requestMethod HTTP method, or NULL on the command line
+     * @param requestUri URI of the request; - if there is none
+     * @param requestMethod HTTP method; - if there is none
      * @pair request__shutdown
      */
     probe request__startup(const char *requestFile, const char *requestUri, const char *requestMethod);
@@ -16,8 +16,8 @@ provider php {
     /**
      * A request is over.
      * @param requestFile path of the script
-     * @param requestUri URI of the request, or NULL on the command line
-     * @param requestMethod HTTP method, or NULL on the command line
+     * @param requestUri URI of the request; - if there is none
+     * @param requestMethod HTTP method; - if there is none
      * @pair request__startup
      */
     probe request__shutdown(const char *requestFile, const char *requestUri, const char *requestMethod);
