@@ -8,6 +8,7 @@ use crate::probe::{About, Arg, OperandError, Probe, Semaphore, Site};
 use object::elf;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// More are not worth reading; the first say what is wrong.
@@ -21,9 +22,16 @@ struct Stapsdt<'data> {
     location: u64,
     base: u64,
     semaphore: u64,
-    provider: &'data [u8],
-    name: &'data [u8],
-    args: &'data [u8],
+    // Text from here on: names that differ only in bytes that are no text are one name, sorted and merged as such.
+    provider: Cow<'data, str>,
+    name: Cow<'data, str>,
+    args: Cow<'data, str>,
+}
+
+impl Stapsdt<'_> {
+    fn key(&self) -> (&str, &str, u64) {
+        (&self.provider, &self.name, self.location)
+    }
 }
 
 pub(super) fn read_into<Elf: FileHeader<Endian = Endianness>>(
@@ -112,7 +120,7 @@ fn stapsdt_note(desc: &[u8], endian: Endianness, is_64_bit: bool) -> Option<Stap
         [a, b, c, d] => u64::from(endian.read_u32([*a, *b, *c, *d])),
         _ => bytes.try_into().map_or(0, |bytes| endian.read_u64(bytes)),
     });
-    let mut texts = texts.splitn(4, |&byte| byte == 0);
+    let mut texts = texts.splitn(4, |&byte| byte == 0).map(String::from_utf8_lossy);
     let note = Stapsdt {
         location: addresses.next()?,
         base: addresses.next()?,
@@ -164,16 +172,16 @@ fn collect<Elf: FileHeader<Endian = Endianness>>(
     object.n_ghosts = n_notes - notes.len();
 
     let n_alive = notes.len();
-    notes.sort_by(|a, b| (a.provider, a.name, a.location).cmp(&(b.provider, b.name, b.location)));
-    notes.dedup_by(|a, b| (a.provider, a.name, a.location) == (b.provider, b.name, b.location));
+    notes.sort_by(|a, b| a.key().cmp(&b.key()));
+    notes.dedup_by(|a, b| a.key() == b.key());
     object.n_duplicates = n_alive - notes.len();
 
     let mut symbols = Wanted::new(object.is_fixed);
-    for group in notes.chunk_by(|a, b| (a.provider, a.name) == (b.provider, b.name)) {
+    for group in notes.chunk_by(|a, b| a.provider == b.provider && a.name == b.name) {
         let sites = group.iter().map(|note| site(object, sections.bytes, note, &mut symbols)).collect();
         object.probes.push(Probe {
-            provider: text(group[0].provider),
-            name: text(group[0].name),
+            provider: group[0].provider.to_string(),
+            name: group[0].name.to_string(),
             sites,
             about: None,
         });
@@ -188,10 +196,6 @@ fn collect<Elf: FileHeader<Endian = Endianness>>(
             }
         }
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn is_code<Elf: FileHeader<Endian = Endianness>>(
@@ -229,7 +233,7 @@ fn site(object: &Object, bytes: &[u8], note: &Stapsdt<'_>, symbols: &mut Wanted)
             address: note.semaphore,
             file_offset: segment.file_offset.wrapping_add(note.semaphore - segment.address),
         });
-    let args = args(object.arch, &String::from_utf8_lossy(note.args), symbols);
+    let args = args(object.arch, &note.args, symbols);
     Site { address: note.location, file_offset, semaphore, args, code: code.to_vec() }
 }
 
