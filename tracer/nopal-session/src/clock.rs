@@ -1,0 +1,184 @@
+//! Turns time stamp counter readings into nanoseconds of CLOCK_MONOTONIC: continuous, never backwards, corrected once a
+//! second so that the two clocks do not drift apart.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// One reading of both clocks at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Anchor {
+    pub tsc: u64,
+    pub monotonic_ns: u64,
+}
+
+/// From `tsc` on, time runs at `rate` nanoseconds a tick, in units of 2^-32.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    tsc: u64,
+    ns: u64,
+    rate: u64,
+}
+
+/// Converts readings between the anchors it was given, and a little beyond the last one.
+#[derive(Debug)]
+pub struct TscClock {
+    first: Anchor,
+    last: Anchor,
+    segments: VecDeque<Segment>,
+}
+
+/// Records older than this many corrections are converted by the oldest segment that is kept.
+const MAX_SEGMENTS: usize = 64;
+/// A correction spreads over this many nanoseconds, so that time is bent and never jumps.
+const HORIZON_NS: u64 = 1_000_000_000;
+/// No correction changes the rate by more than one part in this many.
+const MAX_BEND: u64 = 1_000;
+
+/// Whether the counter runs at one rate in all states of the processor, so that it can serve as a clock.
+pub fn is_tsc_steady(cpuinfo: &str) -> bool {
+    let Some(flags) = cpuinfo.lines().find(|l| l.starts_with("flags")) else { return false };
+    ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split_whitespace().any(|f| f == *flag))
+}
+
+impl Anchor {
+    /// Reads both clocks; of several tries the one that took the shortest time.
+    pub fn now() -> Anchor {
+        (0..8)
+            .map(|_| {
+                let before = read_tsc();
+                let monotonic_ns = clock_ns(libc::CLOCK_MONOTONIC);
+                let after = read_tsc();
+                (after.wrapping_sub(before), Anchor { tsc: before / 2 + after / 2, monotonic_ns })
+            })
+            .min_by_key(|(took, _)| *took)
+            .map(|(_, anchor)| anchor)
+            .expect("the range is not empty")
+    }
+}
+
+/// Nanoseconds to add to CLOCK_MONOTONIC to get the time since the epoch.
+pub fn epoch_offset_ns() -> i64 {
+    let before = clock_ns(libc::CLOCK_MONOTONIC);
+    let epoch = clock_ns(libc::CLOCK_REALTIME);
+    let after = clock_ns(libc::CLOCK_MONOTONIC);
+    (epoch as i64).wrapping_sub((before / 2 + after / 2) as i64)
+}
+
+/// The time of one of the kernel's clocks in nanoseconds.
+pub fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live timespec; the call writes nothing else. It fails only for a clock that does not exist.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn read_tsc() -> u64 {
+    // SAFETY: reading the counter has no effect on memory; user code may read it unless the kernel forbids it by prctl.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+impl TscClock {
+    /// Takes two readings a few milliseconds apart for a first rate.
+    pub fn start() -> TscClock {
+        let first = Anchor::now();
+        std::thread::sleep(Duration::from_millis(5));
+        TscClock::new(first, Anchor::now())
+    }
+
+    /// `second` must be later than `first`.
+    pub fn new(first: Anchor, second: Anchor) -> TscClock {
+        let rate = rate(first, second).unwrap_or(1 << 32);
+        let segments = VecDeque::from([Segment { tsc: first.tsc, ns: first.monotonic_ns, rate }]);
+        TscClock { first, last: second, segments }
+    }
+
+    /// When it is time for the next [`TscClock::correct`].
+    pub fn is_due(&self) -> bool {
+        clock_ns(libc::CLOCK_MONOTONIC) >= self.last.monotonic_ns + HORIZON_NS
+    }
+
+    /// Bends the clock so that it meets CLOCK_MONOTONIC one second after `now`.
+    pub fn correct(&mut self, now: Anchor) {
+        let Some(measured) = rate(self.first, now).filter(|_| now.tsc > self.last.tsc) else { return };
+        let ns = self.ns(now.tsc);
+        let error = now.monotonic_ns as i128 - i128::from(ns);
+        let wanted = i128::from(measured) * (i128::from(HORIZON_NS) + error) / i128::from(HORIZON_NS);
+        let bend = i128::from(measured / MAX_BEND);
+        let bent = wanted.clamp(i128::from(measured) - bend, i128::from(measured) + bend);
+        self.segments.push_back(Segment { tsc: now.tsc, ns, rate: bent as u64 });
+        self.last = now;
+        if self.segments.len() > MAX_SEGMENTS {
+            self.segments.pop_front();
+        }
+    }
+
+    /// Nanoseconds of CLOCK_MONOTONIC at a reading of the counter.
+    pub fn ns(&self, tsc: u64) -> u64 {
+        let segment = self
+            .segments
+            .iter()
+            .rev()
+            .find(|s| s.tsc <= tsc)
+            .unwrap_or_else(|| self.segments.front().expect("a clock has a segment"));
+        let ticks = i128::from(tsc) - i128::from(segment.tsc);
+        let ns = i128::from(segment.ns) + ((ticks * i128::from(segment.rate)) >> 32);
+        ns.clamp(0, i128::from(u64::MAX)) as u64
+    }
+}
+
+fn rate(from: Anchor, to: Anchor) -> Option<u64> {
+    let ticks = u128::from(to.tsc.checked_sub(from.tsc)?);
+    let ns = u128::from(to.monotonic_ns.checked_sub(from.monotonic_ns)?);
+    u64::try_from((ns << 32).checked_div(ticks)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anchor(tsc: u64, monotonic_ns: u64) -> Anchor {
+        Anchor { tsc, monotonic_ns }
+    }
+
+    #[test]
+    fn a_reading_between_anchors_is_interpolated() {
+        let clock = TscClock::new(anchor(1_000, 500), anchor(3_000, 1_500));
+        assert_eq!([1_000, 2_000, 3_000, 5_000].map(|tsc| clock.ns(tsc)), [500, 1_000, 1_500, 2_500]);
+        assert_eq!(clock.ns(0), 0);
+    }
+
+    #[test]
+    fn corrections_bend_time_and_never_turn_it_back() {
+        // The first rate is wrong by 200 parts in a million.
+        let mut clock = TscClock::new(anchor(0, 0), anchor(2_000_000, 1_000_200));
+        let mut before = 0;
+        for second in 1..=10u64 {
+            let tsc = second * 2_000_000_000;
+            for step in (0..1_000).map(|i| tsc - 2_000_000_000 + i * 2_000_000) {
+                let ns = clock.ns(step);
+                assert!(ns >= before, "{ns} after {before}");
+                before = ns;
+            }
+            clock.correct(anchor(tsc, second * 1_000_000_000));
+        }
+        let end = clock.ns(22_000_000_000);
+        assert!(end.abs_diff(11_000_000_000) < 1_000, "{end}");
+    }
+
+    #[test]
+    fn the_machines_clocks_agree() {
+        let mut clock = TscClock::start();
+        std::thread::sleep(Duration::from_millis(20));
+        clock.correct(Anchor::now());
+        let now = Anchor::now();
+        let difference = clock.ns(now.tsc).abs_diff(now.monotonic_ns);
+        assert!(difference < 100_000, "{difference} ns apart");
+    }
+
+    #[test]
+    fn a_steady_counter_has_both_flags() {
+        assert!(is_tsc_steady("model\nflags : fpu constant_tsc rdtscp nonstop_tsc\n"));
+        assert!(!is_tsc_steady("flags : fpu constant_tsc"));
+        assert!(!is_tsc_steady(""));
+    }
+}

@@ -1,0 +1,494 @@
+//! What a hit of a probe leaves: from what is known of its arguments to the captures of each site, the fields of the
+//! event, and the way from one to the other. Pure.
+//!
+//! Sites of one probe may hold the same argument in different widths; the event has one layout for all of them.
+
+use crate::predicate::Value;
+use nopal_abi::record::text;
+use nopal_engine::user::stub::Capture;
+use nopal_sdt::operand::{Operand, Place};
+use nopal_sdt::probe::{ArgAbout, Kind, Probe, Site};
+use nopal_trace::model::{EventType, Integer, Type};
+
+/// Limits of what is copied at a hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest string or byte string.
+    pub max_string_bytes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { max_string_bytes: 256 }
+    }
+}
+
+/// One event and the sites that leave it.
+#[derive(Debug, Clone)]
+pub struct EventPlan {
+    pub event_type: EventType,
+    fields: Vec<PlannedField>,
+    pub sites: Vec<SitePlan>,
+}
+
+/// What one site captures, and how its captures become the event's fields.
+#[derive(Debug, Clone)]
+pub struct SitePlan {
+    pub captures: Vec<Capture>,
+    /// By field: which capture holds it; `None` where this site's operand cannot be read.
+    sources: Vec<Option<usize>>,
+    /// By capture: where it is in the fixed part, and how to read it.
+    slots: Vec<Slot>,
+    fixed_bytes: usize,
+    /// Arguments that could not be read here, with the reason.
+    pub unread: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    offset: usize,
+    size_bytes: u8,
+    is_signed: bool,
+    is_text: bool,
+}
+
+#[derive(Debug, Clone)]
+struct PlannedField {
+    name: String,
+    shape: Shape,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Integer { size_bytes: u8, is_signed: bool },
+    Float { size_bytes: u8 },
+    Text,
+    Elements { size_bytes: u8 },
+}
+
+/// A record that is shorter than its site's captures: it is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+/// What the reading of one record came upon.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Texts {
+    pub n_truncated: u32,
+    pub n_unreadable: u32,
+}
+
+impl EventPlan {
+    pub fn new(probe: &Probe, limits: Limits) -> EventPlan {
+        let arguments = arguments(probe);
+        let fields: Vec<PlannedField> = arguments
+            .iter()
+            .map(|about| PlannedField { name: about.name.clone(), shape: shape(probe, about) })
+            .collect();
+        let mut event_type = EventType::new(&probe.provider, &probe.name);
+        for (field, about) in fields.iter().zip(&arguments) {
+            event_type = match (field.shape, field_type(field.shape, about)) {
+                (Shape::Elements { .. }, ty) => event_type.field(&field.name, Type::sequence(ty)),
+                (_, ty) => event_type.field(&field.name, ty),
+            };
+        }
+        event_type.log_level = probe.about.as_ref().and_then(|about| about.log_level).map(i64::from);
+        event_type.model_uri = probe.about.as_ref().and_then(|about| about.model_uri.clone());
+        let sites = probe.sites.iter().map(|site| SitePlan::new(site, &arguments, &fields, limits)).collect();
+        EventPlan { event_type, fields, sites }
+    }
+
+    /// Position of the argument `name`, or of `argN`, in conditions.
+    pub fn field(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|f| f.name == name).or_else(|| {
+            let index = name.strip_prefix("arg")?.parse::<usize>().ok()?;
+            (index < self.fields.len()).then_some(index)
+        })
+    }
+
+    pub fn field_names(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|f| f.name.as_str())
+    }
+
+    /// The integer operand behind a field at a site: what a stub can compare.
+    pub fn integer_operand(&self, site: usize, field: usize) -> Option<&Operand> {
+        if !matches!(self.fields[field].shape, Shape::Integer { .. }) {
+            return None;
+        }
+        match &self.sites[site].captures[self.sites[site].sources[field]?] {
+            Capture::Value { operand } => Some(operand),
+            Capture::CString { .. } | Capture::Bytes { .. } => None,
+        }
+    }
+
+    /// The value of a field in a record's payload, for conditions.
+    pub fn value<'a>(&self, site: usize, payload: &'a [u8], field: usize) -> Value<'a> {
+        let plan = &self.sites[site];
+        let Some(capture) = plan.sources[field] else { return Value::Absent };
+        let slot = plan.slots[capture];
+        if slot.is_text {
+            return match plan.text(payload, capture) {
+                Some((word, bytes)) if word & (text::NULL | text::UNREADABLE) == 0 => Value::Text(bytes),
+                _ => Value::Absent,
+            };
+        }
+        let Some(raw) = slot.raw(payload) else { return Value::Absent };
+        match self.fields[field].shape {
+            Shape::Float { size_bytes: 4 } => Value::Float(f64::from(f32::from_bits(raw as u32))),
+            Shape::Float { .. } => Value::Float(f64::from_bits(raw)),
+            _ if slot.is_signed => Value::Int(i128::from(raw as i64)),
+            _ => Value::Int(i128::from(raw)),
+        }
+    }
+
+    /// Appends the event's fields, as its type lays them out, to `into`.
+    pub fn transcode(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
+        let plan = &self.sites[site];
+        if payload.len() < plan.fixed_bytes {
+            return Err(Malformed);
+        }
+        let mut texts = Texts::default();
+        let mut tail = plan.fixed_bytes;
+        // Strings follow the fixed part in the order of the captures, which is that of the fields.
+        for (field, source) in self.fields.iter().zip(&plan.sources) {
+            match (field.shape, source) {
+                (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }, Some(capture)) => {
+                    let raw = plan.slots[*capture].raw(payload).ok_or(Malformed)?;
+                    into.extend_from_slice(&raw.to_le_bytes()[..usize::from(size_bytes)]);
+                }
+                (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }, None) => {
+                    into.extend_from_slice(&[0; 8][..usize::from(size_bytes)]);
+                }
+                (Shape::Text, Some(capture)) => {
+                    let (word, bytes) = take_text(plan.slots[*capture], payload, &mut tail)?;
+                    texts.count(word);
+                    push_text(word, bytes, into);
+                }
+                (Shape::Text, None) => into.push(0),
+                (Shape::Elements { size_bytes }, Some(capture)) => {
+                    let (word, bytes) = take_text(plan.slots[*capture], payload, &mut tail)?;
+                    texts.count(word);
+                    let count = bytes.len() / usize::from(size_bytes);
+                    into.extend_from_slice(&(count as u32).to_le_bytes());
+                    into.extend_from_slice(&bytes[..count * usize::from(size_bytes)]);
+                }
+                (Shape::Elements { .. }, None) => into.extend_from_slice(&0u32.to_le_bytes()),
+            }
+        }
+        Ok(texts)
+    }
+}
+
+impl SitePlan {
+    fn new(site: &Site, arguments: &[ArgAbout], fields: &[PlannedField], limits: Limits) -> SitePlan {
+        let mut plan = SitePlan {
+            captures: Vec::new(),
+            sources: Vec::new(),
+            slots: Vec::new(),
+            fixed_bytes: 0,
+            unread: Vec::new(),
+        };
+        for (about, field) in arguments.iter().zip(fields) {
+            let source = match capture(site, about, field.shape, limits) {
+                Ok(capture) => Some(plan.push(capture)),
+                Err(reason) => {
+                    plan.unread.push(format!("{}: {reason}", field.name));
+                    None
+                }
+            };
+            plan.sources.push(source);
+        }
+        plan
+    }
+
+    fn push(&mut self, capture: Capture) -> usize {
+        let (size_bytes, is_signed, is_text) = match &capture {
+            Capture::Value { operand } => (operand.size_bytes, operand.is_signed, false),
+            Capture::CString { .. } | Capture::Bytes { .. } => (4, false, true),
+        };
+        self.slots.push(Slot { offset: self.fixed_bytes, size_bytes, is_signed, is_text });
+        self.fixed_bytes += usize::from(size_bytes);
+        self.captures.push(capture);
+        self.captures.len() - 1
+    }
+
+    /// The word and the bytes of a string capture.
+    fn text<'a>(&self, payload: &'a [u8], capture: usize) -> Option<(u32, &'a [u8])> {
+        let mut tail = self.fixed_bytes;
+        for slot in self.slots[..capture].iter().filter(|s| s.is_text) {
+            tail = tail.checked_add((slot.raw(payload)? as u32 & text::LENGTH_MASK) as usize)?;
+        }
+        take_text(self.slots[capture], payload, &mut tail).ok()
+    }
+}
+
+impl Slot {
+    /// The value, extended to 64 bits by its own sign.
+    fn raw(self, payload: &[u8]) -> Option<u64> {
+        let bytes = payload.get(self.offset..self.offset + usize::from(self.size_bytes))?;
+        let mut whole = [0u8; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        let shift = 64 - 8 * u32::from(self.size_bytes);
+        let raw = u64::from_le_bytes(whole) << shift;
+        Some(if self.is_signed { (raw as i64 >> shift) as u64 } else { raw >> shift })
+    }
+}
+
+impl Texts {
+    fn count(&mut self, word: u32) {
+        self.n_truncated += u32::from(word & text::TRUNCATED != 0);
+        self.n_unreadable += u32::from(word & text::UNREADABLE != 0);
+    }
+}
+
+fn take_text<'a>(slot: Slot, payload: &'a [u8], tail: &mut usize) -> Result<(u32, &'a [u8]), Malformed> {
+    let word = slot.raw(payload).ok_or(Malformed)? as u32;
+    let length = (word & text::LENGTH_MASK) as usize;
+    let bytes = payload.get(*tail..*tail + length).ok_or(Malformed)?;
+    *tail += length;
+    Ok((word, bytes))
+}
+
+/// A string of the event ends at its first NUL.
+fn push_text(word: u32, bytes: &[u8], into: &mut Vec<u8>) {
+    if word & text::NULL != 0 {
+        into.extend_from_slice(b"(null)");
+    } else if word & text::UNREADABLE != 0 && bytes.is_empty() {
+        into.extend_from_slice(b"(unreadable)");
+    } else {
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        into.extend_from_slice(&bytes[..end]);
+    }
+    into.push(0);
+}
+
+/// The event's arguments: those the probe tells of, then the operands nobody speaks for, as `argN`.
+fn arguments(probe: &Probe) -> Vec<ArgAbout> {
+    let n_operands = probe.sites.iter().map(|s| s.args.len()).max().unwrap_or(0);
+    let told = probe.about.as_ref().map_or(&[][..], |about| &about.args);
+    let mut arguments: Vec<ArgAbout> = told
+        .iter()
+        .filter(|arg| arg.operand.is_some_and(|n| usize::from(n) <= n_operands && n > 0))
+        .cloned()
+        .collect();
+    let is_spoken_for =
+        |n: u8| told.iter().any(|arg| arg.operand == Some(n) || arg.length_operand == Some(n));
+    for operand in (1..=n_operands as u8).filter(|n| !is_spoken_for(*n)) {
+        arguments.push(ArgAbout { operand: Some(operand), ..ArgAbout::default() });
+    }
+    for arg in &mut arguments {
+        if arg.name.is_empty() {
+            arg.name = format!("arg{}", arg.operand.unwrap_or(1) - 1);
+        }
+    }
+    arguments
+}
+
+fn operand(site: &Site, number: u8) -> Result<&Operand, String> {
+    let arg = site.args.get(usize::from(number).wrapping_sub(1)).ok_or("this site has fewer arguments")?;
+    arg.operand.as_ref().map_err(|e| format!("`{}`: {}", arg.text, e.reason))
+}
+
+/// The layout all sites of the probe can share for this argument.
+fn shape(probe: &Probe, about: &ArgAbout) -> Shape {
+    let number = about.operand.unwrap_or(0);
+    let operands = || probe.sites.iter().filter_map(|site| operand(site, number).ok());
+    let size_bytes = operands().map(|o| o.size_bytes.min(8)).max().unwrap_or(8);
+    let is_signed = operands().any(|o| o.is_signed);
+    let is_pointer_sized = operands().all(|o| o.size_bytes == 8);
+    match about.kind {
+        Kind::CString if is_pointer_sized => Shape::Text,
+        Kind::Str if is_pointer_sized && about.length_operand.is_some() => Shape::Text,
+        Kind::Str if is_pointer_sized => Shape::Text,
+        Kind::Bytes if is_pointer_sized && about.length_operand.is_some() => {
+            Shape::Elements { size_bytes: 1 }
+        }
+        Kind::Sequence if is_pointer_sized && about.length_operand.is_some() => {
+            Shape::Elements { size_bytes: about.element.map_or(1, |e| e.size_bytes.clamp(1, 8)) }
+        }
+        Kind::Float if matches!(size_bytes, 4 | 8) => Shape::Float { size_bytes },
+        Kind::Unknown if size_bytes >= 4 && operands().next().is_some() && operands().all(|o| o.is_float) => {
+            Shape::Float { size_bytes }
+        }
+        Kind::Unknown
+        | Kind::Signed
+        | Kind::Unsigned
+        | Kind::Pointer
+        | Kind::Bool
+        | Kind::CString
+        | Kind::Str
+        | Kind::Bytes
+        | Kind::Float
+        | Kind::Enum
+        | Kind::Array
+        | Kind::Sequence
+        | Kind::Char => {
+            // An unsigned value that fills the width of a signed field would turn negative.
+            let overflows = is_signed && operands().any(|o| !o.is_signed && o.size_bytes == size_bytes);
+            let size_bytes = if overflows && size_bytes < 8 { size_bytes * 2 } else { size_bytes };
+            Shape::Integer { size_bytes, is_signed }
+        }
+    }
+}
+
+fn field_type(shape: Shape, about: &ArgAbout) -> Type {
+    match shape {
+        Shape::Text => Type::String,
+        Shape::Float { size_bytes } => Type::float(u32::from(size_bytes) * 8),
+        Shape::Elements { size_bytes } => match about.element {
+            Some(element) if element.kind == Kind::Float => Type::float(u32::from(size_bytes) * 8),
+            Some(element) => {
+                Type::Integer(Integer::new(u32::from(size_bytes) * 8, element.kind == Kind::Signed))
+            }
+            None => Type::hex(8),
+        },
+        Shape::Integer { size_bytes, is_signed } => {
+            let mut integer = Integer::new(u32::from(size_bytes) * 8, is_signed);
+            match about.kind {
+                Kind::Bool if size_bytes == 1 => return Type::bool(),
+                Kind::Enum if !about.labels.is_empty() => {
+                    let labels = about.labels.iter();
+                    return Type::enumeration(
+                        integer,
+                        labels.map(|l| (l.text.as_str(), i128::from(l.first), i128::from(l.last))),
+                    );
+                }
+                Kind::Pointer => integer.base = 16,
+                _ => integer.base = about.base.unwrap_or(10),
+            }
+            Type::Integer(integer)
+        }
+    }
+}
+
+fn capture(site: &Site, about: &ArgAbout, shape: Shape, limits: Limits) -> Result<Capture, String> {
+    let pointer = operand(site, about.operand.unwrap_or(0))?.clone();
+    let max_bytes = limits.max_string_bytes;
+    let is_trusted = about.is_trusted;
+    match shape {
+        Shape::Text | Shape::Elements { .. } => {
+            let Some(length) = about.length_operand else {
+                return Ok(Capture::CString { pointer, max_bytes, is_trusted });
+            };
+            let length = operand(site, length)?.clone();
+            let unit_bytes = match shape {
+                Shape::Elements { size_bytes } => u32::from(size_bytes),
+                _ => 1,
+            };
+            Ok(Capture::Bytes { pointer, length, unit_bytes, max_bytes, is_trusted })
+        }
+        Shape::Integer { .. } | Shape::Float { .. } => match (&pointer.place, pointer.size_bytes) {
+            (
+                Place::Register(_) | Place::Constant(_) | Place::Memory(_) | Place::Vector(_),
+                1 | 2 | 4 | 8,
+            ) => Ok(Capture::Value { operand: pointer }),
+            (_, size) => Err(format!("a value of {size} bytes")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nopal_sdt::operand::{Arch, parse, split};
+    use nopal_sdt::probe::{About, Arg};
+
+    fn site(args: &str) -> Site {
+        let args = split(args)
+            .into_iter()
+            .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
+            .collect();
+        Site { address: 0x1000, file_offset: 0x1000, semaphore: None, args, code: vec![0x90] }
+    }
+
+    fn probe(about: Option<About>, sites: &[&str]) -> Probe {
+        let sites = sites.iter().map(|s| site(s)).collect();
+        Probe { provider: "p".into(), name: "n".into(), sites, about }
+    }
+
+    fn arg(operand: u8, name: &str, kind: Kind) -> ArgAbout {
+        ArgAbout { operand: Some(operand), name: name.into(), kind, ..ArgAbout::default() }
+    }
+
+    #[test]
+    fn unknown_arguments_are_numbered() {
+        let plan = EventPlan::new(&probe(None, &["8@%rdi -4@%esi"]), Limits::default());
+        assert_eq!(plan.field_names().collect::<Vec<_>>(), ["arg0", "arg1"]);
+        let mut out = Vec::new();
+        let mut payload = 7u64.to_le_bytes().to_vec();
+        payload.extend((-5i32).to_le_bytes());
+        plan.transcode(0, &payload, &mut out).unwrap();
+        assert_eq!(out, payload);
+    }
+
+    #[test]
+    fn sites_of_different_width_share_one_layout() {
+        // memcached's command__get: the key's length is a byte on a hit and a word on a miss.
+        let plan = EventPlan::new(&probe(None, &["1@%dil", "8@%rsi", "-4@$-1"]), Limits::default());
+        let widths: Vec<Vec<u8>> = [(0, vec![200]), (1, 200u64.to_le_bytes().to_vec()), (2, vec![0xff; 4])]
+            .into_iter()
+            .map(|(site, payload)| {
+                let mut out = Vec::new();
+                plan.transcode(site, &payload, &mut out).unwrap();
+                out
+            })
+            .collect();
+        assert_eq!(widths[0], 200u64.to_le_bytes());
+        assert_eq!(widths[1], 200u64.to_le_bytes());
+        assert_eq!(widths[2], (-1i64).to_le_bytes());
+    }
+
+    #[test]
+    fn an_unsigned_byte_beside_a_signed_one_is_not_turned_negative() {
+        let plan = EventPlan::new(&probe(None, &["1@%dil", "-1@%sil"]), Limits::default());
+        let mut out = Vec::new();
+        plan.transcode(0, &[200], &mut out).unwrap();
+        assert_eq!(out, 200i16.to_le_bytes());
+    }
+
+    #[test]
+    fn strings_follow_the_fixed_part() {
+        let about = About {
+            args: vec![
+                arg(1, "id", Kind::Signed),
+                ArgAbout { length_operand: Some(3), ..arg(2, "key", Kind::Str) },
+                arg(3, "keylen", Kind::Signed),
+                arg(4, "name", Kind::CString),
+            ],
+            ..About::default()
+        };
+        let plan = EventPlan::new(&probe(Some(about), &["-4@%edi 8@%rsi 1@%dl 8@%rcx"]), Limits::default());
+        let mut payload = 9i32.to_le_bytes().to_vec();
+        payload.extend(3u32.to_le_bytes());
+        payload.push(3);
+        payload.extend((2 | text::TRUNCATED).to_le_bytes());
+        payload.extend(b"keyab");
+        let mut out = Vec::new();
+        let texts = plan.transcode(0, &payload, &mut out).unwrap();
+        assert_eq!(texts, Texts { n_truncated: 1, n_unreadable: 0 });
+        assert_eq!(out, b"\x09\0\0\0key\0\x03ab\0");
+        assert_eq!(plan.value(0, &payload, 3), Value::Text(b"ab"));
+        assert_eq!(plan.value(0, &payload, 0), Value::Int(9));
+        assert_eq!(plan.transcode(0, &payload[..payload.len() - 1], &mut out), Err(Malformed));
+        assert_eq!(plan.transcode(0, &[], &mut out), Err(Malformed));
+    }
+
+    #[test]
+    fn an_operand_that_cannot_be_read_costs_its_field_only() {
+        let plan = EventPlan::new(&probe(None, &["8@%rdi 8@nonsense"]), Limits::default());
+        assert_eq!(plan.sites[0].captures.len(), 1);
+        assert_eq!(plan.sites[0].unread.len(), 1);
+        let mut out = Vec::new();
+        plan.transcode(0, &3u64.to_le_bytes(), &mut out).unwrap();
+        assert_eq!(out.len(), 16);
+    }
+
+    #[test]
+    fn the_length_of_a_rust_string_is_no_field_of_its_own() {
+        let about = About {
+            args: vec![ArgAbout { length_operand: Some(2), is_trusted: true, ..arg(1, "text", Kind::Str) }],
+            ..About::default()
+        };
+        let plan = EventPlan::new(&probe(Some(about), &["8@%rdi 8@%rsi"]), Limits::default());
+        assert_eq!(plan.field_names().collect::<Vec<_>>(), ["text"]);
+    }
+}
