@@ -26,6 +26,43 @@ pub fn source(package: &str) -> PathBuf {
     unpacked(&folder).unwrap_or_else(|| panic!("apt-get source {package} left no tree"))
 }
 
+/// Some files of a source package: a folder with those that match `patterns`, without the rest of the tree or Debian's
+/// patches. Patterns are `tar`'s, from the top of the tree (`*/src/probes.d`).
+pub fn files(package: &str, patterns: &[&str]) -> PathBuf {
+    crate::lab::cached(&format!("files-{package}"), &patterns, |folder| {
+        let config = apt_config();
+        run(Command::new("apt-get").arg("-c").arg(&config).args(["-qq", "update"]));
+        // The newest version may have left the archive already; the suite's own has not.
+        let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let codename = os.lines().find_map(|l| l.strip_prefix("VERSION_CODENAME=")).unwrap_or("bookworm");
+        for name in [package.to_owned(), format!("{package}/{codename}")] {
+            let _ = Command::new("apt-get")
+                .arg("-c")
+                .arg(&config)
+                .args(["-qq", "--allow-unauthenticated", "--download-only", "source", &name])
+                .current_dir(folder)
+                .output();
+            if let Some(archive) = original(folder) {
+                let mut tar = Command::new("tar");
+                tar.arg("-xf").arg(&archive).args(["--strip-components=1", "--wildcards"]).args(patterns);
+                run(tar.current_dir(folder));
+                fs::remove_file(&archive).expect("the archive can be removed");
+                return;
+            }
+        }
+        panic!("apt-get source {package} left no archive");
+    })
+}
+
+/// The upstream tree as an archive.
+fn original(folder: &std::path::Path) -> Option<PathBuf> {
+    let is_archive = |p: &PathBuf| {
+        let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.contains(".orig.tar.") && !name.ends_with(".asc")
+    };
+    fs::read_dir(folder).ok()?.flatten().map(|e| e.path()).find(is_archive)
+}
+
 fn unpacked(folder: &PathBuf) -> Option<PathBuf> {
     fs::read_dir(folder).ok()?.flatten().map(|e| e.path()).find(|p| p.is_dir())
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// The folder `lab/NAME` as `build` left it. `ingredients` are what the build depends on; it runs again when they are
 /// not those of last time. Other test binaries wait meanwhile.
@@ -54,7 +55,7 @@ pub fn memcached() -> PathBuf {
     let folder = cached("memcached-nopal", &(header, made), |folder| {
         copy_tree(&source, folder);
         let path = path_with_dtrace(&folder.join(".tools"), nopal());
-        make_memcached(folder, &path, &format!("-I{}", root().join("include").display()));
+        make_memcached(folder, &path, &format!("-I{}", root().join("include").display()), "");
     });
     folder.join("memcached")
 }
@@ -64,12 +65,57 @@ pub fn memcached_by_systemtap() -> PathBuf {
     let source = debian::source("memcached");
     let folder = cached("memcached-stap", &"systemtap 4.8", |folder| {
         copy_tree(&source, folder);
-        make_memcached(folder, &std::env::var("PATH").expect("PATH is set"), "");
+        make_memcached(folder, &std::env::var("PATH").expect("PATH is set"), "", "");
     });
     folder.join("memcached")
 }
 
-fn make_memcached(folder: &Path, path: &str, cppflags: &str) {
+/// memcached as in an Alpine container: linked with musl, `dtrace` a static program, no systemtap.
+pub fn memcached_with_musl() -> PathBuf {
+    let header = fs::read(root().join("include/sys/sdt.h")).expect("include/sys/sdt.h is there");
+    let source = debian::source("memcached");
+    let made = dtrace_results(nopal(), &source.join("memcached_dtrace.d"));
+    let folder = cached("memcached-musl", &(header, made), |folder| {
+        copy_tree(&source, folder);
+        let libevent = libevent_with_musl();
+        let path = path_with_dtrace(&folder.join(".tools"), static_nopal());
+        let configure = format!("CC=musl-gcc LDFLAGS=-static --with-libevent={}", libevent.display());
+        make_memcached(folder, &path, &format!("-I{}", root().join("include").display()), &configure);
+    });
+    folder.join("memcached")
+}
+
+/// The library memcached needs, its core alone, for musl: a folder with `include` and `lib`.
+fn libevent_with_musl() -> PathBuf {
+    let source = debian::source("libevent");
+    cached("libevent-musl", &"core", |folder| {
+        let build = folder.join("build");
+        fs::create_dir_all(&build).expect("the build folder can be made");
+        copy_tree(&source, &build);
+        let script = "./configure --quiet CC=musl-gcc --disable-shared --disable-openssl --disable-samples \\
+                --disable-libevent-regress
+            make -s include/event2/event-config.h && make -s -j2 libevent_core.la
+            mkdir ../lib && cp .libs/libevent_core.a ../lib/libevent.a && cp -r include ../include";
+        run(Command::new("sh").args(["-e", "-c", script]).current_dir(&build));
+    })
+}
+
+/// The `nopal` command linked statically, which runs where there is no C library or another one.
+pub fn static_nopal() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = "x86_64-unknown-linux-gnu";
+        let folder = target_dir().join("lab/static");
+        run(Command::new(env!("CARGO"))
+            .args(["build", "--release", "--quiet", "-p", "nopal-cli", "--target", target])
+            .env("CARGO_TARGET_DIR", &folder)
+            .env("RUSTFLAGS", "-C target-feature=+crt-static")
+            .current_dir(root()));
+        folder.join(target).join("release/nopal")
+    })
+}
+
+fn make_memcached(folder: &Path, path: &str, cppflags: &str, configure: &str) {
     let shell = |script: &str| {
         run(Command::new("sh")
             .args(["-e", "-c", script])
@@ -78,7 +124,7 @@ fn make_memcached(folder: &Path, path: &str, cppflags: &str) {
             .env("CPPFLAGS", cppflags)
             .env_remove("CFLAGS"));
     };
-    shell("./configure --quiet --enable-dtrace");
+    shell(&format!("./configure --quiet --enable-dtrace {configure}"));
     // The header is only made in time by the target `all`, which also builds a debug variant nobody needs here.
     shell("make -s memcached_dtrace.h && make -s -j2 memcached");
 }

@@ -84,3 +84,17 @@ fn memcached_carries_descriptions_of_all_probes() {
     let text = run(Command::new("readelf").arg("-n").arg(&program));
     assert_eq!(text.lines().filter(|l| l.trim_start().starts_with("nopal ")).count(), 31);
 }
+
+#[test]
+fn memcached_builds_with_musl_and_a_static_dtrace() {
+    let program = lab::memcached_with_musl();
+    // Another C library, other inlining: the sites are those of the source all the same.
+    check_memcached(&program);
+    let headers = run(Command::new("readelf").arg("-lW").arg(&program));
+    assert!(!headers.contains("INTERP"), "{headers}");
+    let dtrace = run(Command::new("readelf").arg("-lW").arg(lab::static_nopal()));
+    assert!(!dtrace.contains("INTERP"), "{dtrace}");
+    // It runs.
+    let usage = run(Command::new(&program).arg("-h"));
+    assert!(usage.starts_with("memcached 1."), "{usage}");
+}
