@@ -3,6 +3,7 @@
 //! [`Recording`] reads a recording, ours or LTTng's, by parsing its metadata; [`write`] makes one. [`EventType`] and
 //! [`Type`] say what an event looks like on both sides.
 
+pub mod clock;
 mod digits;
 mod error;
 mod json;
@@ -12,6 +13,7 @@ mod pipeline;
 mod read;
 mod text;
 mod tsdl;
+pub mod write;
 
 pub use error::Error;
 pub use json::JsonLines;
@@ -26,3 +28,4 @@ pub use read::{
 };
 pub use text::{TextForm, TextLines};
 pub use tsdl::EnvValue;
+pub use write::{Payload, RecordingInfo, RecordingWriter, StreamWriter, TypeId};

@@ -98,7 +98,7 @@ impl<'a> Content<'a> {
             return Err(Damage::Short);
         }
         let first = (at / 8) as usize;
-        if at % 8 == 0 {
+        if at.is_multiple_of(8) {
             // The common widths; anything else goes the long way.
             macro_rules! whole {
                 ($ty:ty) => {{

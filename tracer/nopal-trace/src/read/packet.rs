@@ -148,7 +148,7 @@ fn check_head(mut head: Head, left: u64) -> Result<Head, PacketFailure> {
     let left_bits = left.saturating_mul(8);
     let packet = head.packet_bits.or(head.content_bits).unwrap_or(left_bits);
     let content = head.content_bits.unwrap_or(packet);
-    if packet % 8 != 0 || packet == 0 || content > packet || content < head.events_at {
+    if !packet.is_multiple_of(8) || packet == 0 || content > packet || content < head.events_at {
         let reason = format!("its sizes make no sense (content {content} bits, packet {packet} bits)");
         return Err(PacketFailure::Damaged(reason));
     }

@@ -154,7 +154,7 @@ impl Parser {
         }
         if integer.align_bits == 0 {
             // The language's own default: bytes are aligned, bit fields are not.
-            integer.align_bits = if integer.bits % 8 == 0 { 8 } else { 1 };
+            integer.align_bits = if integer.bits.is_multiple_of(8) { 8 } else { 1 };
         }
         Ok(integer)
     }

@@ -1,0 +1,217 @@
+//! Makes recordings: a folder with `metadata` (TSDL text), one stream file per CPU, and LTTng's packet index.
+//!
+//! ```no_run
+//! use nopal_trace::{EventType, Recording, RecordingInfo, Type};
+//!
+//! let mut writer = Recording::create("demo.rec".as_ref(), RecordingInfo::of_this_host())?;
+//! let set = writer.add_event_type(
+//!     EventType::new("demo", "set").field("key", Type::String).field("bytes", Type::unsigned(64)),
+//! )?;
+//! let mut stream = writer.stream(0)?;
+//! stream.append_with(set, 1_000, &[], |payload| {
+//!     payload.string(b"user:1").unsigned(64, 12);
+//! })?;
+//! stream.discarded(3, 2_000..5_000)?;
+//! stream.finish()?;
+//! # Ok::<(), nopal_trace::Error>(())
+//! ```
+//!
+//! Times are nanoseconds of the clock whose offset to the epoch [`RecordingInfo::clock_offset_ns`] gives (usually
+//! CLOCK_MONOTONIC). Metadata is written when an event type is added, so before the first packet that needs it. A packet
+//! is written by one call, its index entry after it: whatever ends the recorder, every packet in the files but the last
+//! is whole, and readers stop at one that is not.
+
+mod layout;
+mod metadata;
+mod payload;
+mod stream;
+
+pub use payload::Payload;
+pub use stream::StreamWriter;
+
+use crate::error::Error;
+use crate::model::{EventType, Field, FieldType, push_field};
+use crate::read::Recording;
+use crate::tsdl::EnvValue;
+use layout::Layout;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is known of a recording when it starts.
+#[derive(Debug, Clone)]
+pub struct RecordingInfo {
+    /// First word of every line after the time.
+    pub hostname: String,
+    /// Written into the metadata's `env`: `program`, `pid` and the like. (`procname` and `vpid` would stand in every line.)
+    pub env: Vec<(String, EnvValue)>,
+    /// Fields that every event has in front of its own: `vpid`, `vtid`, `procname`, `ip`.
+    pub context: Vec<Field>,
+    /// What is to be added to an event's time to get nanoseconds since the epoch.
+    pub clock_offset_ns: i64,
+    /// Event types that will be added, as far as known: up to 31 share a header of 4 bytes, more one of 6.
+    pub n_event_types: usize,
+    /// A packet is written when it has this size.
+    pub packet_bytes: usize,
+}
+
+impl RecordingInfo {
+    /// For a recording made here and now with times of CLOCK_MONOTONIC.
+    pub fn of_this_host() -> Self {
+        RecordingInfo {
+            hostname: hostname(),
+            env: Vec::new(),
+            context: Vec::new(),
+            clock_offset_ns: crate::clock::monotonic_to_epoch_ns(),
+            n_event_types: 0,
+            packet_bytes: 256 << 10,
+        }
+    }
+
+    pub fn env(mut self, key: &str, value: EnvValue) -> Self {
+        self.env.push((key.to_owned(), value));
+        self
+    }
+
+    pub fn context(mut self, name: &str, ty: impl Into<FieldType>) -> Self {
+        push_field(&mut self.context, name, ty.into());
+        self
+    }
+}
+
+fn hostname() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned())
+}
+
+/// The number of an event type in a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(pub u32);
+
+/// A recording being made. Streams may be moved to other threads; each is used by one.
+#[derive(Debug)]
+pub struct RecordingWriter {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    dir: PathBuf,
+    uuid: [u8; 16],
+    is_large: bool,
+    packet_bytes: usize,
+    context: Layout,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    metadata: File,
+    metadata_bytes: u64,
+    types: Vec<Arc<TypeInfo>>,
+}
+
+#[derive(Debug)]
+struct TypeInfo {
+    name: String,
+    layout: Layout,
+}
+
+impl Recording {
+    /// Starts a recording in `dir`, which is made if need be and must not hold one already. Only its owner can read it.
+    pub fn create(dir: &Path, info: RecordingInfo) -> Result<RecordingWriter, Error> {
+        RecordingWriter::create(dir, info)
+    }
+}
+
+impl RecordingWriter {
+    /// See [`Recording::create`].
+    pub fn create(dir: &Path, info: RecordingInfo) -> Result<RecordingWriter, Error> {
+        let path = dir.join("metadata");
+        if path.exists() {
+            return Err(Error::Exists { path: dir.to_owned() });
+        }
+        let index = dir.join("index");
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&index)
+            .map_err(|e| Error::io(&index, "make", e))?;
+        let metadata = new_file(&path)?;
+        let uuid = random_uuid()?;
+        let is_large = info.n_event_types > stream::MAX_COMPACT_TYPES;
+        let shared = Shared {
+            dir: dir.to_owned(),
+            uuid,
+            is_large,
+            packet_bytes: info.packet_bytes.max(4096),
+            context: Layout::of(&info.context)
+                .map_err(|reason| Error::Payload { event: "the context".to_owned(), reason })?,
+            state: Mutex::new(State { metadata, metadata_bytes: 0, types: Vec::new() }),
+        };
+        shared.lock().extend_metadata(dir, &metadata::preamble(&info, &uuid, is_large))?;
+        Ok(RecordingWriter { shared: Arc::new(shared) })
+    }
+
+    /// Adds an event type and writes its metadata.
+    pub fn add_event_type(&mut self, ty: EventType) -> Result<TypeId, Error> {
+        let name = ty.full_name();
+        let layout =
+            Layout::of(&ty.fields).map_err(|reason| Error::Payload { event: name.clone(), reason })?;
+        let mut state = self.shared.lock();
+        let id = state.types.len() as u32;
+        state.extend_metadata(&self.shared.dir, &metadata::event(id, &ty))?;
+        state.types.push(Arc::new(TypeInfo { name, layout }));
+        Ok(TypeId(id))
+    }
+
+    /// The stream of one CPU. Its file is made with its first packet. Ask once per CPU.
+    pub fn stream(&mut self, cpu: u32) -> Result<StreamWriter, Error> {
+        StreamWriter::new(self.shared.clone(), cpu)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // Nothing is left half done where a panic could happen.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Appends all of `text` or nothing.
+    fn extend_metadata(&mut self, dir: &Path, text: &str) -> Result<(), Error> {
+        if let Err(e) = self.metadata.write_all(text.as_bytes()) {
+            // Half a declaration would make the whole recording unreadable.
+            let _ = self.metadata.set_len(self.metadata_bytes);
+            return Err(Error::io(dir.join("metadata"), "write", e));
+        }
+        self.metadata_bytes += text.len() as u64;
+        Ok(())
+    }
+}
+
+/// A new file that only its owner can read. Appending, so that cutting it back moves the place of the next write too.
+fn new_file(path: &Path) -> Result<File, Error> {
+    OpenOptions::new()
+        .append(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| Error::io(path, "make", e))
+}
+
+fn random_uuid() -> Result<[u8; 16], Error> {
+    let path = Path::new("/dev/urandom");
+    let mut uuid = [0; 16];
+    File::open(path).and_then(|mut f| f.read_exact(&mut uuid)).map_err(|e| Error::io(path, "read", e))?;
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(uuid)
+}

@@ -1,0 +1,293 @@
+//! The stream of one CPU: fills packets, writes them, keeps the index.
+//!
+//! A packet, all little endian, sizes in bits:
+//! ```text
+//!   0 u32 magic  4 u8[16] uuid  20 u32 stream_id  24 u64 stream_instance_id
+//!  32 u64 timestamp_begin  40 u64 timestamp_end  48 u64 content_size  56 u64 packet_size
+//!  64 u64 packet_seq_num  72 u64 events_discarded  80 u32 cpu_id
+//!  84 events: header (4, 6, 13 or 14 bytes), context, fields, without padding
+//! ```
+
+use super::payload::Payload;
+use super::{Shared, TypeId, TypeInfo, new_file};
+use crate::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Ids 0 to 30 fit the compact header, 31 is its escape.
+pub(super) const MAX_COMPACT_TYPES: usize = 31;
+const HEADER_BYTES: usize = 84;
+const MAGIC: u32 = 0xc1fc_1fc1;
+/// An event larger than this is refused.
+const MAX_EVENT_BYTES: usize = 64 << 20;
+
+/// Writes the events of one CPU in the order of time.
+#[derive(Debug)]
+pub struct StreamWriter {
+    shared: Arc<Shared>,
+    cpu: u32,
+    types: Vec<Arc<TypeInfo>>,
+    files: Option<Files>,
+    /// The packet being filled, its header reserved; empty if there is none.
+    packet: Vec<u8>,
+    n_events: u64,
+    begin_ns: u64,
+    /// Of the last event, or the end of the last packet.
+    last_ns: u64,
+    n_discarded: u64,
+    n_packets: u64,
+    n_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Files {
+    stream: File,
+    stream_path: PathBuf,
+    stream_bytes: u64,
+    index: File,
+}
+
+impl StreamWriter {
+    pub(super) fn new(shared: Arc<Shared>, cpu: u32) -> Result<Self, Error> {
+        Ok(StreamWriter {
+            shared,
+            cpu,
+            types: Vec::new(),
+            files: None,
+            packet: Vec::new(),
+            n_events: 0,
+            begin_ns: 0,
+            last_ns: 0,
+            n_discarded: 0,
+            n_packets: 0,
+            n_bytes: 0,
+        })
+    }
+
+    /// Appends an event whose context and fields are packed already. Its time may not be before that of the event before
+    /// it; if it is, it gets the same.
+    #[inline]
+    pub fn append(&mut self, ty: TypeId, ns: u64, context: &[u8], payload: &[u8]) -> Result<(), Error> {
+        self.append_with(ty, ns, context, |out| {
+            out.raw(payload);
+        })
+    }
+
+    /// Appends an event whose fields `fill` packs right into the packet.
+    #[inline]
+    pub fn append_with(
+        &mut self,
+        ty: TypeId,
+        ns: u64,
+        context: &[u8],
+        fill: impl FnOnce(&mut Payload<'_>),
+    ) -> Result<(), Error> {
+        let ns = ns.max(self.last_ns);
+        if self.packet.len() + context.len() >= self.shared.packet_bytes {
+            // If the packet cannot be written, this event is lost with it.
+            self.flush_packet(self.last_ns)
+                .inspect_err(|_| self.n_discarded = self.n_discarded.wrapping_add(1))?;
+        }
+        if ty.0 as usize >= self.types.len() {
+            self.types = self.shared.lock().types.clone();
+            if ty.0 as usize >= self.types.len() {
+                return Err(Error::NoSuchEventType { id: ty.0 });
+            }
+        }
+        let is_new = self.packet.is_empty();
+        if is_new {
+            self.packet.resize(HEADER_BYTES, 0);
+            self.begin_ns = ns;
+        }
+        let clock = if is_new { ns } else { self.last_ns };
+        let start = self.packet.len();
+        self.header(ty.0, ns, ns - clock);
+        self.packet.extend_from_slice(context);
+        let payload_at = self.packet.len();
+        fill(&mut Payload::new(&mut self.packet));
+        let info = &self.types[ty.0 as usize];
+        let payload = &self.packet[payload_at..];
+        let problem = if self.shared.context.measure(context) != Some(context.len()) {
+            Some(format!("{} bytes are not its context", context.len()))
+        } else if info.layout.measure(payload) != Some(payload.len()) {
+            Some(format!("{} bytes are not its fields", payload.len()))
+        } else {
+            None
+        };
+        let size = self.packet.len() - start;
+        if problem.is_some() || size > MAX_EVENT_BYTES {
+            let event = info.name.clone();
+            self.packet.truncate(if is_new { 0 } else { start });
+            return Err(match problem {
+                Some(reason) => Error::Payload { event, reason },
+                None => Error::TooLarge { event, bytes: size },
+            });
+        }
+        self.last_ns = ns;
+        self.n_events += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn header(&mut self, id: u32, ns: u64, since_last: u64) {
+        if self.shared.is_large {
+            if id < 65535 && since_last < 1 << 32 {
+                self.packet.extend_from_slice(&(id as u16).to_le_bytes());
+                self.packet.extend_from_slice(&(ns as u32).to_le_bytes());
+                return;
+            }
+            self.packet.extend_from_slice(&u16::MAX.to_le_bytes());
+        } else {
+            if id < 31 && since_last < 1 << 27 {
+                let word = id | (ns as u32) << 5;
+                self.packet.extend_from_slice(&word.to_le_bytes());
+                return;
+            }
+            self.packet.push(31);
+        }
+        self.packet.extend_from_slice(&id.to_le_bytes());
+        self.packet.extend_from_slice(&ns.to_le_bytes());
+    }
+
+    /// States that `count` events were lost in a span of time. Readers see the loss in exactly that span: it gets a
+    /// packet of its own. Events before the span must have been appended, those after it not yet.
+    pub fn discarded(&mut self, count: u64, span: Range<u64>) -> Result<(), Error> {
+        if count == 0 {
+            return Ok(());
+        }
+        let from = span.start.max(self.last_ns);
+        let to = span.end.max(from);
+        if !self.packet.is_empty() || self.n_packets == 0 {
+            // Readers count from the end of the packet before; the first has none before it.
+            self.start_packet(from);
+            self.flush_packet(from)?;
+        }
+        self.n_discarded = self.n_discarded.wrapping_add(count);
+        self.start_packet(from);
+        self.flush_packet(to)
+    }
+
+    fn start_packet(&mut self, ns: u64) {
+        if self.packet.is_empty() {
+            self.packet.resize(HEADER_BYTES, 0);
+            self.begin_ns = ns;
+        }
+    }
+
+    /// Writes what there is, as of `now_ns`: call it from time to time so that readers and crashes find recent events in
+    /// the file. Does nothing if nothing is waiting.
+    pub fn flush(&mut self, now_ns: u64) -> Result<(), Error> {
+        self.flush_packet(now_ns)
+    }
+
+    /// Whether events are waiting for their packet to be written.
+    pub fn is_dirty(&self) -> bool {
+        !self.packet.is_empty()
+    }
+
+    /// Bytes of packets written so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.n_bytes
+    }
+
+    /// Events lost so far, those included whose packet could not be written.
+    pub fn events_discarded(&self) -> u64 {
+        self.n_discarded
+    }
+
+    /// Writes the last packet.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.flush_packet(self.last_ns)
+    }
+
+    fn flush_packet(&mut self, end_ns: u64) -> Result<(), Error> {
+        if self.packet.is_empty() {
+            return Ok(());
+        }
+        let end_ns = end_ns.max(self.last_ns);
+        self.fill_header(end_ns);
+        let result = self.write_packet(end_ns);
+        self.last_ns = end_ns;
+        self.packet.clear();
+        match result {
+            Ok(()) => self.n_packets += 1,
+            // They are lost now, and the next packet that can be written says so.
+            Err(_) => self.n_discarded = self.n_discarded.wrapping_add(self.n_events),
+        }
+        self.n_events = 0;
+        result
+    }
+
+    fn fill_header(&mut self, end_ns: u64) {
+        let bits = self.packet.len() as u64 * 8;
+        let mut header = [0; HEADER_BYTES];
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            header[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        put(&MAGIC.to_le_bytes());
+        put(&self.shared.uuid);
+        put(&0u32.to_le_bytes());
+        put(&u64::from(self.cpu).to_le_bytes());
+        for value in [self.begin_ns, end_ns, bits, bits, self.n_packets, self.n_discarded] {
+            put(&value.to_le_bytes());
+        }
+        put(&self.cpu.to_le_bytes());
+        self.packet[..HEADER_BYTES].copy_from_slice(&header);
+    }
+
+    fn write_packet(&mut self, end_ns: u64) -> Result<(), Error> {
+        if self.files.is_none() {
+            self.files = Some(self.open_files()?);
+        }
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let offset = files.stream_bytes;
+        if let Err(e) = files.stream.write_all(&self.packet) {
+            // Cut off the half packet, so that the file ends with a whole one.
+            let _ = files.stream.set_len(offset);
+            return Err(Error::io(&files.stream_path, "write", e));
+        }
+        files.stream_bytes += self.packet.len() as u64;
+        self.n_bytes += self.packet.len() as u64;
+        let bits = self.packet.len() as u64 * 8;
+        // offset, packet size, content size, begin, end, discarded, stream id, stream instance, sequence number.
+        let entry = [
+            offset,
+            bits,
+            bits,
+            self.begin_ns,
+            end_ns,
+            self.n_discarded,
+            0,
+            u64::from(self.cpu),
+            self.n_packets,
+        ];
+        let bytes: Vec<u8> = entry.iter().flat_map(|v| v.to_be_bytes()).collect();
+        // The index only saves readers time; the packets are complete without it.
+        let _ = files.index.write_all(&bytes);
+        Ok(())
+    }
+
+    fn open_files(&self) -> Result<Files, Error> {
+        let name = format!("channel0_{}", self.cpu);
+        let stream_path = self.shared.dir.join(&name);
+        let stream = new_file(&stream_path)?;
+        let index_path = self.shared.dir.join("index").join(format!("{name}.idx"));
+        let mut index = new_file(&index_path)?;
+        // Magic, version 1.1, size of an entry; big endian, as LTTng writes it.
+        let head: Vec<u8> = [0xc1f1_dcc1u32, 1, 1, 72].iter().flat_map(|v| v.to_be_bytes()).collect();
+        index.write_all(&head).map_err(|e| Error::io(&index_path, "write", e))?;
+        Ok(Files { stream, stream_path, stream_bytes: 0, index })
+    }
+}
+
+impl Drop for StreamWriter {
+    /// A stream that nobody finished still leaves its events.
+    fn drop(&mut self) {
+        let _ = self.flush_packet(self.last_ns);
+    }
+}
