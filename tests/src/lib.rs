@@ -5,6 +5,7 @@ pub mod fixture;
 pub mod lab;
 pub mod process;
 pub mod targets;
+pub mod user_door;
 pub mod tools;
 
 use std::path::{Path, PathBuf};

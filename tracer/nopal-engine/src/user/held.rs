@@ -15,6 +15,8 @@ pub struct Held {
     pub tid: i32,
     /// The process had been stopped by job control before we came, and will be again when we leave.
     pub is_group_stopped: bool,
+    /// Not to be let go when dropped.
+    pub is_kept: bool,
 }
 
 impl Held {
@@ -22,12 +24,14 @@ impl Held {
     pub fn stop(pid: i32, tid: i32) -> Result<Option<Held>> {
         match ptrace::seize(tid, 0) {
             Ok(()) => {}
+            // The thread that serves as the lock is ours already.
+            Err(_) if is_ours(pid, tid) => {}
             Err(e) => return refused(pid, tid, e),
         }
         if ptrace::interrupt(tid).is_err() {
             return Ok(None);
         }
-        let mut held = Held { pid, tid, is_group_stopped: false };
+        let mut held = Held { pid, tid, is_group_stopped: false, is_kept: false };
         match held.settle() {
             Ok(true) => Ok(Some(held)),
             Ok(false) => {
@@ -75,8 +79,47 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Fails only if the thread has ended.
-        let _ = ptrace::detach(self.tid, 0);
+        if !self.is_kept {
+            // Fails only if the thread has ended.
+            let _ = ptrace::detach(self.tid, 0);
+        }
+    }
+}
+
+fn is_ours(pid: i32, tid: i32) -> bool {
+    // SAFETY: gettid has no arguments and cannot fail.
+    let me = unsafe { libc::gettid() };
+    process::thread_status(pid, tid).is_ok_and(|s| s.tracer_pid == me)
+}
+
+/// Keeps other tracers out of a process: its first live thread is seized, but not stopped. Ends with the thread that
+/// made it.
+#[derive(Debug)]
+pub struct Lock;
+
+impl Lock {
+    /// Waits a moment for another nopal to finish.
+    pub fn take(pid: i32) -> Result<Lock> {
+        let end = std::time::Instant::now() + PATIENCE;
+        loop {
+            let mut failure = Error::Gone { pid };
+            for tid in process::threads(pid)? {
+                match ptrace::seize(tid, 0) {
+                    Ok(()) => return Ok(Lock),
+                    Err(e) => match refused(pid, tid, e) {
+                        // It has ended; the next one then.
+                        Ok(_) => continue,
+                        Err(e) => failure = e,
+                    },
+                }
+                break;
+            }
+            let is_traced = matches!(failure, Error::AlreadyTraced { .. });
+            if !is_traced || std::time::Instant::now() > end {
+                return Err(failure);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

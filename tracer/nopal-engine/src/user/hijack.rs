@@ -10,7 +10,7 @@
 
 use super::entry::EntryCode;
 use super::error::{Error, Result};
-use super::frame::{Frame, SCRATCH};
+use super::frame::Frame;
 use super::held::Held;
 use super::maps::{Maps, Range};
 use super::memory::Memory;
@@ -147,12 +147,16 @@ impl<'a> Hijack<'a> {
         self.held.tid
     }
 
-    /// Writable memory on the thread's own stack for arguments of calls, [`SCRATCH`] bytes less 64.
-    pub fn scratch(&self) -> u64 {
-        self.taken.as_ref().map_or(0, |t| t.scratch + 64)
+    /// Writable memory on the thread's own stack for arguments of single calls, some 900 bytes.
+    pub fn scratch(&mut self) -> Result<u64> {
+        self.ensure_taken()?;
+        Ok(self.taken.as_ref().map_or(0, |t| t.scratch + 64))
     }
 
-    pub const SCRATCH_SIZE: usize = SCRATCH as usize - 64;
+    /// Leaves the thread held when this is dropped: somebody else lets it go.
+    pub fn keep_held(&mut self) {
+        self.held.is_kept = true;
+    }
 
     /// The registers the thread will have when it goes on.
     pub fn original(&self) -> Option<&Regs> {

@@ -2,20 +2,27 @@
 //! probe sites into jumps. No trap on a hit, no library, no signal handler and no libc call in the target.
 
 pub mod consumer;
+mod enter;
 pub mod entry;
 pub mod error;
 mod frame;
 mod held;
 pub mod hijack;
+mod inject;
+pub mod leave;
+mod ledger;
 pub mod maps;
 pub mod memory;
+mod neighbourhood;
 mod pass_fd;
 pub mod process;
 pub mod ptrace;
 pub mod record;
 pub mod ring;
 pub mod room;
+pub mod session;
 pub mod stub;
 pub mod tactic;
+mod text;
 
 pub use error::{Error, Result};

@@ -1,0 +1,129 @@
+//! Driving the user door as a library: a session that records every argument of the chosen probes as it is.
+
+use nopal_engine::target::MappedObject;
+use nopal_engine::user::consumer::{Polled, Reader};
+use nopal_engine::user::record::{RecordKind, RecordView, Value};
+use nopal_engine::user::ring::{RingConfig, possible_cpus};
+use nopal_engine::user::session::{Options, ProcessReport, Select, Session, Wanted};
+use nopal_engine::user::stub::{Action, Capture};
+use nopal_sdt::Pattern;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Event numbers of the probes a session has met, by name.
+pub type Events = Arc<Mutex<HashMap<String, u32>>>;
+
+/// Chooses the probes that match, each probe one event, with all arguments by value, time and task.
+pub fn select(pattern: &str) -> (Select, Events) {
+    let pattern = Pattern::parse(pattern);
+    let events: Events = Arc::default();
+    let known = Arc::clone(&events);
+    let select = move |_: &MappedObject, object: &nopal_sdt::Object| {
+        let mut wanted = Vec::new();
+        for probe in object.probes.iter().filter(|p| pattern.matches(&p.provider, &p.name)) {
+            let name = format!("{}:{}", probe.provider, probe.name);
+            let event = {
+                let mut known = known.lock().unwrap();
+                let next = known.len() as u32;
+                *known.entry(name.clone()).or_insert(next)
+            };
+            for site in &probe.sites {
+                let captures = site
+                    .args
+                    .iter()
+                    .filter_map(|a| a.operand.clone().ok())
+                    .map(|operand| Capture::Value { operand })
+                    .collect();
+                wanted.push(Wanted {
+                    probe: name.clone(),
+                    site: site.clone(),
+                    event,
+                    predicates: Vec::new(),
+                    action: Action::Record { captures, has_time: true, has_task: true },
+                });
+            }
+        }
+        wanted
+    };
+    (Box::new(select), events)
+}
+
+pub fn options() -> Options {
+    let mut ring = RingConfig::new(possible_cpus().expect("the number of CPUs is known"));
+    ring.ring_bytes = 8 << 20;
+    Options { ring, is_only: false }
+}
+
+/// A session and its reader.
+#[derive(Debug)]
+pub struct Door {
+    pub session: Session,
+    pub reader: Reader,
+    pub events: Events,
+    pub reports: Vec<ProcessReport>,
+}
+
+/// One record, out of the ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    pub event: u32,
+    pub tid: u32,
+    pub pid: u32,
+    pub time: u64,
+    pub args: Vec<u64>,
+}
+
+impl Door {
+    pub fn open(pid: u32, pattern: &str) -> nopal_engine::user::Result<Door> {
+        Door::open_with(pid, pattern, &options())
+    }
+
+    pub fn open_with(pid: u32, pattern: &str, options: &Options) -> nopal_engine::user::Result<Door> {
+        let (select, events) = select(pattern);
+        let mut session = Session::new(options, select)?;
+        let reports = session.attach(pid as i32)?;
+        let reader = Reader::new(Arc::clone(session.ring()));
+        Ok(Door { session, reader, events, reports })
+    }
+
+    /// Sites that were opened and those that were not, over all processes.
+    pub fn n_sites(&self) -> (usize, usize) {
+        let outcomes =
+            || self.reports.iter().flat_map(|r| r.outcome.iter().flatten()).map(|s| s.outcome.is_ok());
+        (outcomes().filter(|ok| *ok).count(), outcomes().filter(|ok| !ok).count())
+    }
+
+    pub fn event(&self, probe: &str) -> u32 {
+        *self.events.lock().unwrap().get(probe).unwrap_or_else(|| panic!("no probe {probe}"))
+    }
+
+    /// Reads what has come since the last time.
+    pub fn read(&mut self, hits: &mut Vec<Hit>) -> Polled {
+        let session = &self.session;
+        self.reader.poll(|_, record| hits.extend(hit(session, &record)))
+    }
+
+    /// As [`Door::read`], counting only.
+    pub fn count(&mut self, counts: &mut HashMap<u32, u64>) -> Polled {
+        self.reader.poll(|_, record| {
+            if let RecordKind::Event(event) = record.kind {
+                *counts.entry(event).or_default() += 1;
+            }
+        })
+    }
+}
+
+fn hit(session: &Session, record: &RecordView<'_>) -> Option<Hit> {
+    let RecordKind::Event(event) = record.kind else { return None };
+    let task = record.task.expect("the session asked for the task");
+    let layout = session.layout(event).expect("the session made this event");
+    let args = layout
+        .values(record.payload)
+        .map(|value| match value {
+            Ok(Value::Unsigned(v)) => v,
+            Ok(Value::Signed(v)) => v as u64,
+            other => panic!("a value that is no integer: {other:?}"),
+        })
+        .collect();
+    Some(Hit { event, tid: task.tid, pid: task.pid, time: record.time.expect("asked for"), args })
+}

@@ -1,0 +1,185 @@
+//! The user door on programs that watch themselves: every hit recorded once, nothing changed, nothing left behind.
+
+use nopal_tests::process::{Running, wait_until};
+use nopal_tests::scratch;
+use nopal_tests::targets::{Build, build};
+use nopal_tests::user_door::{Door, Hit};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{ChildStdout, Command, Stdio};
+
+struct Busy {
+    running: Running,
+    out: BufReader<ChildStdout>,
+}
+
+impl Busy {
+    fn start(command: &mut Command) -> Busy {
+        let mut running = Running::start(command.stdout(Stdio::piped()));
+        let mut out = BufReader::new(running.0.stdout.take().expect("stdout is a pipe"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("the program says that it is ready");
+        assert_eq!(line, "ready\n");
+        Busy { running, out }
+    }
+
+    fn program(how: Build) -> Command {
+        Command::new(build("busy", &["busy.c", "own.c"], how))
+    }
+
+    fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    /// Waits for its end; it must have seen no error. Returns the numbers it printed.
+    fn finish(mut self) -> HashMap<String, u64> {
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).expect("the program ends");
+        let status = self.running.0.wait().expect("the program can be waited for");
+        assert!(status.success() && text.contains("errors=0"), "{status} {text}");
+        text.split_whitespace()
+            .filter_map(|word| word.split_once('='))
+            .map(|(name, value)| (name.to_string(), value.parse().expect("a number")))
+            .collect()
+    }
+
+    fn end(self) -> HashMap<String, u64> {
+        // SAFETY: a pid we started and have not reaped.
+        unsafe { libc::kill(self.pid() as i32, libc::SIGTERM) };
+        self.finish()
+    }
+}
+
+/// Starts a program that waits, opens its probes, lets it run a fixed number of rounds, and compares what was recorded
+/// with what the program counted itself.
+fn every_hit_is_recorded_once(name: &str, how: Build, change: impl FnOnce(&mut Command)) {
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = 4000;
+    let go = scratch(&format!("user-door-{name}")).join("go");
+    let mut command = Busy::program(how);
+    command.args(["-q", "-t", &THREADS.to_string(), "-n", &ROUNDS.to_string(), "-g"]).arg(&go);
+    change(&mut command);
+    let busy = Busy::start(&mut command);
+    let mut door = Door::open(busy.pid(), "busy:*").unwrap();
+    for site in door.reports.iter().flat_map(|r| r.outcome.iter().flatten()) {
+        println!("{name}: {} {:#x} {:?}", site.probe, site.address, site.outcome);
+    }
+    std::fs::write(&go, "").unwrap();
+    let mut hits: Vec<Hit> = Vec::new();
+    let mut lost = 0;
+    let pid = busy.pid();
+    let finished = std::thread::spawn(move || busy.finish());
+    while !finished.is_finished() {
+        lost += door.read(&mut hits).gaps.iter().map(|g| g.count).sum::<u64>();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let counted = finished.join().expect("the program was well");
+    let polled = door.read(&mut hits);
+    assert_eq!((lost, polled.damaged, polled.abandoned), (0, 0, 0), "{name}");
+    let opened: Vec<&str> = door
+        .reports
+        .iter()
+        .flat_map(|r| r.outcome.iter().flatten())
+        .filter(|s| s.outcome.is_ok())
+        .map(|s| s.probe.as_str())
+        .collect();
+    assert!(opened.contains(&"busy:own"), "{name}: nopal's own sites can always be opened: {opened:?}");
+    for probe in opened {
+        let event = door.event(probe);
+        let n = hits.iter().filter(|h| h.event == event).count() as u64;
+        let counter = probe.trim_start_matches("busy:").replace("tick", "ticks");
+        assert_eq!(n, counted[&counter], "{name}: {probe}");
+    }
+    assert_eq!(counted["own"], THREADS * ROUNDS);
+    // Each thread's hits are all there, in order, with their arguments, and say which thread it was.
+    let own = door.event("busy:own");
+    let mut rounds: HashMap<(u64, u32), Vec<(u64, u64)>> = HashMap::new();
+    for hit in hits.iter().filter(|h| h.event == own) {
+        assert!(hit.pid != 0 && hit.tid != 0, "{hit:?}");
+        rounds.entry((hit.args[0], hit.tid)).or_default().push((hit.time, hit.args[1]));
+    }
+    assert_eq!(rounds.len() as u64, THREADS, "{name}: one tid for each thread");
+    for ((thread, _), mut hits) in rounds {
+        hits.sort_unstable();
+        assert!(hits.iter().map(|h| h.1).eq(0..ROUNDS), "{name}: thread {thread} is complete and in order");
+    }
+    let _ = pid;
+}
+
+#[test]
+fn every_hit_of_a_pie_program() {
+    every_hit_is_recorded_once("pie", Build::Pie, |_| {});
+}
+
+#[test]
+fn every_hit_of_other_kinds_of_programs() {
+    every_hit_is_recorded_once("non-pie", Build::NonPie, |_| {});
+    every_hit_is_recorded_once("static", Build::Static, |_| {});
+    every_hit_is_recorded_once("static-pie", Build::StaticPie, |_| {});
+    every_hit_is_recorded_once("musl", Build::Musl, |_| {});
+    every_hit_is_recorded_once("without-rseq", Build::Pie, |c| {
+        c.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    });
+}
+
+/// The program's own code as it is in memory.
+fn text(pid: u32) -> Vec<u8> {
+    let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
+    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
+    let mut bytes = Vec::new();
+    for range in maps.ranges.iter().filter(|r| r.is_executable && r.inode != 0 && !r.is_shared) {
+        bytes.extend(memory.read_vec(range.start, (range.end - range.start) as usize).unwrap());
+    }
+    bytes
+}
+
+fn n_mappings(pid: u32) -> usize {
+    nopal_engine::user::maps::Maps::read(pid as i32)
+        .unwrap()
+        .ranges
+        .iter()
+        .filter(|r| r.name.contains("memfd:nopal"))
+        .count()
+}
+
+fn semaphores(pid: u32) -> Vec<u16> {
+    let objects = nopal_engine::target::mapped_objects(pid).unwrap();
+    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
+    let image = objects[0].open().unwrap();
+    let object = nopal_sdt::read(image.bytes()).unwrap();
+    let bias = objects[0].load_biases(&object)[0];
+    let sites = object.probes.iter().flat_map(|p| &p.sites).filter_map(|s| s.semaphore);
+    sites.map(|s| memory.read_u16(bias.wrapping_add(s.address)).unwrap()).collect()
+}
+
+#[test]
+fn attaching_and_detaching_again_and_again_leaves_no_trace() {
+    let cycles: u32 = std::env::var("NOPAL_CYCLES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    let busy = Busy::start(&mut Busy::program(Build::Pie));
+    let before = text(busy.pid());
+    let mut mappings = Vec::new();
+    let mut n_hits = 0u64;
+    for cycle in 0..cycles {
+        let mut door = Door::open(busy.pid(), "busy:*").unwrap_or_else(|e| panic!("cycle {cycle}: {e}"));
+        assert!(semaphores(busy.pid()).iter().all(|s| *s == 1), "cycle {cycle}");
+        let mut counts = HashMap::new();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        door.count(&mut counts);
+        let report = door.session.detach();
+        assert!(report.failures.is_empty() && report.left_alone.is_empty(), "cycle {cycle}: {report:?}");
+        let polled = door.count(&mut counts);
+        assert_eq!(polled.damaged, 0, "cycle {cycle}");
+        n_hits += counts.values().sum::<u64>();
+        mappings.push(n_mappings(busy.pid()));
+        assert!(semaphores(busy.pid()).iter().all(|s| *s == 0), "cycle {cycle}");
+    }
+    assert!(n_hits > u64::from(cycles), "{n_hits} hits");
+    assert!(text(busy.pid()) == before, "the code is what it was");
+    assert_eq!(
+        mappings[3],
+        *mappings.last().unwrap(),
+        "no mapping more than after the first cycles: {mappings:?}"
+    );
+    busy.end();
+    wait_until("nothing", 1, || true);
+}

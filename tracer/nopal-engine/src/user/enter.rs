@@ -1,0 +1,80 @@
+//! A process that has been entered: one of its threads is borrowed, and calls can be made in it.
+
+use super::error::{Error, Result};
+use super::hijack::{CALL_LIST, Call, Hijack, check};
+use super::memory::Memory;
+use super::pass_fd::Caller;
+use nopal_abi::PAGE_BYTES;
+
+/// Where a list of calls is put: in the process page of a stub space, behind what stubs use of it.
+const DESK_OFFSET: u64 = 1024;
+const CALLS_PER_LIST: usize = (PAGE_BYTES - DESK_OFFSET as usize) / 64 - 1 - 8;
+/// The last 512 bytes of the process page hold arguments of calls.
+const SCRATCH_OFFSET: u64 = PAGE_BYTES as u64 - 512;
+
+#[derive(Debug)]
+pub struct Entered<'a> {
+    pub memory: &'a Memory,
+    pub hijack: Hijack<'a>,
+    lists: Option<Lists>,
+}
+
+/// Code and room in the target for making many calls at once.
+#[derive(Debug, Clone, Copy)]
+struct Lists {
+    code: u64,
+    process_page: u64,
+}
+
+impl<'a> Entered<'a> {
+    pub fn new(memory: &'a Memory, hijack: Hijack<'a>) -> Entered<'a> {
+        Entered { memory, hijack, lists: None }
+    }
+
+    /// From now on calls are made by the list code at `code`, if it is there unharmed.
+    pub fn use_lists(&mut self, code: u64, process_page: u64) {
+        let is_there = self.memory.read_vec(code, CALL_LIST.len()).is_ok_and(|bytes| bytes == CALL_LIST);
+        if is_there {
+            self.lists = Some(Lists { code, process_page });
+        }
+    }
+
+    /// Makes the calls in order, whatever comes of each, and returns their results.
+    pub fn calls(&mut self, calls: &[Call]) -> Result<Vec<i64>> {
+        let Some(lists) = self.lists else {
+            return calls.iter().map(|call| self.hijack.single(*call)).collect();
+        };
+        let mut results = Vec::with_capacity(calls.len());
+        for some in calls.chunks(CALLS_PER_LIST) {
+            results.extend(self.hijack.list(lists.code, lists.process_page + DESK_OFFSET, some)?);
+        }
+        Ok(results)
+    }
+}
+
+impl Caller for Entered<'_> {
+    fn call(&mut self, call: Call) -> Result<u64> {
+        let result = self.calls(&[call])?;
+        let result = result.first().copied().ok_or(Error::Gone { pid: self.memory.pid() })?;
+        check(self.memory.pid(), call.name, result)
+    }
+
+    fn scratch(&mut self) -> Result<u64> {
+        match self.lists {
+            Some(lists) => Ok(lists.process_page + SCRATCH_OFFSET),
+            None => self.hijack.scratch(),
+        }
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        self.memory.write(address, bytes)
+    }
+
+    fn read(&self, address: u64, len: usize) -> Result<Vec<u8>> {
+        self.memory.read_vec(address, len)
+    }
+
+    fn pid(&self) -> i32 {
+        self.memory.pid()
+    }
+}

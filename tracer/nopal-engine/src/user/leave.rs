@@ -1,0 +1,289 @@
+//! Leaving a process: code and semaphores as they were, stubs taken out of their chains. For a session's own end, and for
+//! processes whose tracer was killed. What is mapped stays, since a thread may still be inside.
+
+use super::entry;
+use super::error::{Error, Result};
+use super::held::Lock;
+use super::ledger::Ledger;
+use super::maps::Maps;
+use super::memory::Memory;
+use super::neighbourhood::{Neighbourhood, spaces_in};
+use super::process;
+use super::session::{Core, RING_NAME, Traced, in_own_thread};
+use super::text::{Direction, Files, Found, Patch, apply};
+use crate::target;
+use nopal_abi::ring::ControlPage;
+use nopal_abi::stub_space::{JournalKind, JournalState};
+use std::collections::HashSet;
+use std::mem::offset_of;
+use std::os::fd::AsRawFd;
+
+/// What was put back.
+#[derive(Debug, Default)]
+pub struct LeaveReport {
+    /// Processes that were visited.
+    pub processes: Vec<i32>,
+    /// Changed places in the code that were put back, over all processes.
+    pub n_restored: usize,
+    /// Places that hold neither our bytes nor the file's and were left alone: process, address, what stands there.
+    pub left_alone: Vec<(i32, u64, Found)>,
+    /// Sessions of killed tracers that were found.
+    pub n_orphans: usize,
+    /// Tracers that are alive and go on: their sites stay open.
+    pub live_tracers: Vec<u32>,
+    /// Processes that could not be visited.
+    pub failures: Vec<(i32, String)>,
+}
+
+/// Ends a session everywhere.
+pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
+    let mut report = LeaveReport::default();
+    let generation = core.generation();
+    // Threads inside a stub go on through it; new hits pass by it from here on.
+    for n in &core.neighbourhoods {
+        if let Some(index) = n.session(generation) {
+            n.space.unlink_session(index);
+        }
+    }
+    let inodes: HashSet<u64> = core.neighbourhoods.iter().map(|n| n.inode).collect();
+    let mut pids: Vec<i32> = traced.iter().map(|t| t.pid).collect();
+    pids.extend(sharing(&inodes));
+    pids.sort_unstable();
+    pids.dedup();
+    for pid in pids.into_iter().filter(|pid| process::is_alive(*pid)) {
+        let neighbourhoods = &core.neighbourhoods;
+        let outcome = in_own_thread(|| {
+            let mut one = LeaveReport::default();
+            close_process(
+                pid,
+                |maps, memory| own_spaces(neighbourhoods, maps, memory),
+                generation,
+                &mut one,
+            )?;
+            Ok(one)
+        });
+        report.add(pid, outcome);
+    }
+    for n in &core.neighbourhoods {
+        if let Some(index) = n.session(generation) {
+            n.space.leave_session(index);
+        }
+    }
+    traced.clear();
+    // The ring stays mapped in the processes, but its memory need not.
+    // SAFETY: plain system call on a descriptor we own.
+    unsafe {
+        libc::fallocate(
+            core.ring_file.as_raw_fd(),
+            libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+            nopal_abi::PAGE_BYTES as i64,
+            core.ring.layout().total_bytes as i64 - nopal_abi::PAGE_BYTES as i64,
+        );
+    }
+    report
+}
+
+impl LeaveReport {
+    fn add(&mut self, pid: i32, outcome: Result<LeaveReport>) {
+        match outcome {
+            Ok(one) => {
+                self.processes.push(pid);
+                self.n_restored += one.n_restored;
+                self.left_alone.extend(one.left_alone);
+                self.n_orphans += one.n_orphans;
+                for tracer in one.live_tracers {
+                    if !self.live_tracers.contains(&tracer) {
+                        self.live_tracers.push(tracer);
+                    }
+                }
+            }
+            Err(Error::Gone { .. } | Error::NoSuchProcess { .. }) => {}
+            Err(error) => self.failures.push((pid, error.to_string())),
+        }
+    }
+}
+
+/// Puts back what killed tracers left in a process and in every other that shares its stubs. Sessions whose tracer is
+/// alive are not touched.
+pub fn detach(pid: i32) -> Result<LeaveReport> {
+    process::status(pid)?;
+    let memory = Memory::open(pid)?;
+    let maps = Maps::read(pid)?;
+    let inodes: HashSet<u64> = spaces_in(&maps).iter().map(|r| r.inode).collect();
+    drop(memory);
+    let mut pids = vec![pid];
+    pids.extend(sharing(&inodes));
+    for descendant in target::descendants(pid as u32) {
+        pids.push(descendant as i32);
+    }
+    pids[1..].sort_unstable();
+    pids.dedup();
+    let mut report = LeaveReport::default();
+    for (i, one) in pids.into_iter().enumerate() {
+        let outcome = in_own_thread(|| {
+            let mut r = LeaveReport::default();
+            close_process(one, all_spaces, 0, &mut r)?;
+            Ok(r)
+        });
+        match outcome {
+            Err(error) if i == 0 => return Err(error),
+            other => report.add(one, other),
+        }
+    }
+    Ok(report)
+}
+
+/// Processes that map one of these stub spaces.
+fn sharing(inodes: &HashSet<u64>) -> Vec<i32> {
+    if inodes.is_empty() {
+        return Vec::new();
+    }
+    target::processes()
+        .into_iter()
+        .map(|p| p.pid as i32)
+        .filter(|pid| {
+            Maps::read(*pid).is_ok_and(|maps| spaces_in(&maps).iter().any(|r| inodes.contains(&r.inode)))
+        })
+        .collect()
+}
+
+/// A stub space to be left, ours or a copy made for reading.
+enum View<'c> {
+    Ours(&'c Neighbourhood),
+    Copy(Box<Neighbourhood>),
+}
+
+impl View<'_> {
+    fn get(&self) -> &Neighbourhood {
+        match self {
+            View::Ours(n) => n,
+            View::Copy(n) => n,
+        }
+    }
+}
+
+fn own_spaces<'c>(ours: &'c [Neighbourhood], maps: &Maps, memory: &Memory) -> Result<Vec<View<'c>>> {
+    spaces_in(maps)
+        .into_iter()
+        .map(|range| match ours.iter().find(|n| n.inode == range.inode) {
+            Some(n) => Ok(View::Ours(n)),
+            // Another session replaced ours by a copy, with our stubs in it.
+            None => Ok(View::Copy(Box::new(Neighbourhood::copy_of(memory, range.start)?))),
+        })
+        .collect()
+}
+
+fn all_spaces<'c>(maps: &Maps, memory: &Memory) -> Result<Vec<View<'c>>> {
+    spaces_in(maps)
+        .into_iter()
+        .map(|range| Ok(View::Copy(Box::new(Neighbourhood::copy_of(memory, range.start)?))))
+        .collect()
+}
+
+/// Leaves one process. Sessions to be ended: the one with this generation, and all whose tracer is dead.
+fn close_process<'c>(
+    pid: i32,
+    views: impl FnOnce(&Maps, &Memory) -> Result<Vec<View<'c>>>,
+    generation: u64,
+    report: &mut LeaveReport,
+) -> Result<()> {
+    let memory = Memory::open(pid)?;
+    let maps = Maps::read(pid)?;
+    let has_spaces = !spaces_in(&maps).is_empty();
+    let _lock = Lock::take(pid)?;
+    if generation == 0 && entry::mend(&memory, &[])? {
+        report.n_restored += 1;
+    }
+    if !has_spaces {
+        return Ok(());
+    }
+    let mut files = Files::of(pid)?;
+    for view in views(&maps, &memory)? {
+        let n = view.get();
+        let own = n.session(generation).filter(|_| generation != 0);
+        let sessions = n.sessions();
+        let is_ending =
+            |index: u16| own == Some(index) || sessions.iter().any(|(i, alive)| *i == index && !alive);
+        let orphans = sessions.iter().filter(|(i, alive)| !alive && own != Some(*i));
+        for (index, _) in orphans {
+            report.n_orphans += 1;
+            silence(&memory, &maps, n, *index)?;
+        }
+        for (index, is_alive) in &sessions {
+            if *is_alive && own != Some(*index) {
+                report.live_tracers.push(n.space.header().sessions[usize::from(*index)].tracer_pid);
+            }
+        }
+        let is_wanted = |site: u64| {
+            n.space.entries().any(|(_, e, state)| {
+                e.kind == JournalKind::Stub
+                    && e.address == site
+                    && state != JournalState::Undone
+                    && sessions.iter().any(|(i, _)| *i == e.session)
+                    && !is_ending(e.session)
+            })
+        };
+        let patches = patches(n, &mut files, &memory, is_wanted);
+        let outcome = apply(&memory, &patches, Direction::Out, &[])?;
+        for (patch, found) in patches.iter().zip(outcome) {
+            match found {
+                None => report.n_restored += 1,
+                Some(found) => report.left_alone.push((pid, patch.address, found)),
+            }
+        }
+        let ledger = Ledger::new(&memory, n.ledger());
+        if maps.find(n.ledger()).is_some_and(|r| r.is_writable && r.inode == 0) {
+            for (index, entry, _) in n.space.entries() {
+                if entry.kind == JournalKind::Semaphore && is_ending(entry.session) {
+                    ledger.lower(index, entry.address)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The changes to be taken back: those of sites no remaining session wants, where our bytes are.
+fn patches(
+    n: &Neighbourhood,
+    files: &mut Files,
+    memory: &Memory,
+    is_wanted: impl Fn(u64) -> bool,
+) -> Vec<Patch> {
+    let mut patches = Vec::new();
+    for (_, entry, _) in n.space.entries() {
+        let site = entry.address.wrapping_sub(u64::from(entry.extent));
+        let is_ours = entry.kind == JournalKind::Patch && matches!(entry.length, 1 | 5);
+        if !is_ours || is_wanted(site) {
+            continue;
+        }
+        let len = usize::from(entry.length);
+        let Some(original) = files.original(entry.address, len) else { continue };
+        let patched = match n.space.site(site) {
+            _ if len == 1 => vec![0xe9],
+            Some(site) => {
+                let distance = site.thunk.wrapping_sub(entry.address + 5) as i32;
+                [&[0xe9][..], &distance.to_le_bytes()].concat()
+            }
+            None => continue,
+        };
+        let patch = Patch { address: entry.address, original, patched };
+        // A site that was never opened in this process, or is closed already, needs nothing.
+        if patch.found(memory).is_ok_and(|found| found != Found::Original) {
+            patches.push(patch);
+        }
+    }
+    patches
+}
+
+/// Switches a dead session's stubs off, in the ring they share with whoever traced here.
+fn silence(memory: &Memory, maps: &Maps, n: &Neighbourhood, session: u16) -> Result<()> {
+    let entry = &n.space.header().sessions[usize::from(session)];
+    let is_there = maps.find(entry.ring_address).is_some_and(|r| {
+        r.start == entry.ring_address && r.inode == entry.ring_inode && r.name.starts_with(RING_NAME)
+    });
+    if is_there {
+        memory.write(entry.ring_address + offset_of!(ControlPage, enabled) as u64, &[0; 4])?;
+    }
+    Ok(())
+}

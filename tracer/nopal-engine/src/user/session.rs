@@ -1,0 +1,444 @@
+//! A session: the sites of one or more processes opened, their records in one ring, until it is detached.
+
+use super::error::{Error, Result};
+use super::inject::open_process;
+use super::leave;
+use super::maps::Maps;
+use super::memory::Memory;
+use super::neighbourhood::{Neighbourhood, spaces_in};
+use super::process;
+use super::record::RecordLayout;
+use super::ring::{self, RingConfig, RingError, RingMemory};
+use super::stub::space::{self, ObjectIdentity, PlacedStub};
+use super::stub::{Action, Predicate};
+use super::tactic::{Refusal, Tactic};
+use super::text::Patch;
+use crate::target::{self, MappedObject};
+use nopal_sdt::probe::Site;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The name of the ring's memfd in `/proc/PID/maps`.
+pub const RING_NAME: &str = "/memfd:nopal-ring";
+
+/// A site a session wants to open, and what it wants to know at a hit.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// `provider:name`, for reports.
+    pub probe: String,
+    pub site: Site,
+    /// Stands in the records of this site.
+    pub event: u32,
+    pub predicates: Vec<Predicate>,
+    pub action: Action,
+}
+
+/// Chooses the sites of an object. Asked for each file a process maps code of, also later, when libraries are loaded or
+/// another program is started.
+pub type Select = Box<dyn FnMut(&MappedObject, &nopal_sdt::Object) -> Vec<Wanted> + Send>;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub ring: RingConfig,
+    /// Only the named process, not its live descendants.
+    pub is_only: bool,
+}
+
+/// What became of one site.
+#[derive(Debug, Clone)]
+pub struct SiteReport {
+    pub probe: String,
+    pub path: PathBuf,
+    /// In the process.
+    pub address: u64,
+    /// The tactic, or why it was refused: then it is one for the kernel door.
+    pub outcome: std::result::Result<Tactic, Refusal>,
+    /// As the file has it, for whoever opens it otherwise.
+    pub site: Site,
+    pub event: u32,
+}
+
+impl SiteReport {
+    pub(super) fn new(
+        object: &WantedObject,
+        wanted: &Wanted,
+        outcome: std::result::Result<Tactic, Refusal>,
+    ) -> SiteReport {
+        SiteReport {
+            probe: wanted.probe.clone(),
+            path: object.path.clone(),
+            address: object.bias.wrapping_add(wanted.site.address),
+            outcome,
+            site: wanted.site.clone(),
+            event: wanted.event,
+        }
+    }
+}
+
+/// What became of one process.
+#[derive(Debug)]
+pub struct ProcessReport {
+    pub pid: i32,
+    pub outcome: Result<Vec<SiteReport>>,
+    /// The call of the borrowed thread that returned EINTR because of us, if it was one Linux never restarts.
+    pub interrupted: Option<&'static str>,
+}
+
+/// The wanted sites of one mapped object.
+#[derive(Debug, Clone)]
+pub struct WantedObject {
+    pub path: PathBuf,
+    pub bias: u64,
+    pub identity: ObjectIdentity,
+    pub sites: Vec<Wanted>,
+    /// Link-time addresses of all sites of the object, sorted.
+    all_sites: Arc<Vec<u64>>,
+}
+
+impl WantedObject {
+    /// The lowest and highest wanted address in the process.
+    pub fn text(&self) -> (u64, u64) {
+        let addresses = || self.sites.iter().map(|s| self.bias.wrapping_add(s.site.address));
+        (addresses().min().unwrap_or(0), addresses().max().unwrap_or(0))
+    }
+
+    /// How far the next site behind this one is.
+    pub fn next_site(&self, address: u64) -> Option<u64> {
+        let at = self.all_sites.partition_point(|a| *a <= address);
+        self.all_sites.get(at).map(|next| next - address)
+    }
+}
+
+/// A site whose code has been changed.
+#[derive(Debug, Clone)]
+pub struct OpenSite {
+    pub probe: String,
+    pub address: u64,
+    pub tactic: Tactic,
+    pub patch: Patch,
+    pub semaphore: Option<u64>,
+    /// Address of the stub space it leads to.
+    pub space: u64,
+}
+
+/// A process with open sites.
+#[derive(Debug)]
+pub struct Traced {
+    pub pid: i32,
+    pub start_time: Option<u64>,
+    pub memory: Memory,
+    pub sites: Vec<OpenSite>,
+    pub(super) reports: Vec<SiteReport>,
+    pub(super) interrupted: Option<&'static str>,
+    /// Start addresses and inodes of the code mappings when it was last looked at.
+    pub(super) seen: Vec<(u64, u64)>,
+}
+
+impl Traced {
+    pub(super) fn new(
+        pid: i32,
+        memory: Memory,
+        sites: Vec<OpenSite>,
+        reports: Vec<SiteReport>,
+        interrupted: Option<&'static str>,
+    ) -> Traced {
+        let start_time = process::start_time(pid);
+        Traced { pid, start_time, memory, sites, reports, interrupted, seen: Vec::new() }
+    }
+}
+
+/// What all processes of a session share.
+pub struct Core {
+    pub ring_file: File,
+    pub ring: Arc<RingMemory>,
+    pub ring_inode: u64,
+    pub neighbourhoods: Vec<Neighbourhood>,
+    /// Inodes of stub spaces we have replaced by copies, and which copy.
+    pub adopted: HashMap<u64, usize>,
+    /// By inode of the neighbourhood.
+    pub sessions: HashMap<u64, space::Session>,
+    /// By neighbourhood and address of the site; whether it is in the chain.
+    pub stubs: HashMap<(u64, u64), (PlacedStub, bool)>,
+    pub layouts: HashMap<u32, RecordLayout>,
+    select: Select,
+    objects: HashMap<(u64, u64), Option<Arc<ReadObject>>>,
+}
+
+struct ReadObject {
+    object: nopal_sdt::Object,
+    sites: Arc<Vec<u64>>,
+    device: u64,
+    build_id: u64,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("neighbourhoods", &self.neighbourhoods.len()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    fn new(options: &Options, select: Select) -> Result<Core> {
+        let ring_file: File =
+            ring::memfd(c"nopal-ring").map_err(Error::io("make a memfd for the ring"))?.into();
+        let ring = RingMemory::format(&ring_file, &options.ring).map_err(|e| match e {
+            RingError::Io { what, source } => Error::Io { what: what.into(), source },
+            other => {
+                Error::Io { what: "make the ring".into(), source: std::io::Error::other(other.to_string()) }
+            }
+        })?;
+        let ring_inode = ring_file.metadata().map_err(Error::io("look at the ring"))?.ino();
+        Ok(Core {
+            ring_file,
+            ring: Arc::new(ring),
+            ring_inode,
+            neighbourhoods: Vec::new(),
+            adopted: HashMap::new(),
+            sessions: HashMap::new(),
+            stubs: HashMap::new(),
+            layouts: HashMap::new(),
+            select,
+            objects: HashMap::new(),
+        })
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.ring.control().generation
+    }
+
+    /// The objects of a process that have wanted sites.
+    pub(super) fn wanted_in(&mut self, pid: i32) -> Result<Vec<WantedObject>> {
+        let mapped = target::mapped_objects(pid as u32).map_err(|e| match e {
+            target::TargetError::NotPermitted { .. } => process::why_not_allowed(pid),
+            _ => Error::Gone { pid },
+        })?;
+        let mut wanted = Vec::new();
+        for object in mapped {
+            let Some(read) = self.read_object(&object) else { continue };
+            if read.object.probes.is_empty() {
+                continue;
+            }
+            let sites = (self.select)(&object, &read.object);
+            if sites.is_empty() {
+                continue;
+            }
+            for bias in object.load_biases(&read.object) {
+                wanted.push(WantedObject {
+                    path: object.path.clone(),
+                    bias,
+                    identity: ObjectIdentity {
+                        device: read.device,
+                        inode: object.mappings[0].inode,
+                        build_id: read.build_id,
+                        link_address: 0,
+                    },
+                    sites: sites.clone(),
+                    all_sites: Arc::clone(&read.sites),
+                });
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn read_object(&mut self, object: &MappedObject) -> Option<Arc<ReadObject>> {
+        let mapping = object.mappings.first()?;
+        let device = libc::makedev(mapping.device_major, mapping.device_minor);
+        self.objects
+            .entry((device, mapping.inode))
+            .or_insert_with(|| {
+                let image = object.open().ok()?;
+                let read = nopal_sdt::read(image.bytes()).ok()?;
+                let mut sites: Vec<u64> =
+                    read.probes.iter().flat_map(|p| p.sites.iter().map(|s| s.address)).collect();
+                sites.sort_unstable();
+                sites.dedup();
+                let build_id = read
+                    .build_id
+                    .as_deref()
+                    .and_then(|b| b.get(..8))
+                    .map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+                Some(Arc::new(ReadObject { object: read, sites: Arc::new(sites), device, build_id }))
+            })
+            .clone()
+    }
+}
+
+/// Tracing in progress. Dropping it detaches.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) core: Core,
+    pub(super) traced: Vec<Traced>,
+    pub(super) roots: Vec<i32>,
+    pub(super) is_only: bool,
+    /// Processes that could not be entered, not to be tried again.
+    pub(super) given_up: Vec<(i32, Option<u64>)>,
+}
+
+impl Session {
+    /// A session without processes.
+    pub fn new(options: &Options, select: Select) -> Result<Session> {
+        Ok(Session {
+            core: Core::new(options, select)?,
+            traced: Vec::new(),
+            roots: Vec::new(),
+            is_only: options.is_only,
+            given_up: Vec::new(),
+        })
+    }
+
+    /// Opens the wanted sites of a process and of its live descendants. Fails only if `pid` itself cannot be entered.
+    pub fn attach(&mut self, pid: i32) -> Result<Vec<ProcessReport>> {
+        self.ring().set_enabled(true);
+        let first = self.attach_one(pid)?;
+        self.roots.push(pid);
+        let mut reports = vec![first];
+        if !self.is_only {
+            reports.extend(self.attach_descendants());
+        }
+        Ok(reports)
+    }
+
+    /// Enters the live descendants that are not traced yet, until there are no new ones.
+    pub(super) fn attach_descendants(&mut self) -> Vec<ProcessReport> {
+        let mut reports = Vec::new();
+        loop {
+            let fresh: Vec<i32> = self
+                .roots
+                .iter()
+                .flat_map(|root| target::descendants(*root as u32))
+                .map(|pid| pid as i32)
+                .filter(|pid| !self.is_known(*pid))
+                .collect();
+            if fresh.is_empty() {
+                return reports;
+            }
+            for pid in fresh {
+                match self.attach_one(pid) {
+                    Ok(report) => reports.push(report),
+                    Err(error) => {
+                        self.given_up.push((pid, process::start_time(pid)));
+                        reports.push(ProcessReport { pid, outcome: Err(error), interrupted: None });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_known(&self, pid: i32) -> bool {
+        let start = process::start_time(pid);
+        self.traced.iter().any(|t| t.pid == pid && t.start_time == start)
+            || self.given_up.iter().any(|(p, s)| *p == pid && *s == start)
+    }
+
+    /// Opens what is wanted in one process that is not traced yet, or more of one that is.
+    pub(super) fn attach_one(&mut self, pid: i32) -> Result<ProcessReport> {
+        process::check_enterable(pid)?;
+        let objects = self.core.wanted_in(pid)?;
+        let traced = if objects.is_empty() || self.inherits_all(pid, &objects) {
+            let memory = Memory::open(pid)?;
+            let sites = self.inherited_sites(pid, &objects);
+            Traced::new(pid, memory, sites, Vec::new(), None)
+        } else {
+            let core = &mut self.core;
+            in_own_thread(move || open_process(core, pid, objects, false))?
+        };
+        Ok(self.keep(traced))
+    }
+
+    pub(super) fn keep(&mut self, mut traced: Traced) -> ProcessReport {
+        traced.seen = code_mappings(traced.pid);
+        let report = ProcessReport {
+            pid: traced.pid,
+            outcome: Ok(traced.reports.clone()),
+            interrupted: traced.interrupted,
+        };
+        self.traced.retain(|t| t.pid != traced.pid);
+        self.traced.push(traced);
+        report
+    }
+
+    /// A child forked after its parent was opened has everything already.
+    fn inherits_all(&self, pid: i32, objects: &[WantedObject]) -> bool {
+        let n_wanted: usize = objects.iter().map(|o| o.sites.len()).sum();
+        let n_refused = self.traced.iter().flat_map(|t| &t.reports).filter(|r| r.outcome.is_err()).count();
+        n_wanted > 0 && self.inherited_sites(pid, objects).len() + n_refused >= n_wanted
+    }
+
+    fn inherited_sites(&self, pid: i32, objects: &[WantedObject]) -> Vec<OpenSite> {
+        let Ok(maps) = Maps::read(pid) else { return Vec::new() };
+        let spaces: Vec<u64> = spaces_in(&maps)
+            .iter()
+            .filter(|r| self.core.neighbourhoods.iter().any(|n| n.inode == r.inode))
+            .map(|r| r.start)
+            .collect();
+        let has_ring =
+            maps.ranges.iter().any(|r| r.inode == self.core.ring_inode && r.name.starts_with(RING_NAME));
+        if spaces.is_empty() || !has_ring {
+            return Vec::new();
+        }
+        let Ok(memory) = Memory::open(pid) else { return Vec::new() };
+        let mut sites: Vec<OpenSite> = Vec::new();
+        for site in self.traced.iter().flat_map(|t| &t.sites) {
+            let is_wanted = objects
+                .iter()
+                .any(|o| o.sites.iter().any(|s| o.bias.wrapping_add(s.site.address) == site.address));
+            let is_new = !sites.iter().any(|s| s.address == site.address);
+            if is_wanted
+                && is_new
+                && spaces.contains(&site.space)
+                && site.patch.found(&memory).is_ok_and(|f| f == super::text::Found::Ours)
+            {
+                sites.push(site.clone());
+            }
+        }
+        sites
+    }
+
+    pub fn ring(&self) -> &Arc<RingMemory> {
+        &self.core.ring
+    }
+
+    /// How to read the records of an event.
+    pub fn layout(&self, event: u32) -> Option<&RecordLayout> {
+        self.core.layouts.get(&event)
+    }
+
+    pub fn processes(&self) -> &[Traced] {
+        &self.traced
+    }
+
+    /// Stops recording and closes every site in every process that has one, descendants included.
+    pub fn detach(&mut self) -> leave::LeaveReport {
+        self.ring().set_enabled(false);
+        leave::leave(&mut self.core, &mut self.traced)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.traced.is_empty() {
+            self.detach();
+        }
+    }
+}
+
+/// ptrace binds a tracee to a thread: the work is done in one that ends with it, which frees everything it still holds.
+pub(super) fn in_own_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// The code a process maps from files.
+pub(super) fn code_mappings(pid: i32) -> Vec<(u64, u64)> {
+    let Ok(maps) = Maps::read(pid) else { return Vec::new() };
+    maps.ranges
+        .iter()
+        .filter(|r| r.is_executable && r.inode != 0 && !r.is_shared)
+        .map(|r| (r.start, r.inode))
+        .collect()
+}
