@@ -160,7 +160,8 @@
 
 #if !defined NOPAL_DISABLE && defined __linux__ && defined __LP64__ && (defined __x86_64__ || defined __aarch64__)
 
-/* 5. The site, its stapsdt note and its nopal note, in one asm statement. */
+/* 5. The site, its stapsdt note and its nopal note, in one asm statement. It names "memory", since a tracer may read what
+   an argument points to, which therefore must have been written by then. */
 
 #include "sys/sdt-config.h"
 
@@ -187,7 +188,7 @@
       _NOPAL_NOTE(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name), _NOPAL_EACH(DESCRIPTION, __VA_ARGS__)) \
       : : [_nopal_kinds] "n" (__extension__ ((0UL _NOPAL_EACH(KIND, __VA_ARGS__)) & 0xfffffff)), \
 	  [_nopal_more_kinds] "n" (__extension__ ((0UL _NOPAL_EACH(KIND, __VA_ARGS__)) >> 28)) \
-	  _NOPAL_EACH(VALUES, __VA_ARGS__));				\
+	  _NOPAL_EACH(VALUES, __VA_ARGS__) : "memory");			\
     _NOPAL_SDT_ASM_END
 
 /* GCC guesses the size of an asm statement by its lines. A probe has many, but all of them make eleven bytes of code

@@ -107,11 +107,12 @@ _.stapsdt.base:
   _NOPAL_SDT_SITE_AND_NOTE(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name), _SDT_SEMAPHORE(provider, name), operands) \
   _SDT_KEEP_SEMAPHORE(provider, name)
 
+/* "memory": a tracer may read what an argument points to, so it must have been written by then. */
 # define _SDT_PROBE(provider, name, n, args)				\
   do {									\
     _SDT_USE_SEMAPHORE(provider, name)					\
     _NOPAL_SDT_ASM_BEGIN						\
-    __asm__ __volatile__ (_SDT_ASM(provider, name, _SDT_TEMPLATE_##n) : : _SDT_OPERANDS_##n args); \
+    __asm__ __volatile__ (_SDT_ASM(provider, name, _SDT_TEMPLATE_##n) : : _SDT_OPERANDS_##n args : "memory"); \
     _NOPAL_SDT_ASM_END							\
   } while (0)
 
