@@ -177,7 +177,7 @@ impl Stream {
             return;
         }
         while self.position < head {
-            let sub_end = (self.position / sub_bytes + 1) * sub_bytes;
+            let sub_end = (self.position / sub_bytes + 1).saturating_mul(sub_bytes);
             let end = sub_end.min(head);
             let ready = match self.set {
                 Set::Rseq => end,
@@ -359,14 +359,14 @@ fn snapshot_ring(
     };
     let head = state.head.load(Ordering::Acquire);
     let mut position = oldest(head);
-    polled.overwritten_bytes += position;
+    polled.overwritten_bytes = polled.overwritten_bytes.saturating_add(position);
     while position < head {
-        let end = (position + sub_bytes).min(head);
+        let end = position.saturating_add(sub_bytes).min(head);
         copy_out(ring, ring_bytes, position, end, copy);
         core::sync::atomic::fence(Ordering::AcqRel);
         let now = oldest(state.head.load(Ordering::Acquire));
         if now > position {
-            polled.overwritten_bytes += now - position;
+            polled.overwritten_bytes = polled.overwritten_bytes.saturating_add(now - position);
             position = now;
             continue;
         }

@@ -126,7 +126,7 @@ impl RingLayout {
         }
         let n = u64::from(config.n_cpus);
         let states_offset = PAGE_BYTES as u64;
-        let rseq_offset = round_to_page(states_offset + (2 * n << STATE_SHIFT));
+        let rseq_offset = round_to_page(states_offset + ((2 * n) << STATE_SHIFT));
         let [rseq_shift, locked_shift] = sets.map(|(_, ring)| shift(ring));
         let [rseq_sub, locked_sub] = sets.map(|(sub, _)| shift(sub));
         let locked_offset = rseq_offset + (n << rseq_shift);

@@ -218,12 +218,14 @@ impl Asm {
         self.data(&[0; 8]);
     }
 
-    // Prefixes, REX, opcode, ModRM, SIB and displacement. `imm` is how many immediate bytes the caller appends.
-    fn op(&mut self, legacy: &[u8], wide: bool, opcode: &[u8], reg: u8, rm: Rm, byte_reg: bool, imm: usize) {
+    // Prefixes, REX, opcode, ModRM, SIB and displacement. `imm` is how many immediate bytes the caller appends. An opcode
+    // may begin with the prefix that goes before REX.
+    fn op(&mut self, wide: bool, opcode: &[u8], reg: u8, rm: Rm, byte_reg: bool, imm: usize) {
         if matches!(rm, Rm::Mem(Mem::Fs { .. })) {
             self.bytes.push(0x64);
         }
-        self.data(legacy);
+        let (prefix, opcode) = opcode.split_at(usize::from(matches!(opcode[0], 0x66 | 0xf2 | 0xf3)));
+        self.data(prefix);
         let (x, b) = match rm {
             Rm::Reg(r) => (0, r.0 >> 3),
             Rm::Mem(Mem::At { base, index, .. }) => (index.map_or(0, |(i, _)| i.0 >> 3), base.0 >> 3),
@@ -283,12 +285,12 @@ impl Asm {
     }
 
     pub fn mov(&mut self, to: Reg, from: Reg) {
-        self.op(&[], true, &[0x89], from.0, Rm::Reg(to), false, 0);
+        self.op(true, &[0x89], from.0, Rm::Reg(to), false, 0);
     }
 
     /// 32 bits, clearing the upper half.
     pub fn mov32(&mut self, to: Reg, from: Reg) {
-        self.op(&[], false, &[0x89], from.0, Rm::Reg(to), false, 0);
+        self.op(false, &[0x89], from.0, Rm::Reg(to), false, 0);
     }
 
     /// Any constant, in the shortest way.
@@ -307,13 +309,13 @@ impl Asm {
 
     fn extending(&mut self, to: Reg, rm: Rm, width: Width, is_signed: bool) {
         match (width, is_signed) {
-            (Width::B1, false) => self.op(&[], false, &[0x0f, 0xb6], to.0, rm, true, 0),
-            (Width::B2, false) => self.op(&[], false, &[0x0f, 0xb7], to.0, rm, false, 0),
-            (Width::B4, false) => self.op(&[], false, &[0x8b], to.0, rm, false, 0),
-            (Width::B1, true) => self.op(&[], true, &[0x0f, 0xbe], to.0, rm, true, 0),
-            (Width::B2, true) => self.op(&[], true, &[0x0f, 0xbf], to.0, rm, false, 0),
-            (Width::B4, true) => self.op(&[], true, &[0x63], to.0, rm, false, 0),
-            (Width::B8, _) => self.op(&[], true, &[0x8b], to.0, rm, false, 0),
+            (Width::B1, false) => self.op(false, &[0x0f, 0xb6], to.0, rm, true, 0),
+            (Width::B2, false) => self.op(false, &[0x0f, 0xb7], to.0, rm, false, 0),
+            (Width::B4, false) => self.op(false, &[0x8b], to.0, rm, false, 0),
+            (Width::B1, true) => self.op(true, &[0x0f, 0xbe], to.0, rm, true, 0),
+            (Width::B2, true) => self.op(true, &[0x0f, 0xbf], to.0, rm, false, 0),
+            (Width::B4, true) => self.op(true, &[0x63], to.0, rm, false, 0),
+            (Width::B8, _) => self.op(true, &[0x8b], to.0, rm, false, 0),
         }
     }
 
@@ -337,10 +339,10 @@ impl Asm {
 
     pub fn store(&mut self, to: Mem, from: Reg, width: Width) {
         match width {
-            Width::B1 => self.op(&[], false, &[0x88], from.0, Rm::Mem(to), true, 0),
-            Width::B2 => self.op(&[0x66], false, &[0x89], from.0, Rm::Mem(to), false, 0),
-            Width::B4 => self.op(&[], false, &[0x89], from.0, Rm::Mem(to), false, 0),
-            Width::B8 => self.op(&[], true, &[0x89], from.0, Rm::Mem(to), false, 0),
+            Width::B1 => self.op(false, &[0x88], from.0, Rm::Mem(to), true, 0),
+            Width::B2 => self.op(false, &[0x66, 0x89], from.0, Rm::Mem(to), false, 0),
+            Width::B4 => self.op(false, &[0x89], from.0, Rm::Mem(to), false, 0),
+            Width::B8 => self.op(true, &[0x89], from.0, Rm::Mem(to), false, 0),
         }
     }
 
@@ -348,38 +350,38 @@ impl Asm {
     pub fn store_imm(&mut self, to: Mem, value: i32, width: Width) {
         match width {
             Width::B1 => {
-                self.op(&[], false, &[0xc6], 0, Rm::Mem(to), false, 1);
+                self.op(false, &[0xc6], 0, Rm::Mem(to), false, 1);
                 self.data(&value.to_le_bytes()[..1]);
             }
             Width::B2 => {
-                self.op(&[0x66], false, &[0xc7], 0, Rm::Mem(to), false, 2);
+                self.op(false, &[0x66, 0xc7], 0, Rm::Mem(to), false, 2);
                 self.data(&value.to_le_bytes()[..2]);
             }
             Width::B4 | Width::B8 => {
-                self.op(&[], width == Width::B8, &[0xc7], 0, Rm::Mem(to), false, 4);
+                self.op(width == Width::B8, &[0xc7], 0, Rm::Mem(to), false, 4);
                 self.data(&value.to_le_bytes());
             }
         }
     }
 
     pub fn lea(&mut self, to: Reg, of: Mem) {
-        self.op(&[], true, &[0x8d], to.0, Rm::Mem(of), false, 0);
+        self.op(true, &[0x8d], to.0, Rm::Mem(of), false, 0);
     }
 
     pub fn alu(&mut self, op: Alu, to: Reg, from: Reg) {
-        self.op(&[], true, &[(op as u8) << 3 | 1], from.0, Rm::Reg(to), false, 0);
+        self.op(true, &[(op as u8) << 3 | 1], from.0, Rm::Reg(to), false, 0);
     }
 
     pub fn alu_mem(&mut self, op: Alu, to: Reg, from: Mem) {
-        self.op(&[], true, &[(op as u8) << 3 | 3], to.0, Rm::Mem(from), false, 0);
+        self.op(true, &[(op as u8) << 3 | 3], to.0, Rm::Mem(from), false, 0);
     }
 
     fn alu_immediate(&mut self, op: Alu, wide: bool, rm: Rm, value: i32) {
         if let Ok(short) = i8::try_from(value) {
-            self.op(&[], wide, &[0x83], op as u8, rm, false, 1);
+            self.op(wide, &[0x83], op as u8, rm, false, 1);
             self.data(&short.to_le_bytes());
         } else {
-            self.op(&[], wide, &[0x81], op as u8, rm, false, 4);
+            self.op(wide, &[0x81], op as u8, rm, false, 4);
             self.data(&value.to_le_bytes());
         }
     }
@@ -399,7 +401,7 @@ impl Asm {
     }
 
     pub fn test(&mut self, a: Reg, b: Reg) {
-        self.op(&[], true, &[0x85], b.0, Rm::Reg(a), false, 0);
+        self.op(true, &[0x85], b.0, Rm::Reg(a), false, 0);
     }
 
     /// Tests bits of `%al`.
@@ -408,41 +410,41 @@ impl Asm {
     }
 
     pub fn clear(&mut self, reg: Reg) {
-        self.op(&[], false, &[0x31], reg.0, Rm::Reg(reg), false, 0);
+        self.op(false, &[0x31], reg.0, Rm::Reg(reg), false, 0);
     }
 
     pub fn not(&mut self, reg: Reg) {
-        self.op(&[], true, &[0xf7], 2, Rm::Reg(reg), false, 0);
+        self.op(true, &[0xf7], 2, Rm::Reg(reg), false, 0);
     }
 
     pub fn shl(&mut self, reg: Reg, by: u8) {
-        self.op(&[], true, &[0xc1], 4, Rm::Reg(reg), false, 1);
+        self.op(true, &[0xc1], 4, Rm::Reg(reg), false, 1);
         self.bytes.push(by);
     }
 
     pub fn shr(&mut self, reg: Reg, by: u8) {
-        self.op(&[], true, &[0xc1], 5, Rm::Reg(reg), false, 1);
+        self.op(true, &[0xc1], 5, Rm::Reg(reg), false, 1);
         self.bytes.push(by);
     }
 
     /// Left by `%cl`.
     pub fn shl_cl(&mut self, reg: Reg) {
-        self.op(&[], true, &[0xd3], 4, Rm::Reg(reg), false, 0);
+        self.op(true, &[0xd3], 4, Rm::Reg(reg), false, 0);
     }
 
     pub fn multiply(&mut self, reg: Reg, by: i32) {
-        self.op(&[], true, &[0x69], reg.0, Rm::Reg(reg), false, 4);
+        self.op(true, &[0x69], reg.0, Rm::Reg(reg), false, 4);
         self.data(&by.to_le_bytes());
     }
 
     /// Index of the lowest set bit.
     pub fn lowest_bit(&mut self, to: Reg, from: Reg) {
-        self.op(&[], true, &[0x0f, 0xbc], to.0, Rm::Reg(from), false, 0);
+        self.op(true, &[0x0f, 0xbc], to.0, Rm::Reg(from), false, 0);
     }
 
     /// Index of the highest set bit.
     pub fn highest_bit(&mut self, to: Reg, from: Reg) {
-        self.op(&[], true, &[0x0f, 0xbd], to.0, Rm::Reg(from), false, 0);
+        self.op(true, &[0x0f, 0xbd], to.0, Rm::Reg(from), false, 0);
     }
 
     pub fn jmp(&mut self, to: Label) {
@@ -468,18 +470,18 @@ impl Asm {
 
     /// `jmp *mem`
     pub fn jmp_through(&mut self, slot: Mem) {
-        self.op(&[], false, &[0xff], 4, Rm::Mem(slot), false, 0);
+        self.op(false, &[0xff], 4, Rm::Mem(slot), false, 0);
     }
 
     /// `jmp *reg`
     pub fn jmp_reg(&mut self, reg: Reg) {
-        self.op(&[], false, &[0xff], 4, Rm::Reg(reg), false, 0);
+        self.op(false, &[0xff], 4, Rm::Reg(reg), false, 0);
     }
 
     /// `lock cmpxchg`: if `what` equals `%rax` it becomes `new`, else `%rax` becomes `what`.
     pub fn lock_cmpxchg(&mut self, what: Mem, new: Reg, width: Width) {
         self.bytes.push(0xf0);
-        self.op(&[], width == Width::B8, &[0x0f, 0xb1], new.0, Rm::Mem(what), false, 0);
+        self.op(width == Width::B8, &[0x0f, 0xb1], new.0, Rm::Mem(what), false, 0);
     }
 
     pub fn lock_inc(&mut self, what: Mem) {
@@ -488,7 +490,7 @@ impl Asm {
     }
 
     pub fn inc(&mut self, what: Mem) {
-        self.op(&[], true, &[0xff], 0, Rm::Mem(what), false, 0);
+        self.op(true, &[0xff], 0, Rm::Mem(what), false, 0);
     }
 
     /// `add %reg, mem`, with a lock prefix or without.
@@ -496,22 +498,22 @@ impl Asm {
         if is_locked {
             self.bytes.push(0xf0);
         }
-        self.op(&[], true, &[0x01], reg.0, Rm::Mem(what), false, 0);
+        self.op(true, &[0x01], reg.0, Rm::Mem(what), false, 0);
     }
 
     /// Segment limit: Linux keeps the CPU number in that of selector 0x7b.
     pub fn segment_limit(&mut self, to: Reg, selector: Reg) {
-        self.op(&[], false, &[0x0f, 0x03], to.0, Rm::Reg(selector), false, 0);
+        self.op(false, &[0x0f, 0x03], to.0, Rm::Reg(selector), false, 0);
     }
 
     /// Stores 4, 8 or 16 bytes of an SSE register.
     pub fn store_xmm(&mut self, to: Mem, xmm: u8, bytes: u8) {
-        let legacy: &[u8] = match bytes {
-            4 => &[0xf3],
-            8 => &[0xf2],
-            _ => &[],
+        let opcode: &[u8] = match bytes {
+            4 => &[0xf3, 0x0f, 0x11],
+            8 => &[0xf2, 0x0f, 0x11],
+            _ => &[0x0f, 0x11],
         };
-        self.op(legacy, false, &[0x0f, 0x11], xmm, Rm::Mem(to), false, 0);
+        self.op(false, opcode, xmm, Rm::Mem(to), false, 0);
     }
 
     /// `vmovups %ymm, disp(base)` for ymm0 to ymm15.
@@ -523,7 +525,7 @@ impl Asm {
 
     /// The low 32 bits of an SSE register.
     pub fn mov_from_xmm(&mut self, to: Reg, xmm: u8) {
-        self.op(&[0x66], false, &[0x0f, 0x7e], xmm, Rm::Reg(to), false, 0);
+        self.op(false, &[0x66, 0x0f, 0x7e], xmm, Rm::Reg(to), false, 0);
     }
 
     /// Time stamp counter into `%rax`, spoiling `%rdx`.

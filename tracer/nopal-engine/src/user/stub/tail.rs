@@ -246,7 +246,8 @@ mod tests {
 
     #[test]
     fn simple_instructions_are_copied_and_others_left_where_they_are() {
-        let table: &[(&str, &[u8], Option<&[u8]>)] = &[
+        type Row = (&'static str, &'static [u8], Option<&'static [u8]>);
+        let table: &[Row] = &[
             // mov %rax,%rdi; mov %rsp,%rbp
             (
                 "two moves",

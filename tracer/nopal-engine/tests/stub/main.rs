@@ -1,0 +1,9 @@
+//! Runs generated stubs on sites of this process.
+
+mod harness;
+mod hostile;
+mod load;
+mod operands;
+mod rings;
+mod sessions;
+mod strings;
