@@ -110,7 +110,7 @@ impl JsonLines {
     }
 }
 
-fn print_number(out: &mut Vec<u8>, value: i128, has_strings: bool) {
+pub(crate) fn print_number(out: &mut Vec<u8>, value: i128, has_strings: bool) {
     let magnitude = u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX);
     let is_quoted = has_strings && magnitude > MAX_EXACT;
     if is_quoted {
@@ -126,7 +126,7 @@ fn print_number(out: &mut Vec<u8>, value: i128, has_strings: bool) {
 }
 
 /// A JSON string; what is not UTF-8 becomes U+FFFD.
-fn string(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -150,10 +150,10 @@ fn string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-struct JsonPrinter<'o> {
-    out: &'o mut Vec<u8>,
-    has_strings: bool,
-    is_first: bool,
+pub(crate) struct JsonPrinter<'o> {
+    pub out: &'o mut Vec<u8>,
+    pub has_strings: bool,
+    pub is_first: bool,
 }
 
 impl JsonPrinter<'_> {

@@ -7,6 +7,7 @@ pub mod clock;
 mod digits;
 mod error;
 mod json;
+pub mod live;
 pub mod localtime;
 mod model;
 mod pipeline;

@@ -35,7 +35,7 @@ impl TextLines {
         }
     }
 
-    fn time(&mut self, ns: i64, out: &mut Vec<u8>) {
+    pub(crate) fn time(&mut self, ns: i64, out: &mut Vec<u8>) {
         out.push(b'[');
         self.second.print(ns, out);
         out.extend_from_slice(b"] ");

@@ -12,11 +12,12 @@ mod stream;
 
 pub use class::EventClass;
 pub use count::Counts;
-pub(crate) use decode::run;
+pub(crate) use decode::{Content, run};
 pub use decode::{Damage, Scratch, Visitor};
 pub use event::{Event, Value};
 pub use merge::{Events, Loss, Note, Range, Report};
 pub(crate) use packet::Packet;
 pub use plan::Step;
+pub(crate) use plan::{Scope, ScopeKind, Slots, compile};
 pub use recording::{Recording, Trace};
 pub(crate) use stream::Found;
