@@ -169,7 +169,13 @@ impl RecordingWriter {
 
     /// The stream of one CPU. Its file is made with its first packet. Ask once per CPU.
     pub fn stream(&mut self, cpu: u32) -> Result<StreamWriter, Error> {
-        StreamWriter::new(self.shared.clone(), cpu)
+        self.stream_part(cpu, 0)
+    }
+
+    /// One of several streams of a CPU, for events that come from several sources, each in order by itself. Ask once per
+    /// CPU and part.
+    pub fn stream_part(&mut self, cpu: u32, part: u32) -> Result<StreamWriter, Error> {
+        StreamWriter::new(self.shared.clone(), cpu, part)
     }
 
     pub fn dir(&self) -> &Path {

@@ -29,6 +29,8 @@ const MAX_EVENT_BYTES: usize = 64 << 20;
 pub struct StreamWriter {
     shared: Arc<Shared>,
     cpu: u32,
+    /// Tells streams of one CPU apart.
+    part: u32,
     types: Vec<Arc<TypeInfo>>,
     files: Option<Files>,
     /// The packet being filled, its header reserved; empty if there is none.
@@ -51,10 +53,11 @@ struct Files {
 }
 
 impl StreamWriter {
-    pub(super) fn new(shared: Arc<Shared>, cpu: u32) -> Result<Self, Error> {
+    pub(super) fn new(shared: Arc<Shared>, cpu: u32, part: u32) -> Result<Self, Error> {
         Ok(StreamWriter {
             shared,
             cpu,
+            part,
             types: Vec::new(),
             files: None,
             packet: Vec::new(),
@@ -221,6 +224,10 @@ impl StreamWriter {
         result
     }
 
+    fn instance(&self) -> u64 {
+        u64::from(self.part) << 32 | u64::from(self.cpu)
+    }
+
     fn fill_header(&mut self, end_ns: u64) {
         let bits = self.packet.len() as u64 * 8;
         let mut header = [0; HEADER_BYTES];
@@ -232,7 +239,7 @@ impl StreamWriter {
         put(&MAGIC.to_le_bytes());
         put(&self.shared.uuid);
         put(&0u32.to_le_bytes());
-        put(&u64::from(self.cpu).to_le_bytes());
+        put(&self.instance().to_le_bytes());
         for value in [self.begin_ns, end_ns, bits, bits, self.n_packets, self.n_discarded] {
             put(&value.to_le_bytes());
         }
@@ -244,6 +251,7 @@ impl StreamWriter {
         if self.files.is_none() {
             self.files = Some(self.open_files()?);
         }
+        let instance = self.instance();
         let Some(files) = &mut self.files else { return Ok(()) };
         let offset = files.stream_bytes;
         if let Err(e) = files.stream.write_all(&self.packet) {
@@ -255,17 +263,8 @@ impl StreamWriter {
         self.n_bytes += self.packet.len() as u64;
         let bits = self.packet.len() as u64 * 8;
         // offset, packet size, content size, begin, end, discarded, stream id, stream instance, sequence number.
-        let entry = [
-            offset,
-            bits,
-            bits,
-            self.begin_ns,
-            end_ns,
-            self.n_discarded,
-            0,
-            u64::from(self.cpu),
-            self.n_packets,
-        ];
+        let entry =
+            [offset, bits, bits, self.begin_ns, end_ns, self.n_discarded, 0, instance, self.n_packets];
         let bytes: Vec<u8> = entry.iter().flat_map(|v| v.to_be_bytes()).collect();
         // The index only saves readers time; the packets are complete without it.
         let _ = files.index.write_all(&bytes);
@@ -273,7 +272,7 @@ impl StreamWriter {
     }
 
     fn open_files(&self) -> Result<Files, Error> {
-        let name = format!("channel0_{}", self.cpu);
+        let name = format!("channel{}_{}", self.part, self.cpu);
         let stream_path = self.shared.dir.join(&name);
         let stream = new_file(&stream_path)?;
         let index_path = self.shared.dir.join("index").join(format!("{name}.idx"));
