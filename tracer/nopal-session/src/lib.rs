@@ -1,5 +1,9 @@
 //! Tracing in progress: which probes, what each hit leaves, where the events go.
 
 pub mod clock;
+pub mod live;
 pub mod plan;
 pub mod predicate;
+pub mod recorder;
+pub mod registry;
+mod tasks;

@@ -6,9 +6,9 @@
 use crate::predicate::Value;
 use nopal_abi::record::text;
 use nopal_engine::user::stub::Capture;
-use nopal_sdt::operand::{Operand, Place};
+use nopal_sdt::operand::{Base, Operand, Place};
 use nopal_sdt::probe::{ArgAbout, Kind, Probe, Site};
-use nopal_trace::model::{EventType, Integer, Type};
+use nopal_trace::{EventType, Integer, Type};
 
 /// Limits of what is copied at a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,7 +285,13 @@ fn arguments(probe: &Probe) -> Vec<ArgAbout> {
 
 fn operand(site: &Site, number: u8) -> Result<&Operand, String> {
     let arg = site.args.get(usize::from(number).wrapping_sub(1)).ok_or("this site has fewer arguments")?;
-    arg.operand.as_ref().map_err(|e| format!("`{}`: {}", arg.text, e.reason))
+    let operand = arg.operand.as_ref().map_err(|e| format!("`{}`: {}", arg.text, e.reason))?;
+    if let Place::Memory(memory) = &operand.place
+        && let Base::Symbol { name, address: None } = &memory.base
+    {
+        return Err(format!("`{}`: the file has no symbol `{name}`", arg.text));
+    }
+    Ok(operand)
 }
 
 /// The layout all sites of the probe can share for this argument.

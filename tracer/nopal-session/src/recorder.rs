@@ -1,0 +1,140 @@
+//! Puts hits into a recording: one stream per CPU and way of writing, each in the order of time by itself.
+
+use crate::live::{Hit, Loss, StreamId, StreamKind};
+use crate::registry::Registry;
+use nopal_trace::{Error, RecordingInfo, RecordingWriter, StreamWriter, Type, TypeId};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// What stands in front of every event's own fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Context {
+    None,
+    /// `vpid` and `vtid`, as the traced process counts.
+    #[default]
+    Task,
+}
+
+/// A recording in the making.
+#[derive(Debug)]
+pub struct Recorder {
+    writer: RecordingWriter,
+    streams: HashMap<StreamId, StreamWriter>,
+    /// By plan.
+    types: Vec<TypeId>,
+    context: Context,
+    payload: Vec<u8>,
+    pub tally: Tally,
+}
+
+/// What a recording holds so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub n_events: u64,
+    pub n_lost: u64,
+    pub n_malformed: u64,
+    pub n_truncated: u64,
+    pub n_unreadable: u64,
+}
+
+impl Recorder {
+    pub fn create(dir: &Path, mut info: RecordingInfo, context: Context) -> Result<Recorder, Error> {
+        if context == Context::Task {
+            info = info.context("vpid", Type::signed(32)).context("vtid", Type::signed(32));
+        }
+        Ok(Recorder {
+            writer: RecordingWriter::create(dir, info)?,
+            streams: HashMap::new(),
+            types: Vec::new(),
+            context,
+            payload: Vec::new(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// Makes every event type known so far part of the recording.
+    pub fn declare(&mut self, registry: &Registry) -> Result<(), Error> {
+        for plan in &registry.plans[self.types.len()..] {
+            self.types.push(self.writer.add_event_type(plan.event_type.clone())?);
+        }
+        Ok(())
+    }
+
+    pub fn hit(&mut self, registry: &Registry, hit: Hit<'_>) -> Result<(), Error> {
+        let event = &registry.events[hit.event as usize];
+        if event.plan_idx >= self.types.len() {
+            self.declare(registry)?;
+        }
+        self.payload.clear();
+        let Ok(texts) = event.plan.transcode(event.site_idx, hit.payload, &mut self.payload) else {
+            self.tally.n_malformed += 1;
+            return Ok(());
+        };
+        self.tally.n_truncated += u64::from(texts.n_truncated);
+        self.tally.n_unreadable += u64::from(texts.n_unreadable);
+        let mut context = [0; 8];
+        let context = match self.context {
+            Context::None => &context[..0],
+            Context::Task => {
+                context[..4].copy_from_slice(&hit.task.pid.to_le_bytes());
+                context[4..].copy_from_slice(&hit.task.tid.to_le_bytes());
+                &context[..]
+            }
+        };
+        let ty = self.types[event.plan_idx];
+        stream(&mut self.streams, &mut self.writer, hit.stream)?.append(
+            ty,
+            hit.ns,
+            context,
+            &self.payload,
+        )?;
+        self.tally.n_events += 1;
+        Ok(())
+    }
+
+    pub fn loss(&mut self, loss: &Loss) -> Result<(), Error> {
+        self.tally.n_lost += loss.count;
+        stream(&mut self.streams, &mut self.writer, loss.stream)?
+            .discarded(loss.count, loss.first_ns..loss.last_ns)
+    }
+
+    /// Writes out events that wait for their packet to fill, so that a crash costs little.
+    pub fn flush(&mut self, now_ns: u64) -> Result<(), Error> {
+        self.streams.values_mut().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(now_ns))
+    }
+
+    /// Bytes of events written so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.streams.values().map(StreamWriter::bytes_written).sum()
+    }
+
+    /// Writes the last packets; tells how many bytes the streams have.
+    pub fn finish(self) -> Result<u64, Error> {
+        let mut n_bytes = 0;
+        for (_, mut stream) in self.streams {
+            stream.flush(0)?;
+            n_bytes += stream.bytes_written();
+            stream.finish()?;
+        }
+        Ok(n_bytes)
+    }
+}
+
+fn stream<'s>(
+    streams: &'s mut HashMap<StreamId, StreamWriter>,
+    writer: &mut RecordingWriter,
+    id: StreamId,
+) -> Result<&'s mut StreamWriter, Error> {
+    use std::collections::hash_map::Entry;
+    match streams.entry(id) {
+        Entry::Occupied(entry) => Ok(entry.into_mut()),
+        Entry::Vacant(entry) => {
+            let part = match id.kind {
+                StreamKind::Rseq => 0,
+                StreamKind::Locked => 1,
+                StreamKind::Kernel => 2,
+            };
+            Ok(entry.insert(writer.stream_part(id.cpu, part)?))
+        }
+    }
+}

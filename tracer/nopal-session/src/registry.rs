@@ -1,0 +1,231 @@
+//! Which probes are wanted, and the events they leave: one number per site, kept for the whole session, so that records
+//! of any process and either door can be read.
+
+use crate::live::Hit;
+use crate::plan::{EventPlan, Limits};
+use crate::predicate::{Comparison, Constant, Predicate, PredicateError};
+use nopal_engine::target::MappedObject;
+use nopal_engine::user::session::Wanted;
+use nopal_engine::user::stub::{self, Action, Relation};
+use nopal_sdt::probe::Site;
+use nopal_sdt::{Object, Pattern};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Probes by pattern, with a condition on their arguments.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    pub pattern: Pattern,
+    pub condition: Option<String>,
+}
+
+impl Choice {
+    /// `PATTERN` or `PATTERN if CONDITION`, as on the command line.
+    pub fn parse(text: &str) -> Choice {
+        match text.split_once(" if ") {
+            Some((pattern, condition)) => Choice {
+                pattern: Pattern::parse(pattern.trim()),
+                condition: Some(condition.trim().to_owned()),
+            },
+            None => Choice { pattern: Pattern::parse(text.trim()), condition: None },
+        }
+    }
+}
+
+/// A condition that does not fit a probe it was given for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionError {
+    pub probe: String,
+    pub condition: String,
+    pub error: PredicateError,
+    /// The names that could have stood there.
+    pub arguments: Vec<String>,
+}
+
+/// One site's event.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub plan: Arc<EventPlan>,
+    /// Index of the plan in [`Registry::plans`].
+    pub plan_idx: usize,
+    /// Position of the site in the plan.
+    pub site_idx: usize,
+    pub site: Site,
+    pub path: PathBuf,
+    /// What the stub could not decide alone.
+    pub condition: Option<Arc<Predicate>>,
+}
+
+/// The events of a session. Grows as processes map more files; never shrinks.
+#[derive(Debug)]
+pub struct Registry {
+    choices: Vec<Choice>,
+    given: Vec<nopal_provider::File>,
+    limits: Limits,
+    pub plans: Vec<Arc<EventPlan>>,
+    pub events: Vec<Event>,
+    by_file: HashMap<(u64, u64), Vec<Wanted>>,
+    /// Probes seen that no pattern asked for: what "did you mean" chooses from.
+    pub others: Vec<(String, String)>,
+    pub errors: Vec<ConditionError>,
+}
+
+impl Registry {
+    pub fn new(choices: Vec<Choice>, given: Vec<nopal_provider::File>, limits: Limits) -> Registry {
+        Registry {
+            choices,
+            given,
+            limits,
+            plans: Vec::new(),
+            events: Vec::new(),
+            by_file: HashMap::new(),
+            others: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// The wanted sites of a mapped file; the same numbers every time it is asked for the same file.
+    pub fn select(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Wanted> {
+        let Some(mapping) = mapped.mappings.first() else { return Vec::new() };
+        let device = u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor);
+        let key = (device, mapping.inode);
+        if let Some(known) = self.by_file.get(&key) {
+            return known.clone();
+        }
+        let wanted = self.choose(mapped, object);
+        self.by_file.insert(key, wanted.clone());
+        wanted
+    }
+
+    fn choose(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Wanted> {
+        let mut probes = object.probes.clone();
+        nopal_sdt::describe(&mut probes, &self.given);
+        let mut wanted = Vec::new();
+        for probe in &probes {
+            let choices: Vec<Choice> = self
+                .choices
+                .iter()
+                .filter(|c| c.pattern.matches(&probe.provider, &probe.name))
+                .cloned()
+                .collect();
+            if choices.is_empty() {
+                self.others.push((probe.provider.clone(), probe.name.clone()));
+                continue;
+            }
+            let full_name = format!("{}:{}", probe.provider, probe.name);
+            let plan = Arc::new(EventPlan::new(probe, self.limits));
+            let condition = match condition(&choices, &plan, &full_name) {
+                Ok(condition) => condition,
+                Err(error) => {
+                    self.errors.push(error);
+                    continue;
+                }
+            };
+            let plan_idx = self.plans.len();
+            self.plans.push(plan.clone());
+            for (site_idx, site) in probe.sites.iter().enumerate() {
+                let lowered = condition.as_ref().and_then(|c| lower(c, &plan, site_idx));
+                let event = self.events.len() as u32;
+                wanted.push(Wanted {
+                    probe: full_name.clone(),
+                    site: site.clone(),
+                    event,
+                    predicates: lowered.clone().unwrap_or_default(),
+                    action: Action::Record {
+                        captures: plan.sites[site_idx].captures.clone(),
+                        has_time: true,
+                        has_task: true,
+                    },
+                });
+                self.events.push(Event {
+                    plan: plan.clone(),
+                    plan_idx,
+                    site_idx,
+                    site: site.clone(),
+                    path: mapped.path.clone(),
+                    condition: condition.clone(),
+                });
+            }
+        }
+        wanted
+    }
+
+    /// Whether a hit's condition holds; a record that cannot be read fails it.
+    pub fn holds(&self, hit: &Hit<'_>) -> bool {
+        match self.events.get(hit.event as usize) {
+            Some(Event { condition: None, .. }) => true,
+            Some(Event { condition: Some(condition), plan, site_idx, .. }) => {
+                condition.holds(&|field| plan.value(*site_idx, hit.payload, field))
+            }
+            None => false,
+        }
+    }
+
+    /// The patterns as they were given.
+    pub fn patterns(&self) -> String {
+        self.choices.iter().map(|c| c.pattern.text()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The nearest existing probe to a pattern that matches nothing.
+    pub fn suggestion(&self) -> Option<String> {
+        let others = self.others.iter().map(|(provider, name)| (provider.as_str(), name.as_str()));
+        self.choices.first()?.pattern.suggest(others)
+    }
+}
+
+/// A probe asked for by several patterns is wanted if any of them wants it; without a condition, always.
+fn condition(
+    choices: &[Choice],
+    plan: &EventPlan,
+    probe: &str,
+) -> Result<Option<Arc<Predicate>>, ConditionError> {
+    let mut parts = Vec::new();
+    for choice in choices {
+        let Some(text) = &choice.condition else { return Ok(None) };
+        let predicate = Predicate::parse(text, &|name| plan.field(name)).map_err(|error| ConditionError {
+            probe: probe.to_owned(),
+            condition: text.clone(),
+            error,
+            arguments: plan.field_names().map(str::to_owned).collect(),
+        })?;
+        parts.push(predicate);
+    }
+    Ok(Some(Arc::new(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })))
+}
+
+/// The part of a condition that a stub can decide: comparisons of integers that must all hold. What is left out is
+/// decided again by the tracer, which evaluates the whole condition.
+fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<stub::Predicate>> {
+    match predicate {
+        Predicate::Compare { field, comparison, constant: Constant::Int(constant) } => {
+            let operand = plan.integer_operand(site, *field)?.clone();
+            let relation = match comparison {
+                Comparison::Eq => Relation::Equal,
+                Comparison::Ne => Relation::NotEqual,
+                Comparison::Lt => Relation::Less,
+                Comparison::Le => Relation::LessEqual,
+                Comparison::Gt => Relation::Greater,
+                Comparison::Ge => Relation::GreaterEqual,
+            };
+            Some(vec![stub::Predicate { operand, relation, constant: *constant }])
+        }
+        Predicate::All(parts) => {
+            Some(parts.iter().filter_map(|part| lower(part, plan, site)).flatten().collect())
+        }
+        Predicate::Compare { .. } | Predicate::Not(_) | Predicate::Any(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_a_pattern_with_or_without_a_condition() {
+        let choice = Choice::parse("postgresql:query__start if len > 100");
+        assert!(choice.pattern.matches("postgresql", "query__start"));
+        assert_eq!(choice.condition.as_deref(), Some("len > 100"));
+        assert_eq!(Choice::parse("memcached:*").condition, None);
+    }
+}

@@ -1,0 +1,57 @@
+//! Process and thread numbers: records have those of the traced process's namespace, people want those of their own.
+
+use nopal_engine::user::record::Task;
+use std::collections::HashMap;
+use std::fs;
+
+/// Translates, and remembers. Where both namespaces are the same it is the identity.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    /// Processes of other namespaces, by the pid they know of themselves.
+    foreign: HashMap<u32, u32>,
+    threads: HashMap<(u32, u32), Task>,
+}
+
+impl Tasks {
+    /// Makes a traced process known.
+    pub fn add(&mut self, pid: u32) {
+        if let Some(own) = own_number(&format!("/proc/{pid}/status"))
+            && own != pid
+        {
+            self.foreign.insert(own, pid);
+        }
+    }
+
+    /// Whether any traced process counts otherwise than we do.
+    pub fn has_foreign(&self) -> bool {
+        !self.foreign.is_empty()
+    }
+
+    /// The numbers in our namespace; unknown ones stay as they are.
+    pub fn translate(&mut self, task: Task) -> Task {
+        if self.foreign.is_empty() {
+            return task;
+        }
+        if let Some(known) = self.threads.get(&(task.pid, task.tid)) {
+            return *known;
+        }
+        let Some(pid) = self.foreign.get(&task.pid).copied() else { return task };
+        let tid = fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+            .find(|tid| own_number(&format!("/proc/{pid}/task/{tid}/status")) == Some(task.tid))
+            .unwrap_or(task.tid);
+        let translated = Task { tid, pid };
+        self.threads.insert((task.pid, task.tid), translated);
+        translated
+    }
+}
+
+/// The number a process or thread has in its innermost pid namespace.
+fn own_number(status: &str) -> Option<u32> {
+    let text = fs::read_to_string(status).ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+    line.split_whitespace().last()?.parse().ok()
+}
