@@ -8,9 +8,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 /// The files the script changes or adds.
-const TOUCHED: [&str; 9] = [
+const TOUCHED: [&str; 10] = [
     "Makefile",
     "connection.c",
     "db.c",
@@ -20,6 +21,7 @@ const TOUCHED: [&str; 9] = [
     "server.h",
     "t_string.c",
     "trace.h",
+    "usdt_hook.h",
 ];
 
 fn example(name: &str) -> PathBuf {
@@ -55,8 +57,14 @@ fn make(folder: &Path, dtrace: &Path) -> Command {
     make
 }
 
-/// The instrumented server. Built once and again whenever something that goes into it has changed.
+/// The instrumented server. Asked for once per run: a build while another test runs the server would take it away.
 fn server() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(build_server).clone()
+}
+
+/// Builds anew only if something that goes into the server has changed.
+fn build_server() -> PathBuf {
     let lab = target_dir().join("lab");
     fs::create_dir_all(&lab).expect("the lab folder can be made");
     let lock = fs::File::create(lab.join("redis-usdt.lock")).expect("the lock file can be made");
@@ -67,7 +75,9 @@ fn server() -> PathBuf {
     let mut ingredients =
         run(Command::new(dtrace.join("dtrace")).args(["-h", "-o", "-", "-s"]).arg(example("redis.d")));
     let headers = [root().join("include/sys/sdt.h"), root().join("include/sys/sdt-config.h")];
-    for file in ["instrument", "usdt.mk", "trace.h", "redis.d"].map(example).into_iter().chain(headers) {
+    for file in
+        ["instrument", "usdt.mk", "trace.h", "hook.h", "redis.d"].map(example).into_iter().chain(headers)
+    {
         ingredients += &fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     }
     let tree = lab.join("redis-usdt");
