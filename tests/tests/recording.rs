@@ -62,8 +62,9 @@ fn write_every_type(writer: &mut RecordingWriter) -> usize {
         now
     };
 
-    let integer = |bits, is_signed, base, order| {
-        Type::Integer(Integer { base, order, ..Integer::new(bits, is_signed) })
+    let integer = |bits, is_signed, base, order: Option<ByteOrder>| {
+        let integer = Integer::new(bits, is_signed).base(base);
+        Type::Integer(order.map_or(integer.clone(), |order| integer.order(order)))
     };
     let mut ints = EventType::new("every", "ints").log_level(6);
     for bits in [8, 16, 32, 64] {
@@ -159,7 +160,7 @@ fn write_every_type(writer: &mut RecordingWriter) -> usize {
     let inner = vec![Field::new("x", Type::unsigned(8)), Field::new("name", Type::String)];
     let mixed = EventType::new("every", "mixed")
         .field("kind", Type::enumeration(Integer::new(32, true), kind))
-        .field("hex", Type::enumeration(Integer { base: 16, ..Integer::new(8, false) }, [("A", 0, 200)]))
+        .field("hex", Type::enumeration(Integer::new(8, false).base(16), [("A", 0, 200)]))
         .field("yes", Type::bool())
         .field("inner", Type::structure(inner))
         .field("empty", Type::structure(Vec::new()))

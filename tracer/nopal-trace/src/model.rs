@@ -180,6 +180,15 @@ impl Integer {
     pub fn new(bits: u32, is_signed: bool) -> Self {
         Integer { bits, align_bits: 8, is_signed, base: 10, order: None, is_text: false, clock: None }
     }
+
+    /// Printed in base 2, 8, 10 or 16.
+    pub fn base(self, base: u8) -> Self {
+        Integer { base, ..self }
+    }
+
+    pub fn order(self, order: ByteOrder) -> Self {
+        Integer { order: Some(order), ..self }
+    }
 }
 
 impl Type {
