@@ -221,6 +221,41 @@ fn nothing_is_lost_doubled_or_out_of_order() {
 }
 
 #[test]
+fn a_killed_process_leaves_no_hole() {
+    if !has_rseq() {
+        return; // A locked ring may hold one reserved record of the dead; see hostile.rs.
+    }
+    let mut harness = Harness::new(|config| config.ring_bytes = 32 << 20);
+    let stub = harness.attach(Place::TwoArguments, &record(1, vec![value("8@%rdi"), value("8@%rsi")]));
+    let mut reader = harness.reader();
+    let mut seen = Seen::default();
+    for writer in 1..=40u64 {
+        // SAFETY: the child runs only the site, until it is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            for count in 0.. {
+                hit2(writer, count);
+            }
+        }
+        assert!(child > 0);
+        std::thread::sleep(Duration::from_micros(200 + 37 * writer));
+        // SAFETY: the child is ours and has not been waited for.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        seen.poll(&mut reader, &stub.layout);
+        assert_eq!((seen.lost, seen.damaged), (0, 0));
+        let mut counts = seen.counts.remove(&writer).unwrap_or_default();
+        counts.sort_unstable();
+        assert!(counts.iter().copied().eq(0..counts.len() as u64), "writer {writer}");
+    }
+    hit2(1000, 0);
+    seen.poll(&mut reader, &stub.layout);
+    assert_eq!(seen.counts[&1000], [0], "the rings go on");
+}
+
+#[test]
 fn what_a_small_ring_cannot_take_is_counted_exactly() {
     let n_threads = 3u64;
     let n = 60_000;

@@ -135,6 +135,32 @@ fn every_path_of_the_stub_space_gives_the_record() {
 }
 
 #[test]
+fn a_waiting_stub_goes_on_when_told_or_after_a_while() {
+    let mut harness = Harness::new(|_| {});
+    let wait = |timeout_ms| StubSpec { action: Action::Wait { timeout_ms }, ..record(6, vec![]) };
+    let stub = harness.attach(Place::TwoArguments, &wait(60_000));
+    let mut reader = harness.reader();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| hit2(1, 2));
+        let mut events = 0;
+        while !waiting.is_finished() {
+            let mut is_there = false;
+            reader.poll(|_, view| is_there |= view.kind == RecordKind::Event(6) && view.time.is_some());
+            if is_there {
+                events += 1;
+                harness.ring.take_turn();
+            }
+            std::thread::yield_now();
+        }
+        assert_eq!(events, 1);
+    });
+    harness.space.unlink(&stub);
+    harness.attach(Place::TwoArguments, &wait(30));
+    hit2(3, 4);
+    assert!(reader.poll(|_, _| {}).records >= 1, "nobody told it, and it went on");
+}
+
+#[test]
 fn aggregates_are_exact() {
     let mut harness = Harness::new(|config| config.cells_bytes = 4096);
     let histogram = 64;

@@ -282,6 +282,14 @@ impl RingMemory {
         self.control().enabled.store(u32::from(is_enabled), Ordering::Release);
     }
 
+    /// Lets go on the threads that wait in a [`Wait`](super::stub::Action::Wait) stub.
+    pub fn take_turn(&self) {
+        let turn = &self.control().turn;
+        turn.fetch_add(1, Ordering::Release);
+        // SAFETY: wakes whoever waits on this word; it is mapped as long as we are.
+        unsafe { libc::syscall(libc::SYS_futex, turn.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+    }
+
     pub(super) fn state(&self, set: Set, cpu: u32) -> &RingState {
         let index = match set {
             Set::Rseq => u64::from(cpu),
