@@ -51,7 +51,18 @@ pub fn select(pattern: &str) -> (Select, Events) {
 pub fn options() -> Options {
     let mut ring = RingConfig::new(possible_cpus().expect("the number of CPUs is known"));
     ring.ring_bytes = 8 << 20;
+    ring.locked_ring_bytes = 8 << 20;
     Options { ring, is_only: false }
+}
+
+/// Small rings, for sessions that come and go.
+pub fn small_options() -> Options {
+    let mut options = options();
+    options.ring.ring_bytes = 128 << 10;
+    options.ring.sub_bytes = 16 << 10;
+    options.ring.locked_ring_bytes = 64 << 10;
+    options.ring.locked_sub_bytes = 16 << 10;
+    options
 }
 
 /// A session and its reader.

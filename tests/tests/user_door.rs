@@ -3,7 +3,7 @@
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::scratch;
 use nopal_tests::targets::{Build, build};
-use nopal_tests::user_door::{Door, Hit};
+use nopal_tests::user_door::{Door, Hit, small_options};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStdout, Command, Stdio};
@@ -145,9 +145,10 @@ fn n_mappings(pid: u32) -> usize {
 fn semaphores(pid: u32) -> Vec<u16> {
     let objects = nopal_engine::target::mapped_objects(pid).unwrap();
     let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
-    let image = objects[0].open().unwrap();
+    let program = objects.iter().find(|o| o.path.to_string_lossy().contains("busy")).unwrap();
+    let image = program.open().unwrap();
     let object = nopal_sdt::read(image.bytes()).unwrap();
-    let bias = objects[0].load_biases(&object)[0];
+    let bias = program.load_biases(&object)[0];
     let sites = object.probes.iter().flat_map(|p| &p.sites).filter_map(|s| s.semaphore);
     sites.map(|s| memory.read_u16(bias.wrapping_add(s.address)).unwrap()).collect()
 }
@@ -160,7 +161,8 @@ fn attaching_and_detaching_again_and_again_leaves_no_trace() {
     let mut mappings = Vec::new();
     let mut n_hits = 0u64;
     for cycle in 0..cycles {
-        let mut door = Door::open(busy.pid(), "busy:*").unwrap_or_else(|e| panic!("cycle {cycle}: {e}"));
+        let mut door = Door::open_with(busy.pid(), "busy:*", &small_options())
+            .unwrap_or_else(|e| panic!("cycle {cycle}: {e}"));
         assert!(semaphores(busy.pid()).iter().all(|s| *s == 1), "cycle {cycle}");
         let mut counts = HashMap::new();
         std::thread::sleep(std::time::Duration::from_millis(2));
@@ -181,5 +183,56 @@ fn attaching_and_detaching_again_and_again_leaves_no_trace() {
         "no mapping more than after the first cycles: {mappings:?}"
     );
     busy.end();
-    wait_until("nothing", 1, || true);
+}
+
+/// Not a test of its own: a tracer that opens and closes until it is killed.
+#[test]
+fn tracer_to_be_killed() {
+    let Ok(pid) = std::env::var("NOPAL_TEST_PID") else { return };
+    loop {
+        let mut door = Door::open_with(pid.parse().unwrap(), "busy:*", &small_options()).unwrap();
+        door.count(&mut HashMap::new());
+    }
+}
+
+#[test]
+fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
+    let n_kills: u32 = std::env::var("NOPAL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let busy = Busy::start(&mut Busy::program(Build::Pie));
+    let before = text(busy.pid());
+    let mut n_orphans = 0;
+    for i in 0..n_kills {
+        let mut tracer = Running::start(
+            Command::new(std::env::current_exe().unwrap())
+                .args(["tracer_to_be_killed", "--exact"])
+                .env("NOPAL_TEST_PID", busy.pid().to_string())
+                .stdout(Stdio::null()),
+        );
+        // Some kills come early, most at a random moment of the work.
+        std::thread::sleep(std::time::Duration::from_micros(15_000 + u64::from(i * 7919 % 1000) * 150));
+        let is_working = tracer.0.try_wait().unwrap().is_none();
+        drop(tracer);
+        assert!(is_working, "kill {i}: the tracer was at work");
+        if i % 4 == 0 {
+            // Every now and then the next session comes without a detach in between.
+            let mut door = Door::open_with(busy.pid(), "busy:*", &small_options()).unwrap();
+            let own = door.event("busy:own");
+            let mut counts = HashMap::new();
+            wait_until("events after a kill", 20, || {
+                door.count(&mut counts);
+                counts.get(&own).is_some_and(|n| *n > 0)
+            });
+            door.session.detach();
+        }
+        let report = nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        assert!(report.failures.is_empty() && report.left_alone.is_empty(), "kill {i}: {report:?}");
+        n_orphans += report.n_orphans;
+        assert!(semaphores(busy.pid()).iter().all(|s| *s == 0), "kill {i}: {:?}", semaphores(busy.pid()));
+    }
+    assert!(n_orphans > 0, "some kills hit a session in progress");
+    wait_until("the code to be what it was, once no borrowed thread is in it", 30, || {
+        nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        text(busy.pid()) == before
+    });
+    busy.end();
 }

@@ -1,7 +1,7 @@
 //! A process that has been entered: one of its threads is borrowed, and calls can be made in it.
 
-use super::error::{Error, Result};
-use super::hijack::{CALL_LIST, Call, Hijack, check};
+use super::error::Result;
+use super::hijack::{CALL_LIST, Call, Hijack};
 use super::memory::Memory;
 use super::pass_fd::Caller;
 use nopal_abi::PAGE_BYTES;
@@ -38,9 +38,10 @@ impl<'a> Entered<'a> {
             self.lists = Some(Lists { code, process_page });
         }
     }
+}
 
-    /// Makes the calls in order, whatever comes of each, and returns their results.
-    pub fn calls(&mut self, calls: &[Call]) -> Result<Vec<i64>> {
+impl Caller for Entered<'_> {
+    fn calls(&mut self, calls: &[Call]) -> Result<Vec<i64>> {
         let Some(lists) = self.lists else {
             return calls.iter().map(|call| self.hijack.single(*call)).collect();
         };
@@ -49,14 +50,6 @@ impl<'a> Entered<'a> {
             results.extend(self.hijack.list(lists.code, lists.process_page + DESK_OFFSET, some)?);
         }
         Ok(results)
-    }
-}
-
-impl Caller for Entered<'_> {
-    fn call(&mut self, call: Call) -> Result<u64> {
-        let result = self.calls(&[call])?;
-        let result = result.first().copied().ok_or(Error::Gone { pid: self.memory.pid() })?;
-        check(self.memory.pid(), call.name, result)
     }
 
     fn scratch(&mut self) -> Result<u64> {

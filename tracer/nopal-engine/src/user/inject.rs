@@ -49,7 +49,7 @@ struct Work<'a, 'c> {
     entered: Entered<'a>,
     maps: Maps,
     room: Room,
-    facts: ThreadFacts,
+    facts: Option<ThreadFacts>,
     /// Descriptors of neighbourhoods and the ring in the process, to be closed at the end: by inode.
     passed: HashMap<u64, i32>,
 }
@@ -87,7 +87,7 @@ pub fn open_process(
         entered: Entered::new(&memory, hijack),
         maps: Maps { ranges: Vec::new() },
         room: Room::read(pid)?,
-        facts: ThreadFacts { path: Path::Locked, rseq_offset: 0, tid_offset: 0, signature: RSEQ_SIGNATURE },
+        facts: None,
         passed: HashMap::new(),
     };
     work.refresh()?;
@@ -117,7 +117,6 @@ impl Work<'_, '_> {
 
     fn open(&mut self, objects: &[WantedObject]) -> Result<(Vec<OpenSite>, Vec<SiteReport>)> {
         self.adopt_spaces(objects)?;
-        self.facts = self.thread_facts()?;
         let mut reports = Vec::new();
         let mut ready = Vec::new();
         for object in objects {
@@ -212,14 +211,24 @@ impl Work<'_, '_> {
         self.refresh()
     }
 
-    /// The target's descriptor for one of our files.
+    /// The target's descriptor for one of our files. The ring is passed along if it will be needed: one round less.
     fn pass(&mut self, inode: u64, file: std::os::fd::BorrowedFd<'_>) -> Result<u64> {
         if let Some(fd) = self.passed.get(&inode) {
             return Ok(*fd as u64);
         }
-        let fd = pass_fds(&mut self.entered, &[file])?.first().copied().unwrap_or(-1);
-        self.passed.insert(inode, fd);
-        Ok(fd as u64)
+        let ring = self.core.ring_file.try_clone().map_err(Error::io("keep the ring open"))?;
+        let ring_inode = self.core.ring_inode;
+        let needs_ring = inode != ring_inode
+            && !self.passed.contains_key(&ring_inode)
+            && !self.maps.ranges.iter().any(|r| is_ring(r) && r.inode == ring_inode);
+        let (files, inodes) = if needs_ring {
+            (vec![file, ring.as_fd()], vec![inode, ring_inode])
+        } else {
+            (vec![file], vec![inode])
+        };
+        let numbers = pass_fds(&mut self.entered, &files)?;
+        self.passed.extend(inodes.into_iter().zip(numbers));
+        Ok(self.passed.get(&inode).map_or(NO_FILE, |fd| *fd as u64))
     }
 
     fn close_passed(&mut self) -> Result<()> {
@@ -234,6 +243,13 @@ impl Work<'_, '_> {
     /// Asks the borrowed thread, which stands for all: a C library gives every thread the same layout, and a thread
     /// without rseq is recognised by its stub.
     fn thread_facts(&mut self) -> Result<ThreadFacts> {
+        if self.facts.is_none() {
+            self.facts = Some(self.ask_thread()?);
+        }
+        Ok(self.facts.expect("just asked"))
+    }
+
+    fn ask_thread(&mut self) -> Result<ThreadFacts> {
         let (pid, tid) = (self.pid(), self.entered.hijack.tid());
         let mut facts =
             ThreadFacts { path: Path::Locked, rseq_offset: 0, tid_offset: 0, signature: RSEQ_SIGNATURE };
@@ -281,7 +297,7 @@ impl Work<'_, '_> {
             self.complete(at)?;
             return self.enter_session(at).map(|()| at);
         }
-        let facts = self.facts;
+        let facts = self.thread_facts()?;
         let shared = self.core.neighbourhoods.iter().position(|n| {
             let header = n.space.header();
             let is_alike = header.rseq_signature == facts.signature

@@ -70,17 +70,21 @@ pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
         }
     }
     traced.clear();
-    // The ring stays mapped in the processes, but its memory need not.
-    // SAFETY: plain system call on a descriptor we own.
+    report
+}
+
+/// Gives the ring's memory back once it has been read; it stays mapped in the processes, as a hole.
+pub fn free_ring(core: &Core) {
+    let page = nopal_abi::PAGE_BYTES as i64;
+    // SAFETY: plain system call on a descriptor we own. If it fails the memory lives as long as the processes.
     unsafe {
         libc::fallocate(
             core.ring_file.as_raw_fd(),
             libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-            nopal_abi::PAGE_BYTES as i64,
-            core.ring.layout().total_bytes as i64 - nopal_abi::PAGE_BYTES as i64,
+            page,
+            core.ring.layout().total_bytes as i64 - page,
         );
     }
-    report
 }
 
 impl LeaveReport {

@@ -2,22 +2,35 @@
 //! namespace it is in, and for any user that may trace it.
 
 use super::error::{Error, Result};
-use super::hijack::Call;
+use super::hijack::{Call, check};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Makes calls in the target one by one.
+/// Makes calls in the target.
 pub trait Caller {
-    fn call(&mut self, call: Call) -> Result<u64>;
+    /// Makes them in order, whatever comes of each. Every round costs the target's thread a turn on a CPU.
+    fn calls(&mut self, calls: &[Call]) -> Result<Vec<i64>>;
     /// Memory of the target for arguments, writable through [`Caller::write`]; at least 512 bytes.
     fn scratch(&mut self) -> Result<u64>;
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()>;
     fn read(&self, address: u64, len: usize) -> Result<Vec<u8>>;
     fn pid(&self) -> i32;
+
+    /// One call that must succeed.
+    fn call(&mut self, call: Call) -> Result<u64> {
+        let result = self.calls(&[call])?.first().copied().ok_or(Error::Gone { pid: self.pid() })?;
+        check(self.pid(), call.name, result)
+    }
 }
 
-/// The target's number for `file`, which stays open there until closed by a call.
+/// How many descriptors can be passed at once.
+pub const MAX_FILES: usize = 3;
+/// Scratch bytes for receiving one.
+const RECEIVE_BYTES: u64 = 160;
+
+/// The target's numbers for `files`, which stay open there until closed by a call.
 pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Vec<i32>> {
+    assert!(files.len() <= MAX_FILES, "the scratch memory has room for three");
     let pid = caller.pid();
     let scratch = caller.scratch()?;
     caller.write(scratch, &[0xff; 8])?;
@@ -30,28 +43,28 @@ pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Ve
     let pair = caller.read(scratch, 8)?;
     let number = |at: usize| i32::from_le_bytes(pair[at..at + 4].try_into().expect("four bytes of eight"));
     let (theirs, ours) = (number(0), number(4));
-    let outcome = send_and_receive(caller, pid, theirs, ours, files);
+    let sent = take_fd(pid, ours).and_then(|socket| files.iter().try_for_each(|file| send(&socket, *file)));
+    let scratch = caller.scratch()?;
+    let mut calls: Vec<Call> = Vec::new();
+    if sent.is_ok() {
+        for i in 0..files.len() as u64 {
+            calls.push(receive(caller, theirs, scratch + i * RECEIVE_BYTES)?);
+        }
+    }
     for fd in [theirs, ours] {
-        // A failure would only leave the descriptor open, and there is nothing more to be done about it.
-        let _ = caller.call(Call::new("close a socket", libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]));
+        calls.push(Call::new("close a socket", libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]));
     }
-    outcome
-}
-
-fn send_and_receive(
-    caller: &mut impl Caller,
-    pid: i32,
-    theirs: i32,
-    ours: i32,
-    files: &[BorrowedFd<'_>],
-) -> Result<Vec<i32>> {
-    let socket = take_fd(pid, ours).map_err(Error::on(pid, "take a descriptor from the process"))?;
-    for file in files {
-        send(&socket, *file).map_err(Error::on(pid, "send a descriptor to the process"))?;
-    }
+    let results = caller.calls(&calls)?;
+    sent.map_err(Error::on(pid, "hand a descriptor to the process"))?;
     let mut received = Vec::with_capacity(files.len());
-    for _ in files {
-        received.push(receive(caller, theirs)?);
+    for i in 0..files.len() {
+        check(pid, "receive a descriptor", results[i])?;
+        let control = caller.read(scratch + i as u64 * RECEIVE_BYTES + 128, 24)?;
+        let fd = i32::from_le_bytes(control[16..20].try_into().expect("four bytes of 24"));
+        if control[..16] != control_message(0)[..16] || fd < 0 {
+            return Err(Error::CallFailed { pid, call: "receive a descriptor", errno: libc::EMFILE });
+        }
+        received.push(fd);
     }
     Ok(received)
 }
@@ -99,11 +112,9 @@ fn control_message(fd: i32) -> [u8; 24] {
     bytes
 }
 
-/// recvmsg in the target; its structures lie in scratch: msghdr at 0, iovec at 64, the byte at 96, control at 128.
-fn receive(caller: &mut impl Caller, theirs: i32) -> Result<i32> {
-    let pid = caller.pid();
-    let at = caller.scratch()?;
-    let mut bytes = [0u8; 160];
+/// recvmsg in the target; its structures lie at `at`: msghdr at 0, iovec at 64, the byte at 96, control at 128.
+fn receive(caller: &impl Caller, theirs: i32, at: u64) -> Result<Call> {
+    let mut bytes = [0u8; RECEIVE_BYTES as usize];
     let mut put = |offset: usize, value: u64| bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
     put(16, at + 64);
     put(24, 1);
@@ -113,15 +124,5 @@ fn receive(caller: &mut impl Caller, theirs: i32) -> Result<i32> {
     put(72, 1);
     caller.write(at, &bytes)?;
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    caller.call(Call::new(
-        "receive a descriptor",
-        libc::SYS_recvmsg,
-        [theirs as u64, at, flags as u64, 0, 0, 0],
-    ))?;
-    let control = caller.read(at + 128, 24)?;
-    let fd = i32::from_le_bytes(control[16..20].try_into().expect("four bytes of 24"));
-    if control[..16] != control_message(0)[..16] || fd < 0 {
-        return Err(Error::CallFailed { pid, call: "receive a descriptor", errno: libc::EMFILE });
-    }
-    Ok(fd)
+    Ok(Call::new("receive a descriptor", libc::SYS_recvmsg, [theirs as u64, at, flags as u64, 0, 0, 0]))
 }

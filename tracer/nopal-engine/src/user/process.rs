@@ -32,9 +32,9 @@ pub struct Auxv {
 /// How a thread is spending its time, in the order in which threads are borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
-    Running,
-    /// In a call that Linux restarts unseen.
+    /// In a call that Linux restarts unseen. First, because a thread that waits gets a CPU sooner than one that works.
     Restartable,
+    Running,
     /// In a call that Linux continues through its restart block; continued unseen as long as the tracer lives.
     Continued,
     /// In a call that returns EINTR after any stop.

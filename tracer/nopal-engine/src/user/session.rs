@@ -216,7 +216,7 @@ impl Core {
             _ => Error::Gone { pid },
         })?;
         let mut wanted = Vec::new();
-        for object in mapped {
+        for object in mapped.into_iter().filter(|o| !o.path.starts_with(super::neighbourhood::MEMFD_NAME)) {
             let Some(read) = self.read_object(&object) else { continue };
             if read.object.probes.is_empty() {
                 continue;
@@ -410,7 +410,8 @@ impl Session {
         &self.traced
     }
 
-    /// Stops recording and closes every site in every process that has one, descendants included.
+    /// Stops recording and closes every site in every process that has one, descendants included. What is in the ring can
+    /// be read until the session is dropped.
     pub fn detach(&mut self) -> leave::LeaveReport {
         self.ring().set_enabled(false);
         leave::leave(&mut self.core, &mut self.traced)
@@ -422,6 +423,7 @@ impl Drop for Session {
         if !self.traced.is_empty() {
             self.detach();
         }
+        leave::free_ring(&self.core);
     }
 }
 
