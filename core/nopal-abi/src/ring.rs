@@ -45,7 +45,8 @@ pub struct ControlPage {
     pub version: u32,
     pub header_bytes: u32,
     pub total_bytes: u64,
-    /// Drawn at random for each session: tells a ring from the one that was mapped at its address before.
+    /// Drawn at random for each session: tells a ring from the one that was mapped at its address before. Its low half is
+    /// not 0.
     pub generation: u64,
     /// 0: every stub of the session leaves at once.
     pub enabled: AtomicU32,
@@ -83,6 +84,7 @@ pub struct RingState {
 
 const _: () = assert!(size_of::<Geometry>() == 16);
 const _: () = assert!(size_of::<ControlPage>() == crate::PAGE_BYTES);
+const _: () = assert!(offset_of!(ControlPage, generation) == 24);
 const _: () = assert!(offset_of!(ControlPage, enabled) == 32);
 const _: () = assert!(offset_of!(ControlPage, rseq) == 56);
 const _: () = assert!(offset_of!(ControlPage, turn) == 104);

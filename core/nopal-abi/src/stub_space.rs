@@ -16,7 +16,7 @@
 //! ```
 
 use core::mem::{offset_of, size_of};
-use core::sync::atomic::{AtomicI64, AtomicU16, AtomicU32};
+use core::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nopalstb");
 pub const VERSION: u32 = 1;
@@ -168,8 +168,10 @@ pub enum JournalState {
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct ProcessPage {
-    /// By session index: the process's own pid as its namespace counts; 0 = the session has not met this process.
-    pub pids: [AtomicU32; MAX_SESSIONS],
+    /// By session index: the process's own pid as its namespace counts in the low half, the low half of the session's
+    /// [`generation`](crate::ring::ControlPage::generation) in the high one. With another generation there, the session
+    /// has not met this process.
+    pub met: [AtomicU64; MAX_SESSIONS],
 }
 
 const _: () = assert!(size_of::<StubSpace>() == crate::PAGE_BYTES);

@@ -1,6 +1,7 @@
 //! Several sessions on one site, coming and going; reuse of what they leave; the classic site with its tail.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use nopal_abi::stub_space::{JournalKind, JournalState, NO_SESSION};
@@ -98,6 +99,49 @@ fn attaching_again_takes_no_more_room() {
     assert!(harness.space.code_bytes_used() > used[0].0);
     hit2(1, 2);
     assert_eq!(events(&harness.ring), HashMap::from([(5, 1)]));
+}
+
+#[test]
+fn a_session_meets_a_process_anew_at_an_index_used_before() {
+    let mut harness = Harness::new(|config| config.ring_bytes = 128 << 10);
+    let spec = record(4, vec![value("8@%rdi")]);
+    let stub = harness.attach(Place::TwoArguments, &spec);
+    let n_processes = |ring: &Arc<RingMemory>| {
+        let mut pids = Vec::new();
+        Reader::new(ring.clone()).poll(|_, view| {
+            if view.kind == RecordKind::Process {
+                pids.push(view.task.unwrap().pid);
+            }
+        });
+        pids
+    };
+    (0..3).for_each(|i| hit2(i, i));
+    assert_eq!(n_processes(&harness.ring), [std::process::id()]);
+    harness.space.unlink(&stub);
+    harness.space.leave_session(harness.session.index);
+
+    let file = nopal_engine::user::ring::memfd(c"nopal-ring").unwrap();
+    let mut config = nopal_engine::user::ring::RingConfig::new(harness.ring.layout().n_cpus);
+    config.ring_bytes = 128 << 10;
+    let ring = Arc::new(RingMemory::format(&file, &config).unwrap());
+    ring.set_enabled(true);
+    let bytes = ring.layout().total_bytes as usize;
+    // SAFETY: no thread is in a stub; the old ring's mapping gives way to the new one's, as on a new attach.
+    unsafe { libc::munmap(harness.ring_address as *mut _, bytes) };
+    map(harness.ring_address, bytes, libc::PROT_READ | libc::PROT_WRITE, Some(file.as_fd()));
+    let facts = SessionFacts {
+        tracer_pid: 1,
+        tracer_start: 2,
+        generation: ring.control().generation,
+        ring_address: harness.ring_address,
+        ring_inode: 4,
+        layout: *ring.layout(),
+    };
+    let session = harness.space.enter_session(harness.session.index, &facts).unwrap();
+    let again = harness.attach_for(&session, Place::TwoArguments, &spec);
+    assert_eq!(again.entry, stub.entry, "the old code does");
+    (0..3).for_each(|i| hit2(i, i));
+    assert_eq!(n_processes(&ring), [std::process::id()]);
 }
 
 #[test]

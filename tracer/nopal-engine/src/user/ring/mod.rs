@@ -237,7 +237,8 @@ impl RingMemory {
             version: VERSION,
             header_bytes: PAGE_BYTES as u32,
             total_bytes: layout.total_bytes,
-            generation: random()?,
+            // Never 0 in its low half: that is what a new process's page holds.
+            generation: random()? | 1,
             enabled: AtomicU32::new(0),
             mode: layout.mode as u32,
             n_cpus: layout.n_cpus,

@@ -400,6 +400,10 @@ impl Asm {
         self.alu_immediate(Alu::Cmp, false, Rm::Mem(what), value);
     }
 
+    pub fn cmp32(&mut self, reg: Reg, with: Mem) {
+        self.op(false, &[0x3b], reg.0, Rm::Mem(with), false, 0);
+    }
+
     pub fn test(&mut self, a: Reg, b: Reg) {
         self.op(true, &[0x85], b.0, Rm::Reg(a), false, 0);
     }

@@ -270,8 +270,9 @@ impl<'a> Stubber<'a> {
     fn meet_process(&mut self) {
         let (asm, around) = (&mut self.asm, self.around);
         let known = asm.label();
-        asm.cmp_mem32(pid_word(around), 0);
-        asm.jcc(Cond::NotEqual, known);
+        load_generation(asm, around);
+        asm.cmp32(RAX, met_word(around, 4));
+        asm.jcc(Cond::Equal, known);
         asm.lea(RAX, Mem::Label(known));
         asm.jmp_near(around.announce);
         asm.bind(known);
@@ -573,9 +574,21 @@ impl<'a> Stubber<'a> {
     }
 }
 
+/// The session's word in the process page, `offset` bytes into it: the pid, then the generation it was learnt in.
+fn met_word(around: &Surroundings, offset: u64) -> Mem {
+    let met = offset_of!(ProcessPage, met) as u64;
+    Mem::Near(around.process_page + met + 8 * u64::from(around.session) + offset)
+}
+
 fn pid_word(around: &Surroundings) -> Mem {
-    let pids = offset_of!(ProcessPage, pids) as u64;
-    Mem::Near(around.process_page + pids + 4 * u64::from(around.session))
+    met_word(around, 0)
+}
+
+/// The low half of the session's generation into `%rax`. Read from the ring, so that the code is the same for every
+/// session that takes its turn at this index and address.
+fn load_generation(asm: &mut Asm, around: &Surroundings) {
+    asm.mov_imm(RAX, around.ring + offset_of!(ControlPage, generation) as u64);
+    asm.load32(RAX, at(RAX, 0));
 }
 
 /// Makes the routine that a session's stubs run on its first hit in a process: it learns the pid and writes a PROCESS
@@ -609,11 +622,17 @@ pub fn announce(around: &Surroundings) -> Result<Vec<u8>, StubError> {
     asm.jcc(Cond::Equal, out);
     asm.mov_imm(RAX, SYS_GETPID);
     asm.syscall();
+    asm.store(at(RSP, pid_at), RAX, Width::B4);
+    load_generation(&mut asm, around);
     asm.mov32(RDX, RAX);
-    asm.clear(RAX);
-    asm.lock_cmpxchg(pid_word(around), RDX, Width::B4);
+    asm.shl(RDX, 32);
+    asm.load32(RCX, at(RSP, pid_at));
+    asm.alu(Alu::Or, RDX, RCX);
+    asm.load64(RAX, met_word(around, 0));
+    asm.alu(Alu::Cmp, RAX, RDX);
+    asm.jcc(Cond::Equal, out);
+    asm.lock_cmpxchg(met_word(around, 0), RDX, Width::B8);
     asm.jcc(Cond::NotEqual, out); // Another thread was first.
-    asm.store(at(RSP, pid_at), RDX, Width::B4);
     asm.mov_imm(RAX, SYS_PRCTL);
     asm.mov_imm(RDI, PR_GET_NAME);
     asm.lea(RSI, at(RSP, comm_at));
