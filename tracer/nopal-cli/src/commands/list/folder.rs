@@ -129,5 +129,5 @@ fn is_kernel_interface(folder: &Path) -> bool {
     // SAFETY: `path` ends with a NUL and `about` is a statfs to be written.
     let result = unsafe { libc::statfs(path.as_ptr(), &mut about) };
     let kinds = [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC, libc::DEBUGFS_MAGIC, libc::TRACEFS_MAGIC];
-    result == 0 && kinds.iter().any(|&kind| kind as i64 == about.f_type as i64)
+    result == 0 && kinds.contains(&about.f_type)
 }

@@ -64,8 +64,8 @@ pub fn run(patterns: &[Pattern], is_json: bool) -> Result<(), Failure> {
     };
     print(&output)?;
     if n_not_permitted > 0 && !is_json {
-        let (n, verb) = (n_not_permitted, if n_not_permitted == 1 { "process is" } else { "processes are" });
-        anstream::eprintln!("nopal: {n} {verb} of others or protected, and were not read");
+        let processes = if n_not_permitted == 1 { "process" } else { "processes" };
+        anstream::eprintln!("nopal: {n_not_permitted} {processes} not read: of another user, or protected");
     }
     if programs.is_empty() {
         let what = if patterns.is_empty() { "has probes" } else { "has such a probe" };
