@@ -1,5 +1,6 @@
 //! What one hit costs, in process: bursts of hits timed with the thread's CPU clock, the ring drained between them.
-//! `cargo run --release -p nopal-bench-stub`. Prints min and median over the bursts, the cost of the call taken off too.
+//! `cargo run --release -p nopal-bench-stub`. Prints min and median over the bursts,
+//! what was lost, and what the reader takes for one record at best.
 
 #[path = "../../../tracer/nopal-engine/tests/stub/harness.rs"]
 mod harness;
@@ -112,7 +113,8 @@ fn main() {
 
     let argument = text.as_ptr() as u64;
     let (empty, empty_median) = measure(argument, 0, || {});
-    println!("{:38} {:>7} {:>7} {:>7}   bar", "ns per hit, call included", "min", "median", "lost");
+    let head = ["ns per hit, call included", "min", "median", "lost", "read"];
+    println!("{:38} {:>7} {:>7} {:>7} {:>7}   bar", head[0], head[1], head[2], head[3], head[4]);
     println!("{:38} {empty:7.1} {empty_median:7.1}", "no stub");
     let mut is_over = false;
     for Row { name, bar, path, spec } in rows {
@@ -128,13 +130,20 @@ fn main() {
         harness.attach(Place::TwoArguments, &spec);
         let mut reader = harness.reader();
         let mut lost = 0;
+        let mut reading = f64::INFINITY;
         let (min, median) = measure(argument, 0, || {
-            lost += reader.poll(|_, _| {}).gaps.iter().map(|gap| gap.count).sum::<u64>();
+            let start = thread_ns();
+            let mut sum = 0;
+            let polled = reader.poll(|_, view| sum += view.payload.len());
+            std::hint::black_box(sum);
+            reading = reading.min((thread_ns() - start) as f64 / polled.records as f64);
+            lost += polled.gaps.iter().map(|gap| gap.count).sum::<u64>();
         });
         let verdict =
             bar.map_or(String::new(), |bar| format!("{bar:.0}{}", if min > bar { "  OVER" } else { "" }));
         is_over |= bar.is_some_and(|bar| min > bar);
-        println!("{name:38} {min:7.1} {median:7.1} {lost:7}   {verdict}");
+        let reading = if reading.is_finite() { format!("{reading:.1}") } else { "-".to_string() };
+        println!("{name:38} {min:7.1} {median:7.1} {lost:7} {reading:>7}   {verdict}");
     }
     std::process::exit(i32::from(is_over));
 }

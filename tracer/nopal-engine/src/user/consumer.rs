@@ -99,8 +99,8 @@ impl Reader {
         &self.memory
     }
 
-    /// Says whether a thread, by its tid as the traced process counts, still lives. Asked only about threads that left a
-    /// record uncommitted for a second.
+    /// Says whether a thread, by its tid as the traced process counts, still lives; [`any_has_thread`] knows. Asked only
+    /// about threads that left a record uncommitted for a second. Without it a locked ring waits for them for ever.
     pub fn set_liveness(&mut self, is_alive: impl FnMut(u32) -> bool + Send + 'static) {
         self.is_alive = Box::new(is_alive);
     }
@@ -128,6 +128,21 @@ impl Reader {
         }
         polled
     }
+}
+
+/// Whether one of these processes has the thread with this number, as the process itself counts.
+pub fn any_has_thread(pids: &[i32], tid: u32) -> bool {
+    pids.iter().any(|pid| {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+        threads.flatten().any(|thread| {
+            // A zombie's status still has its numbers, but it runs no more stubs.
+            let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
+            let number = field("NSpid:").and_then(|numbers| numbers.split_whitespace().last());
+            number.and_then(|n| n.parse().ok()) == Some(tid)
+                && !field("State:").is_some_and(|state| state.trim_start().starts_with(['Z', 'X']))
+        })
+    })
 }
 
 impl Stream {

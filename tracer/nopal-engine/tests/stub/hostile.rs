@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use nopal_abi::ring::{Mode, STATE_SHIFT};
-use nopal_engine::user::consumer::Reader;
+use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::record::{Parsed, RecordLayout, RecordView};
 use nopal_engine::user::ring::{RingConfig, RingMemory, memfd};
 use nopal_engine::user::stub::Capture;
@@ -143,6 +143,30 @@ fn what_a_dead_thread_left_is_skipped() {
     assert_eq!((last.records, last.abandoned), (2, 0));
     let tail = ring.control().total_bytes;
     assert_eq!(tail, plan.total_bytes);
+}
+
+#[test]
+fn threads_are_known_by_their_own_number() {
+    let own = [std::process::id() as i32];
+    // SAFETY: no arguments, no effect.
+    let tid = || unsafe { libc::gettid() } as u32;
+    assert!(any_has_thread(&own, tid()));
+    assert!(!any_has_thread(&[], tid()));
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let (send, receive) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        send.send(tid()).unwrap();
+        wait.recv().unwrap_err();
+    });
+    let other = receive.recv().unwrap();
+    assert!(any_has_thread(&own, other));
+    drop(done);
+    thread.join().unwrap();
+    // The kernel takes the thread off its list a little after join comes back.
+    while std::path::Path::new(&format!("/proc/self/task/{other}")).exists() {
+        std::thread::yield_now();
+    }
+    assert!(!any_has_thread(&own, other));
 }
 
 #[test]
