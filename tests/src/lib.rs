@@ -5,8 +5,8 @@ pub mod fixture;
 pub mod lab;
 pub mod process;
 pub mod targets;
-pub mod user_door;
 pub mod tools;
+pub mod user_door;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,14 +25,14 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-/// The `nopal` command, built anew (release) once per test binary so that a test never runs an old one.
+/// The `nopal` command, built anew once per test binary so that a test never runs an old one.
 pub fn nopal() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         run(Command::new(env!("CARGO"))
-            .args(["build", "--release", "--quiet", "-p", "nopal-cli"])
+            .args(["build", "--quiet", "-p", "nopal-cli"])
             .current_dir(root()));
-        target_dir().join("release/nopal")
+        target_dir().join("debug/nopal")
     })
 }
 
