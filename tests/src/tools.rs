@@ -44,7 +44,11 @@ pub fn readelf(file: &Path) -> Vec<Note> {
             .collect();
         let args = next("Arguments:");
         let [address, base, semaphore] = places[..] else { panic!("three addresses expected: {places:?}") };
-        notes.push(Note { site: Site { probe: format!("{provider}:{name}"), address, semaphore }, base, args });
+        notes.push(Note {
+            site: Site { probe: format!("{provider}:{name}"), address, semaphore },
+            base,
+            args,
+        });
     }
     notes
 }
@@ -190,8 +194,12 @@ pub fn code_at(file: &Path, address: u64, n: usize) -> Vec<u8> {
 /// The number in a semaphore of a running, position-independent program.
 pub fn semaphore_value(pid: u32, file: &Path, address: u64) -> u16 {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("the process lives");
-    let first = maps.lines().find(|line| line.ends_with(file.to_str().expect("a plain path"))).expect("it maps the file");
-    let base = u64::from_str_radix(first.split('-').next().expect("split gives at least one"), 16).expect("an address");
+    let first = maps
+        .lines()
+        .find(|line| line.ends_with(file.to_str().expect("a plain path")))
+        .expect("it maps the file");
+    let base = u64::from_str_radix(first.split('-').next().expect("split gives at least one"), 16)
+        .expect("an address");
     let memory = fs::File::open(format!("/proc/{pid}/mem")).expect("its memory may be read");
     let mut bytes = [0; 2];
     memory.read_exact_at(&mut bytes, base + address).expect("the semaphore is mapped");
