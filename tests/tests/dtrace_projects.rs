@@ -25,7 +25,7 @@ const PROJECTS: [Project; 4] = [
             sed -e 's/POSTGRESQL_/TRACE_POSTGRESQL_/g' -e 's/( *char \\*/(const char */g' \
                 -e 's/, *char \\*/, const char */g' probes.h.tmp > out.h
             dtrace -C -G -s src/backend/utils/probes.d access.o storage/lmgr.o -o out.o",
-        n_probes: 92,
+        n_probes: 57,
         prefix: "TRACE_POSTGRESQL_",
     },
     Project {
