@@ -346,7 +346,8 @@ static __inline__ __attribute__((__always_inline__, __unused__)) unsigned long _
 /* Whether it is above zero. On x86-64 a comparison, whose flags the compiler uses for the jump that is not taken. */
 #if defined __x86_64__
 # define _NOPAL_TEST(symbol, result)					\
-  __asm__ __volatile__ (_NOPAL_SEMAPHORE(symbol) "\tcmpw $0, " symbol "(%%rip)\n" : "=@ccne" (result))
+  __asm__ __volatile__ (_NOPAL_SEMAPHORE(symbol)			\
+			"\t{cmpw $0, " symbol "(%%rip)|cmp word ptr " symbol "[rip], 0}\n" : "=@ccne" (result))
 #else
 # define _NOPAL_TEST(symbol, result)					\
   __asm__ __volatile__ (_NOPAL_SEMAPHORE(symbol)			\

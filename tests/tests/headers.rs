@@ -136,6 +136,29 @@ fn every_cxx_standard() {
     }
 }
 
+const TYPES: &[(&str, &str)] = &[
+    ("types:captured", "1 -4"),
+    ("types:enums", "-1 8 -4 4"),
+    ("types:guarded", "-1 8"),
+    ("types:in__template", "-8 -8 8 8"),
+    ("types:members", "8 8 -4 -4 -2"),
+    ("types:named__in__template", "-8 8 8"),
+    ("types:others", "8 8 -4 2 -8"),
+];
+
+#[test]
+fn types_of_cxx() {
+    let folder = scratch("headers_types");
+    for compiler in CXX {
+        for flags in [["-std=gnu++11", "-O0"], ["-std=gnu++20", "-O2"]] {
+            let program = tools::compile(&[compiler], &flags, &[fixture("c-probes/types.cc")], folder.join("types"));
+            run(&mut Command::new(&program));
+            let what = format!("{compiler} {flags:?}");
+            check_sizes(&check(&program, &SITE, &what), TYPES, &what);
+        }
+    }
+}
+
 #[test]
 fn every_optimisation_and_code_model() {
     let folder = scratch("headers_optimisation");
@@ -153,6 +176,18 @@ fn every_optimisation_and_code_model() {
         ] {
             check_values(&compiler, model, &folder);
         }
+    }
+    check_values(&["musl-gcc"], &["-O2", "-static"], &folder);
+}
+
+#[test]
+fn intel_syntax_compiles() {
+    let folder = scratch("headers_intel");
+    for compiler in C {
+        let flags = ["-O2", "-masm=intel"];
+        let program = tools::compile(&[compiler], &flags, &[fixture("c-probes/values.c")], folder.join("values"));
+        assert_eq!(run(Command::new(&program).arg("2")), "evaluated 0\n");
+        check(&program, &SITE, compiler);
     }
 }
 
