@@ -1,4 +1,4 @@
-//! Cargo projects below `tests/fixtures`, built by the tests with flags of their own.
+//! Cargo projects outside of the workspace (fixtures and examples), built by the tests with flags of their own.
 
 use crate::{root, run, target_dir};
 use std::fs;
@@ -8,6 +8,7 @@ use std::process::Command;
 /// A build of a fixture. Builds with the same label share a folder, so one label has one set of flags.
 #[derive(Debug)]
 pub struct Build<'a> {
+    /// Folder below `tests/fixtures`, or `examples/NAME`.
     pub fixture: &'a str,
     pub label: &'a str,
     /// A profile of the fixture's manifest, or `dev`.
@@ -23,9 +24,13 @@ impl Build<'_> {
         fs::create_dir_all(&out).expect("the lab folder can be made");
         let lock = fs::File::create(out.join("test.lock")).expect("the lock file can be made");
         lock.lock().expect("the lock can be taken");
+        let folder = match self.fixture.starts_with("examples/") {
+            true => root().join(self.fixture),
+            false => root().join("tests/fixtures").join(self.fixture),
+        };
         run(Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--offline", "--locked", "--workspace", "--profile", self.profile])
-            .current_dir(root().join("tests/fixtures").join(self.fixture))
+            .current_dir(folder)
             .env("CARGO_TARGET_DIR", &out)
             .env("RUSTFLAGS", self.rustflags)
             .env_remove("CARGO_ENCODED_RUSTFLAGS"));

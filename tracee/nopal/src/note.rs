@@ -265,11 +265,6 @@ impl Note {
         let word = if self.len / 16 < MAX_WORDS { self.word(self.len / 16) } else { 0 };
         (word >> (32 * index)) as u32
     }
-
-    #[cfg(test)]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
 }
 
 /// A line of a doc comment without the blank that follows `///`.
@@ -289,5 +284,91 @@ const fn assert_is_name(name: &str, rule: &'static str) {
         let ok = bytes[i].is_ascii_alphanumeric() || matches!(bytes[i], b'_' | b'$' | b'.' | b'-');
         assert!(ok, "{}", rule);
         i += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    /// Put together again from the pieces that the assembler gets.
+    fn written(note: &Note) -> Vec<u8> {
+        let mut bytes: Vec<u8> =
+            (0..note.n_words(MAX_WORDS)).flat_map(|i| note.word(i).to_ne_bytes()).collect();
+        bytes.extend((0..note.n_tail()).flat_map(|i| note.tail(i).to_ne_bytes()));
+        bytes
+    }
+
+    fn about(provider: &'static str, name: &'static str) -> About {
+        About { provider, name, doc: &[], pair: None, log_level: None }
+    }
+
+    #[test]
+    fn items_are_those_of_the_format() {
+        let note = Note::new(
+            &About {
+                doc: &[" Two", " lines"],
+                pair: Some(Pair::End("s")),
+                log_level: Some(-1),
+                ..about("p", "n")
+            },
+            &[
+                AboutArg::new::<i16>("a", "", &[" d"], &[(-1, "no")]),
+                AboutArg::new::<&str>("", "&'a str", &[], &[]),
+            ],
+        );
+        let mut expected: Vec<u8> = Vec::from([1, 0, 0, 0]);
+        for (tag, value) in [
+            (0x01, &b"p"[..]),
+            (0x02, b"n"),
+            (0x03, b"Two\nlines"),
+            (0x04, b"\x02s"),
+            (0x05, b"\xff\xff\xff\xff"),
+            (0x10, &[1, 9]),
+            (0x11, b"a"),
+            (0x12, b"i16"),
+            (0x13, b"d"),
+            (0x15, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02no"),
+            (0x10, &[2, 6]),
+            (0x12, b"&'a str"),
+            (0x14, &[3]),
+            (0x19, &[]),
+        ] {
+            expected.extend([tag, 0, value.len() as u8, 0]);
+            expected.extend(value);
+        }
+        assert_eq!(written(&note)[..note.n_bytes()], expected);
+    }
+
+    #[test]
+    fn every_length_is_written_whole() {
+        const NAMES: &str = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop";
+        for len in 1..=40 {
+            let note = Note::new(&about("p", &NAMES[..len]), &[]);
+            let bytes = written(&note);
+            assert_eq!(bytes.len(), note.n_bytes().next_multiple_of(4), "{len}");
+            assert_eq!(&bytes[13..13 + len], &NAMES.as_bytes()[..len], "{len}");
+        }
+    }
+
+    #[test]
+    fn bad_declarations_are_refused() {
+        fn refused(build: impl Fn() -> Note + std::panic::UnwindSafe) -> bool {
+            std::panic::catch_unwind(build).is_err()
+        }
+        assert!(refused(|| Note::new(&about("", "n"), &[])), "no provider");
+        assert!(refused(|| Note::new(&about("p", "a b"), &[])), "a blank in a name");
+        assert!(refused(|| Note::new(&about("p", "a\"b"), &[])), "a quote in a name");
+        let string = AboutArg::new::<&str>("", "", &[], &[]);
+        assert!(!refused(move || Note::new(&about("p", "n"), &[string; 6])), "twelve operands");
+        assert!(refused(move || Note::new(&about("p", "n"), &[string; 7])), "fourteen operands");
+        const LONG: &str = match core::str::from_utf8(&[b'x'; 4000]) {
+            Ok(text) => text,
+            Err(_) => panic!(),
+        };
+        assert!(refused(|| Note::new(&About { doc: &[LONG], ..about("p", "n") }, &[])), "too long a text");
     }
 }
