@@ -103,22 +103,21 @@ pub struct Events<'r> {
 impl Recording {
     /// The events of the given part of the recording.
     pub fn events(&self, range: Range) -> Result<Events<'_>, Error> {
-        let mut events = Events {
-            recording: self,
-            cursors: Vec::with_capacity(self.streams.len()),
-            waiting: BinaryHeap::new(),
-            heads: Vec::new(),
-            current: None,
-        };
+        let mut opened = Vec::with_capacity(self.streams.len());
         for stream in &self.streams {
             let mut cursor = StreamCursor::open(self, stream, range)?;
             let head = cursor.next()?;
-            if let Some(found) = &head {
-                events.waiting.push(Reverse((found.ns, events.cursors.len())));
-            }
-            events.cursors.push(cursor);
-            events.heads.push(head);
+            opened.push((cursor, head));
         }
+        // The order of streams decides between events of the same time; babeltrace2 has the same.
+        opened.sort_by_cached_key(|(cursor, _)| cursor.rank());
+        let (cursors, heads): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+        let waiting = heads
+            .iter()
+            .enumerate()
+            .filter_map(|(stream, head)| head.map(|found| Reverse((found.ns, stream))))
+            .collect();
+        let events = Events { recording: self, cursors, waiting, heads, current: None };
         Ok(events)
     }
 }

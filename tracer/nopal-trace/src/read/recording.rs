@@ -27,6 +27,7 @@ pub struct Recording {
 pub struct Trace {
     pub dir: PathBuf,
     pub env: Vec<(String, EnvValue)>,
+    pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) packet_header: Option<Scope>,
     pub(crate) streams: Vec<StreamClass>,
 }
@@ -68,6 +69,7 @@ impl Recording {
         self.traces.push(Trace {
             dir: dir.to_owned(),
             env: metadata.env,
+            uuid: metadata.uuid,
             packet_header: compiled.packet_header,
             streams: compiled.streams,
         });

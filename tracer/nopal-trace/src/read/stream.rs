@@ -67,6 +67,12 @@ impl<'r> StreamCursor<'r> {
         })
     }
 
+    /// The stream's place among the others: by trace, class and instance.
+    pub fn rank(&self) -> (Option<[u8; 16]>, u64, u64, usize) {
+        let instance = self.last.as_ref().and_then(|head| head.instance).unwrap_or(0);
+        (self.trace.uuid, self.class.map_or(0, |c| c.id), instance, self.stream.trace)
+    }
+
     pub fn class(&self) -> Option<&'r StreamClass> {
         self.class
     }
