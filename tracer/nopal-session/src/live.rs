@@ -39,7 +39,6 @@ pub struct Request {
     pub is_only: bool,
     /// Per CPU.
     pub ring_bytes: u64,
-    pub can_relocate: bool,
 }
 
 /// How a site was opened.
@@ -136,6 +135,7 @@ pub struct Live {
     registry: Arc<Mutex<Registry>>,
     door: Door,
     is_only: bool,
+    ring_bytes: u64,
     user: Option<(Session, Reader)>,
     kernel: Option<Kernel>,
     clock: TscClock,
@@ -174,6 +174,7 @@ impl Live {
             registry,
             door: request.door,
             is_only: request.is_only,
+            ring_bytes: request.ring_bytes,
             user,
             kernel: None,
             clock: TscClock::start(),
@@ -188,7 +189,7 @@ impl Live {
     }
 
     /// Opens the wanted probes of a process and, unless told otherwise, of its live descendants.
-    pub fn attach(&mut self, pid: u32, kernel_ring_bytes: usize) -> Result<Vec<Opened>, LiveError> {
+    pub fn attach(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
         let mut opened = Vec::new();
         let mut refused: Vec<(u32, Vec<(Wanted, String)>)> = Vec::new();
         if let Some((session, _)) = &mut self.user {
@@ -212,7 +213,7 @@ impl Live {
             if self.door == Door::User {
                 opened.extend(sites.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
             } else if !sites.is_empty() {
-                opened.extend(self.attach_kernel(pid, sites, kernel_ring_bytes)?);
+                opened.extend(self.attach_kernel(pid, sites)?);
             }
         }
         self.roots.push(pid);
@@ -309,14 +310,10 @@ impl Live {
         Ok(wanted)
     }
 
-    fn attach_kernel(
-        &mut self,
-        pid: u32,
-        sites: Vec<(Wanted, String)>,
-        ring_bytes: usize,
-    ) -> Result<Vec<Opened>, LiveError> {
+    fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, String)>) -> Result<Vec<Opened>, LiveError> {
         if self.kernel.is_none() {
-            match KernelDoor::open(ring_bytes) {
+            // One ring for all CPUs, so it gets the room of several.
+            match KernelDoor::open(self.ring_bytes as usize * 2) {
                 Ok(door) => self.kernel = Some(Kernel::new(door)),
                 Err(error) if self.door == Door::Kernel => return Err(LiveError::Kernel(error)),
                 Err(error) => {

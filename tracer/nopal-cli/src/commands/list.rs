@@ -1,6 +1,6 @@
 //! `nopal list`: the probes of files, folders and running programs.
 
-mod find;
+pub mod find;
 mod folder;
 mod json;
 mod running;

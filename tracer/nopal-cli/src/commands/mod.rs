@@ -6,9 +6,14 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+mod detach;
 mod dtrace;
 mod list;
+mod record;
+mod trace;
 mod view;
+
+pub use list::find::provider_file;
 
 /// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.
 #[derive(Debug, Parser)]
@@ -20,9 +25,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    Dtrace(dtrace::Args),
     List(list::Args),
+    Trace(trace::Args),
+    Record(record::Args),
     View(view::Args),
+    Detach(detach::Args),
+    Dtrace(dtrace::Args),
 }
 
 /// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`.
@@ -37,6 +45,18 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::List(args) => {
             let is_json = args.json;
             (list::run(args), is_json)
+        }
+        Verb::Trace(args) => {
+            let is_json = args.json;
+            (trace::run(args), is_json)
+        }
+        Verb::Record(args) => {
+            let is_json = args.json;
+            (record::run(args), is_json)
+        }
+        Verb::Detach(args) => {
+            let is_json = args.json;
+            (detach::run(args), is_json)
         }
         Verb::View(args) => {
             let is_json = args.json;

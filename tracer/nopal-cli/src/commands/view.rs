@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use nopal_trace::localtime::{self, ClockText};
 use nopal_trace::{
-    Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm, TextLines, print,
+    Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm,
+    TextLines, print,
 };
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -161,8 +162,11 @@ fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failu
                 0 => "the recording declares no events at all".to_owned(),
                 _ => format!("it has {}{more}", names.join(", ")),
             };
-            return Err(Failure::new("no-such-event", format!("no event of the recording matches `{pattern}`"))
-                .hint(hint));
+            return Err(Failure::new(
+                "no-such-event",
+                format!("no event of the recording matches `{pattern}`"),
+            )
+            .hint(hint));
         }
     }
     Ok(Selection::of(recording, |class| patterns.iter().any(|pattern| matches(pattern, class))))
@@ -172,7 +176,8 @@ fn matches(pattern: &str, class: &EventClass) -> bool {
     if pattern.contains(':') {
         return glob(pattern.as_bytes(), class.ty.full_name().as_bytes());
     }
-    glob(pattern.as_bytes(), class.ty.provider.as_bytes()) || glob(pattern.as_bytes(), class.ty.name.as_bytes())
+    glob(pattern.as_bytes(), class.ty.provider.as_bytes())
+        || glob(pattern.as_bytes(), class.ty.name.as_bytes())
 }
 
 /// `*` is any text, `?` any one character.
@@ -239,7 +244,12 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
         return;
     }
     for note in &report.notes {
-        anstream::eprintln!("nopal: {}, packet at byte {}: {}", note.path.display(), note.offset, note.reason);
+        anstream::eprintln!(
+            "nopal: {}, packet at byte {}: {}",
+            note.path.display(),
+            note.offset,
+            note.reason
+        );
     }
     if report.n_gaps == 0 {
         let how = if report.notes.is_empty() { "complete" } else { "not complete, see above" };

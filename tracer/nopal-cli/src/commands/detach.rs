@@ -1,0 +1,47 @@
+//! `nopal detach`: puts a process back as it was after its tracer was killed.
+
+use crate::failure::Failure;
+use crate::tracing::failure_of;
+use nopal_session::live::LiveError;
+
+/// Restores the code and semaphores of processes whose tracer has gone.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal detach -p 1234        after a tracer was killed with SIGKILL; descendants included
+
+Sites of tracers that are still running stay open.")]
+pub struct Args {
+    /// The process; its descendants are restored too.
+    #[arg(short, long = "pid", value_name = "PID", required = true)]
+    pub pids: Vec<u32>,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    for pid in &args.pids {
+        let report =
+            nopal_engine::user::leave::detach(*pid as i32).map_err(|e| failure_of(&LiveError::User(e)))?;
+        if args.json {
+            let result = serde_json::json!({
+                "pid": pid, "processes": report.processes, "restored": report.n_restored,
+                "orphans": report.n_orphans, "live_tracers": report.live_tracers,
+            });
+            anstream::println!("{result}");
+        } else if report.n_restored == 0 && report.n_orphans == 0 {
+            anstream::eprintln!("process {pid}: nothing to restore");
+        } else {
+            anstream::eprintln!(
+                "process {pid}: {} places restored in {} processes",
+                report.n_restored,
+                report.processes.len()
+            );
+        }
+        if let Some((pid, why)) = report.failures.first() {
+            return Err(Failure::new("not-restored", format!("process {pid}: {why}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! `nopal record`: events into a recording.
+
+use crate::failure::Failure;
+use crate::tracing::{self, TargetArgs, bytes_in_words};
+use nopal_session::live::Live;
+use nopal_session::recorder::{Context, Recorder};
+use nopal_trace::clock::monotonic_ns;
+use nopal_trace::localtime::{ClockText, text_of};
+use nopal_trace::{EnvValue, Error, RecordingInfo};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Records events into a folder that `nopal view`, babeltrace2 and Trace Compass read.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal record -e 'postgresql:*' -p 1234 -o pg.rec            until Ctrl-C
+  nopal record -e 'memcached:command__*' -p 1234 --duration 10s -o mc.rec
+  nopal record -e 'hotspot:*' -o jvm.rec -- java Main         from the program's start to its end
+  nopal view pg.rec                                           the events
+  babeltrace2 pg.rec                                          the same
+
+The recording is in the Common Trace Format 1.8, one stream for each CPU.")]
+pub struct Args {
+    /// `provider:name` with `*` and `?`, and a condition on its arguments after `if`; may be given several times.
+    #[arg(short = 'e', long = "event", value_name = "PROBE", required = true)]
+    pub probes: Vec<String>,
+    /// The folder to make; without it `nopal-DATE-TIME` here.
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Leaves out vpid and vtid, which cost 8 bytes an event.
+    #[arg(long)]
+    pub no_context: bool,
+    /// Prints the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How long to sleep when the rings were nearly empty.
+const IDLE: Duration = Duration::from_millis(5);
+/// A crash costs at most the events of this long.
+const FLUSH: Duration = Duration::from_secs(1);
+const STATUS: Duration = Duration::from_millis(500);
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    tracing::stop_on_signals();
+    let dir = args.output.clone().unwrap_or_else(default_dir);
+    if dir.join("metadata").exists() {
+        return Err(exists(&dir));
+    }
+    let (mut live, opened) = args.target.open(&args.probes)?;
+    let info = RecordingInfo { n_event_types: live.registry().plans.len(), ..info(&args) };
+    let context = if args.no_context { Context::None } else { Context::Task };
+    let recorder = Recorder::create(&dir, info, context)
+        .and_then(|mut recorder| recorder.declare(&live.registry()).map(|()| recorder));
+    let recorder = recorder.map_err(|e| {
+        live.close();
+        recording_failure(&e, &dir)
+    })?;
+    if !args.json {
+        tracing::announce(&opened, args.target.verbose);
+    }
+    let start = Instant::now();
+    let outcome = gather(&mut live, recorder, &args, start);
+    let (recorder, error) = outcome;
+    let tally = recorder.tally;
+    let duration = start.elapsed();
+    let (n_bytes, error) = match (recorder.finish(), error) {
+        (Ok(n_bytes), error) => (n_bytes, error),
+        (Err(late), error) => (0, error.or(Some(late))),
+    };
+    let (user, kernel, _) = tracing::count_sites(&opened);
+    if args.json {
+        let result = serde_json::json!({
+            "events": tally.n_events, "lost": tally.n_lost, "bytes": n_bytes,
+            "duration_ns": duration.as_nanos() as u64, "sites": { "user": user, "kernel": kernel },
+            "path": dir.display().to_string(),
+            "strings": { "truncated": tally.n_truncated, "unreadable": tally.n_unreadable },
+        });
+        anstream::println!("{result}");
+    } else {
+        let verdict = match tally.n_lost + tally.n_malformed {
+            0 => "complete".to_owned(),
+            n => format!("{n} lost, a larger --buffer-size helps"),
+        };
+        anstream::eprintln!(
+            "{} events in {:.1} s, {} in {}, {verdict}",
+            tally.n_events,
+            duration.as_secs_f64(),
+            bytes_in_words(n_bytes),
+            dir.display()
+        );
+        if tally.n_truncated > 0 {
+            anstream::eprintln!(
+                "{} strings were cut at {} bytes; --max-string keeps more",
+                tally.n_truncated,
+                args.target.max_string
+            );
+        }
+    }
+    match error {
+        Some(error) => Err(recording_failure(&error, &dir)),
+        None => Ok(()),
+    }
+}
+
+/// Moves events from the rings into the recording until something ends it. After an error what was written stays.
+fn gather(live: &mut Live, mut recorder: Recorder, args: &Args, start: Instant) -> (Recorder, Option<Error>) {
+    let end = args.target.duration.map(|d| start + d);
+    let mut status = Status::new(args.json, start);
+    let mut last_flush = start;
+    loop {
+        let n_hits = match pass(live, &mut recorder) {
+            Ok(n_hits) => n_hits,
+            Err(error) => {
+                status.clear();
+                live.close();
+                return (recorder, Some(error));
+            }
+        };
+        status.show(&recorder);
+        if tracing::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
+            break;
+        }
+        if last_flush.elapsed() >= FLUSH {
+            last_flush = Instant::now();
+            if let Err(error) = recorder.flush(monotonic_ns()) {
+                status.clear();
+                live.close();
+                return (recorder, Some(error));
+            }
+        }
+        if n_hits < 1000 {
+            if n_hits == 0 && !live.is_any_alive() {
+                break;
+            }
+            std::thread::sleep(IDLE);
+        }
+    }
+    status.clear();
+    for failure in live.close() {
+        anstream::eprintln!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
+    }
+    let error = pass(live, &mut recorder).err();
+    (recorder, error)
+}
+
+fn pass(live: &mut Live, recorder: &mut Recorder) -> Result<u64, Error> {
+    let mut result = Ok(());
+    let polled = live.poll(|registry, hit| {
+        if result.is_ok() {
+            result = recorder.hit(registry, hit);
+        }
+    });
+    result?;
+    for loss in &polled.losses {
+        recorder.loss(loss)?;
+    }
+    recorder.tally.n_malformed += polled.n_damaged;
+    Ok(polled.n_hits)
+}
+
+/// A line on the terminal that says how it goes.
+struct Status {
+    is_shown: bool,
+    start: Instant,
+    last: Instant,
+    n_events_before: u64,
+}
+
+impl Status {
+    fn new(is_json: bool, start: Instant) -> Status {
+        Status {
+            is_shown: !is_json && std::io::stderr().is_terminal(),
+            start,
+            last: start,
+            n_events_before: 0,
+        }
+    }
+
+    fn show(&mut self, recorder: &Recorder) {
+        let since = self.last.elapsed();
+        if !self.is_shown || since < STATUS {
+            return;
+        }
+        let rate = (recorder.tally.n_events - self.n_events_before) as f64 / since.as_secs_f64();
+        self.last = Instant::now();
+        self.n_events_before = recorder.tally.n_events;
+        anstream::eprint!(
+            "\r\x1b[K{:.0} s  {} events  {rate:.0} events/s  {}  {} lost",
+            self.start.elapsed().as_secs_f64(),
+            recorder.tally.n_events,
+            bytes_in_words(recorder.bytes_written()),
+            recorder.tally.n_lost
+        );
+    }
+
+    fn clear(&self) {
+        if self.is_shown {
+            anstream::eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn info(args: &Args) -> RecordingInfo {
+    let text = |value: &str| EnvValue::Text(value.to_owned());
+    let mut info = RecordingInfo::of_this_host().env("nopal_version", text(env!("CARGO_PKG_VERSION")));
+    if let Some(pid) = args.target.pids.first() {
+        info = info.env("pid", EnvValue::Number(i128::from(*pid)));
+        if let Ok(process) = nopal_engine::target::Process::read(*pid) {
+            info = info.env("program", text(&process.name));
+        }
+    } else if let Some(program) = args.target.command.first() {
+        info = info.env("program", text(&program.to_string_lossy()));
+    }
+    info
+}
+
+fn default_dir() -> PathBuf {
+    let now = nopal_trace::clock::monotonic_ns() as i64 + nopal_trace::clock::monotonic_to_epoch_ns();
+    let stamp = text_of(now, ClockText::Date, false);
+    // `2026-11-15 15:30:19.123` becomes `20261115-153019`.
+    let digits: String = stamp.chars().filter(char::is_ascii_digit).take(14).collect();
+    let (date, time) = digits.split_at(digits.len().min(8));
+    PathBuf::from(format!("nopal-{date}-{time}"))
+}
+
+fn exists(dir: &Path) -> Failure {
+    Failure::new("recording-exists", format!("{} already holds a recording", dir.display()))
+        .hint("choose another folder with -o; nothing was overwritten")
+}
+
+fn recording_failure(error: &Error, dir: &Path) -> Failure {
+    match error {
+        Error::Exists { .. } => exists(dir),
+        error if error.is_disk_full() => Failure::new("disk-full", format!("the disk is full: {error}"))
+            .hint(format!("what was written before is whole: nopal view {}", dir.display())),
+        error => Failure::new("recording", error.to_string()),
+    }
+}

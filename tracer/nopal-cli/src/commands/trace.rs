@@ -1,0 +1,193 @@
+//! `nopal trace`: prints events as they come.
+
+use crate::failure::Failure;
+use crate::tracing::{self, TargetArgs};
+use nopal_engine::user::record::Task;
+use nopal_session::live::{Live, Loss, Polled};
+use nopal_session::registry::Registry;
+use nopal_trace::live::{LiveClass, LivePrinter, Seen};
+use nopal_trace::{RecordingInfo, TextForm};
+use std::io::{ErrorKind, Write};
+use std::time::{Duration, Instant};
+
+/// Prints each hit of probes with its arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal trace -p 1234 'memcached:command__*'              all commands of a running memcached
+  nopal trace -p 1234 'postgresql:query__start'           every query, in all backends
+  nopal trace -p 1234 'memcached:command__get if keylen > 10 && size > 1k'
+  nopal trace --limit 5 --json -p 1234 python:function__entry
+  nopal trace 'ruby:method__entry' -- ruby script.rb      from the program's start on
+
+Ctrl-C ends tracing and leaves the program as it was. The last line says `complete`, or how many events were lost.")]
+pub struct Args {
+    /// `provider:name` with `*` and `?`, and a condition on its arguments after `if`.
+    #[arg(value_name = "PROBE", required = true)]
+    pub probes: Vec<String>,
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Prints one JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    /// With --json: integers above 2^53 as strings.
+    #[arg(long, requires = "json")]
+    pub json_strings: bool,
+    /// Ends after this many events.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+}
+
+/// How long to sleep when the rings were empty.
+const IDLE: Duration = Duration::from_millis(10);
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    tracing::stop_on_signals();
+    let (mut live, opened) = args.target.open(&args.probes)?;
+    if !args.json {
+        tracing::announce(&opened, args.target.verbose);
+    }
+    let end = args.target.duration.map(|d| Instant::now() + d);
+    let mut printing = Printing::new(&args);
+    let mut losses = Vec::new();
+    let mut n_damaged = 0;
+    let ended = loop {
+        let polled = printing.poll(&mut live, false)?;
+        let is_idle = polled.n_hits == 0;
+        losses.extend(polled.losses);
+        n_damaged += polled.n_damaged;
+        if tracing::is_stopped() || printing.is_done() || end.is_some_and(|end| Instant::now() >= end) {
+            break "";
+        }
+        if is_idle {
+            if !live.is_any_alive() {
+                break "the program has ended; ";
+            }
+            std::thread::sleep(IDLE);
+        }
+    };
+    let failures = live.close();
+    let polled = printing.poll(&mut live, true)?;
+    losses.extend(polled.losses);
+    if !args.json {
+        let n_lost: u64 = losses.iter().map(|l: &Loss| l.count).sum();
+        let verdict = if n_lost == 0 && n_damaged == 0 {
+            "complete".to_owned()
+        } else {
+            format!("{n_lost} lost, a larger --buffer-size helps")
+        };
+        anstream::eprintln!("{ended}{} events, {verdict}", printing.n_printed);
+    }
+    match failures.first() {
+        Some(failure) => Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
+            .hint("`nopal detach -p PID` tries again")),
+        None => Ok(()),
+    }
+}
+
+struct Waiting {
+    seen: Seen,
+    plan_idx: usize,
+    payload: Vec<u8>,
+}
+
+/// Puts the events of all CPUs in the order of time and prints them.
+struct Printing {
+    printer: LivePrinter,
+    /// By plan.
+    classes: Vec<Option<LiveClass>>,
+    waiting: Vec<Waiting>,
+    epoch_offset_ns: i64,
+    limit: u64,
+    n_printed: u64,
+    is_closed: bool,
+    out: Vec<u8>,
+}
+
+impl Printing {
+    fn new(args: &Args) -> Printing {
+        let host = RecordingInfo::of_this_host().hostname;
+        Printing {
+            printer: match args.json {
+                true => LivePrinter::json(&host, args.json_strings),
+                false => LivePrinter::text(&host, TextForm::default()),
+            },
+            classes: Vec::new(),
+            waiting: Vec::new(),
+            epoch_offset_ns: nopal_trace::clock::monotonic_to_epoch_ns(),
+            limit: args.limit.unwrap_or(u64::MAX),
+            n_printed: 0,
+            is_closed: false,
+            out: Vec::new(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.n_printed >= self.limit || self.is_closed
+    }
+
+    /// Takes what is in the rings; prints what no later reading can come before.
+    fn poll(&mut self, live: &mut Live, is_last: bool) -> Result<Polled, Failure> {
+        let start_ns = nopal_trace::clock::monotonic_ns() as i64 + self.epoch_offset_ns;
+        let n_before = self.waiting.len();
+        let polled = live.poll(|registry, hit| {
+            let event = &registry.events[hit.event as usize];
+            let mut payload = Vec::new();
+            if event.plan.transcode(event.site_idx, hit.payload, &mut payload).is_ok() {
+                let seen = Seen {
+                    ns: hit.ns as i64 + self.epoch_offset_ns,
+                    cpu: hit.stream.cpu,
+                    pid: hit.task.pid,
+                    tid: hit.task.tid,
+                    own: None,
+                };
+                self.waiting.push(Waiting { seen, plan_idx: event.plan_idx, payload });
+            }
+        });
+        if live.tasks.has_foreign() {
+            for waiting in &mut self.waiting[n_before..] {
+                let seen = &mut waiting.seen;
+                let inside = Task { tid: seen.tid, pid: seen.pid };
+                let outside = live.tasks.translate(inside);
+                (seen.pid, seen.tid) = (outside.pid, outside.tid);
+                seen.own = (inside != outside).then_some((inside.pid, inside.tid));
+            }
+        }
+        self.waiting.sort_by_key(|w| w.seen.ns);
+        let n_ready =
+            if is_last { self.waiting.len() } else { self.waiting.partition_point(|w| w.seen.ns < start_ns) };
+        self.prepare(&live.registry());
+        self.print(n_ready)?;
+        Ok(polled)
+    }
+
+    fn prepare(&mut self, registry: &Registry) {
+        for plan in &registry.plans[self.classes.len()..] {
+            self.classes.push(LiveClass::new(&plan.event_type).ok());
+        }
+    }
+
+    fn print(&mut self, n_ready: usize) -> Result<(), Failure> {
+        self.out.clear();
+        for waiting in self.waiting.drain(..n_ready) {
+            if self.n_printed >= self.limit {
+                break;
+            }
+            let Some(class) = &self.classes[waiting.plan_idx] else { continue };
+            // A payload of our own making fits its own type.
+            if self.printer.print(class, waiting.seen, &waiting.payload, &mut self.out).is_ok() {
+                self.n_printed += 1;
+            }
+        }
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(&self.out).and_then(|()| stdout.flush()) {
+            Ok(()) => Ok(()),
+            // A reader that has seen enough, such as `head`, ends tracing.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(())
+            }
+            Err(error) => Err(Failure::new("output", format!("cannot print: {error}"))),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What the tracing verbs share: their common options, the way to a running session, Ctrl-C, and failures in words.
+
+use crate::commands::provider_file;
+use crate::failure::Failure;
+use nopal_engine::user;
+use nopal_session::live::{Door, Live, LiveError, Opened, Request, Way};
+use nopal_session::plan::Limits;
+use nopal_session::registry::Choice;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Which processes, which door, how much.
+#[derive(Debug, clap::Args)]
+pub struct TargetArgs {
+    /// The process to trace, with all its descendants that have the probes.
+    #[arg(short, long = "pid", value_name = "PID")]
+    pub pids: Vec<u32>,
+    /// Only the named processes, not their descendants.
+    #[arg(long)]
+    pub only: bool,
+    /// user: about 20 ns a hit, needs the right to ptrace; kernel: about 500 ns, needs root; auto: what each site allows.
+    #[arg(long, value_enum, default_value_t = DoorArg::Auto)]
+    pub door: DoorArg,
+    /// Longest string or byte string to keep of an argument.
+    #[arg(long, value_name = "SIZE", default_value = "256", value_parser = size)]
+    pub max_string: u64,
+    /// Ring size for each CPU, rounded up to a power of two.
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = size)]
+    pub buffer_size: u64,
+    /// A `.d` file that names the arguments of probes; may be given several times.
+    #[arg(long = "provider", value_name = "FILE.d")]
+    pub providers: Vec<PathBuf>,
+    /// Says how each site was opened, and why not otherwise.
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Ends after this long: `10s`, `500ms`, `2m`.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Starts this command and traces it from its first instruction on.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DoorArg {
+    Auto,
+    User,
+    Kernel,
+}
+
+impl TargetArgs {
+    pub fn request(&self, probes: &[String]) -> Result<Request, Failure> {
+        if self.pids.is_empty() && self.command.is_empty() {
+            return Err(Failure::usage("no process named")
+                .hint("add -p PID for a running program, or -- COMMAND to start one; `nopal list -u` shows programs with probes"));
+        }
+        if !self.pids.is_empty() && !self.command.is_empty() {
+            return Err(Failure::usage("-p and -- COMMAND exclude each other"));
+        }
+        let given = self.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Request {
+            choices: probes.iter().map(|text| Choice::parse(text)).collect(),
+            given,
+            limits: Limits { max_string_bytes: self.max_string.clamp(1, 8192) as u32 },
+            door: match self.door {
+                DoorArg::Auto => Door::Auto,
+                DoorArg::User => Door::User,
+                DoorArg::Kernel => Door::Kernel,
+            },
+            is_only: self.only,
+            ring_bytes: self.buffer_size.max(64 << 10).next_power_of_two(),
+        })
+    }
+
+    /// Opens the probes in every process named.
+    pub fn open(&self, probes: &[String]) -> Result<(Live, Vec<Opened>), Failure> {
+        let mut live = Live::new(self.request(probes)?).map_err(|e| failure_of(&e))?;
+        let mut opened = Vec::new();
+        for pid in &self.pids {
+            opened.extend(live.attach(*pid).map_err(|e| failure_of(&e))?);
+        }
+        Ok((live, opened))
+    }
+}
+
+/// How many sites went through each door.
+pub fn count_sites(opened: &[Opened]) -> (usize, usize, usize) {
+    opened.iter().fold((0, 0, 0), |(user, kernel, closed), site| match site.way {
+        Way::User(_) => (user + 1, kernel, closed),
+        Way::Kernel(_) => (user, kernel + 1, closed),
+        Way::Closed(_) => (user, kernel, closed + 1),
+    })
+}
+
+/// Tells on standard error what was opened: a line, and with -v one for each site.
+pub fn announce(opened: &[Opened], is_verbose: bool) {
+    let (user, kernel, closed) = count_sites(opened);
+    let mut parts = Vec::new();
+    for (count, what) in [(user, "user door"), (kernel, "kernel door"), (closed, "not opened")] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    anstream::eprintln!("sites: {}", parts.join(", "));
+    for site in opened {
+        let way = match &site.way {
+            Way::User(tactic) => format!("user door: {tactic}"),
+            Way::Kernel(reason) => format!("kernel door: {reason}"),
+            Way::Closed(reason) => format!("not opened: {reason}"),
+        };
+        if is_verbose || (closed > 0 && matches!(site.way, Way::Closed(_))) {
+            anstream::eprintln!("  {} at {:#x} in process {}: {way}", site.probe, site.address, site.pid);
+        }
+    }
+}
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Ctrl-C, SIGTERM and SIGHUP end tracing instead of the program: what was gathered is printed and the target restored.
+pub fn stop_on_signals() {
+    extern "C" fn stop(_: libc::c_int) {
+        STOP.store(true, Ordering::Relaxed);
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler only stores to an atomic, which is safe at any moment.
+        unsafe { libc::signal(signal, stop as *const () as libc::sighandler_t) };
+    }
+}
+
+pub fn is_stopped() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// The failure in the user's words.
+pub fn failure_of(error: &LiveError) -> Failure {
+    match error {
+        LiveError::User(error) => user_failure(error),
+        LiveError::Kernel(error) => Failure::new("kernel-door", error.to_string())
+            .hint("--door user needs no privilege for your own processes"),
+        LiveError::Target(error) => Failure::new("target", error.to_string()),
+        LiveError::Condition(e) => Failure::new(
+            "bad-condition",
+            format!("{}: in `{}` at column {}: {}", e.probe, e.condition, e.error.offset + 1, e.error.reason),
+        )
+        .hint(format!("its arguments are: {}", e.arguments.join(", "))),
+        LiveError::NoProbe { pattern, suggestion, has_probes } => {
+            let failure =
+                Failure::new("no-such-probe", format!("no probe matches `{pattern}` in this process"));
+            match (suggestion, has_probes) {
+                (Some(suggestion), _) => failure.hint(format!("did you mean `{suggestion}`?")),
+                (None, true) => failure.hint("`nopal list -p PID` shows the probes it has"),
+                (None, false) => failure
+                    .hint("neither the program nor its libraries have probes; `nopal doctor` tells more"),
+            }
+        }
+        LiveError::AllClosed { reason } => {
+            Failure::new("closed", format!("no site could be opened: {reason}"))
+        }
+        LiveError::UnsteadyTsc => {
+            Failure::new("unsteady-clock", "this machine's time stamp counter does not run steadily")
+                .hint("use --door kernel, which takes the kernel's clock")
+        }
+        LiveError::Cpus(error) => {
+            Failure::new("cpus", format!("cannot tell how many CPUs there are: {error}"))
+        }
+    }
+}
+
+fn user_failure(error: &user::Error) -> Failure {
+    let code = match error {
+        user::Error::NoSuchProcess { .. } => "no-such-process",
+        user::Error::Gone { .. } => "gone",
+        user::Error::Permission { .. } => "not-permitted",
+        user::Error::AlreadyTraced { .. } => "already-traced",
+        user::Error::ThirtyTwoBit { .. } => "32-bit",
+        user::Error::Seccomp { .. } => "seccomp",
+        _ => "user-door",
+    };
+    Failure::new(code, error.to_string())
+}
+
+/// `4M`, `64k`, `1G`, `4096`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err("a size is a number with k, M or G".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a size is a number with k, M or G".to_owned())?;
+    number.checked_mul(factor).ok_or_else(|| "that is too much".to_owned())
+}
+
+/// `10s`, `500ms`, `2m`, `1h`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is a number with ms, s, m or h".to_owned()),
+    };
+    let number: f64 = digits.parse().map_err(|_| "a time is a number with ms, s, m or h".to_owned())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|_| "that is no length of time".to_owned())
+}
+
+/// `1.2 MiB`
+pub fn bytes_in_words(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit < UNITS.len() - 1 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_have_units() {
+        assert_eq!(size("4M"), Ok(4 << 20));
+        assert_eq!(size("64k"), Ok(64 << 10));
+        assert_eq!(size("17"), Ok(17));
+        assert!(size("4X").is_err() && size("").is_err() && size("99999999999G").is_err());
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(duration("x").is_err() && duration("-1s").is_err());
+        assert_eq!(bytes_in_words(1536), "1.5 KiB");
+        assert_eq!(bytes_in_words(7), "7 bytes");
+    }
+}
