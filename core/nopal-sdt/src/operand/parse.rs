@@ -39,8 +39,8 @@ pub fn split(args: &str) -> Vec<&str> {
             b']' | b')' => depth = depth.saturating_sub(1),
             // A new `4@` begins an argument even where a bracket was never closed, so that one bad operand does
             // not swallow those after it.
-            b' ' | b'\t' if depth == 0 || begins_with_size(&bytes[idx + 1..]) => {
-                found.extend(start.take().map(|start| &args[start..idx]));
+            _ if byte.is_ascii_whitespace() && (depth == 0 || begins_with_size(&bytes[idx + 1..])) => {
+                found.extend(start.take().map(|start| args[start..idx].trim_ascii_end()));
                 depth = 0;
                 continue;
             }
@@ -48,7 +48,7 @@ pub fn split(args: &str) -> Vec<&str> {
         }
         start.get_or_insert(idx);
     }
-    found.extend(start.map(|start| args[start..].trim_end()));
+    found.extend(start.map(|start| args[start..].trim_ascii_end()));
     found
 }
 

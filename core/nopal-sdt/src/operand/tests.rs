@@ -234,6 +234,9 @@ fn arguments_are_split_at_blanks_outside_brackets() {
         ("8@[sp, 8 4@x1 -4f@x2", &["8@[sp, 8", "4@x1", "-4f@x2"]),
         ("%rax %rbx", &["%rax", "%rbx"]),
         ("8@) ( 4@x", &["8@)", "(", "4@x"]),
+        ("8@x1 \r", &["8@x1"]),
+        ("8@x1\n8@x2\u{2003}", &["8@x1", "8@x2\u{2003}"]),
+        ("8@[x1  8@x2", &["8@[x1", "8@x2"]),
     ] {
         assert_eq!(split(text), want, "arguments {text:?}");
     }
