@@ -231,6 +231,25 @@ fn switched_off_leaves_nothing_and_still_runs() {
     }
 }
 
+#[test]
+fn a_d_file_becomes_a_module_in_a_build_script() {
+    let out =
+        Build { fixture: "examples/rust-build-d", label: "default", profile: "release", rustflags: "" }.run();
+    let program = out.join("rust-build-d");
+    run(Command::new(&program).arg("1"));
+    let object = nopal_sdt::read(&fs::read(&program).unwrap()).unwrap();
+    let start = object.probe("shop", "order__start").unwrap();
+    assert!(start.sites.iter().all(|s| s.code.starts_with(&SITE) && s.semaphore.is_some()), "{start:?}");
+    let about = start.about.as_ref().unwrap();
+    assert_eq!(about.doc, "An order came in.");
+    assert_eq!(about.pair.as_ref().unwrap().partner, "order__done");
+    let args: Vec<_> = about.args.iter().map(|a| (a.name.as_str(), a.kind, a.doc.as_str())).collect();
+    assert_eq!(
+        args,
+        [("id", Kind::Signed, "number of the order"), ("customer", Kind::CString, "who ordered")]
+    );
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Note {
     provider: String,
