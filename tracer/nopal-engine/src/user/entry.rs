@@ -21,11 +21,11 @@ pub struct EntryCode {
 }
 
 impl EntryCode {
-    /// Verifies that the bytes at the entry are those of the file, then borrows them. `use_loader`: the entry of the
-    /// dynamic loader instead, for a program that has not passed its own yet.
-    pub fn borrow(memory: &Memory, use_loader: bool) -> Result<EntryCode> {
+    /// Verifies that the bytes at the entry are those of the file, then borrows them. A program that has not
+    /// passed its entry yet must be held until they are given back.
+    pub fn borrow(memory: &Memory) -> Result<EntryCode> {
         let pid = memory.pid();
-        let (address, original) = file_bytes(pid, use_loader)?;
+        let (address, original) = file_bytes(pid)?;
         let mut now = [0; SINGLE_CALL.len()];
         memory.read(address, &mut now)?;
         let was_borrowed = now == SINGLE_CALL;
@@ -47,7 +47,7 @@ impl EntryCode {
 
 /// Puts the entry back if a killed tracer left our bytes there. True if it had and no thread is in them any more.
 pub fn mend(memory: &Memory, held: &[i32]) -> Result<bool> {
-    let Ok((address, original)) = file_bytes(memory.pid(), false) else { return Ok(false) };
+    let Ok((address, original)) = file_bytes(memory.pid()) else { return Ok(false) };
     let mut now = [0; SINGLE_CALL.len()];
     if memory.read(address, &mut now).is_err() || now != SINGLE_CALL {
         return Ok(false);
@@ -72,20 +72,9 @@ fn put_back_if_empty(memory: &Memory, address: u64, original: &[u8], held: &[i32
 }
 
 /// Where the entry is and what the file has there.
-fn file_bytes(pid: i32, use_loader: bool) -> Result<(u64, [u8; SINGLE_CALL.len()])> {
-    let auxv = process::auxv(pid)?;
-    let file = if use_loader {
-        let objects = crate::target::mapped_objects(pid as u32)
-            .map_err(|e| Error::Permission { pid, reason: e.to_string() })?;
-        let loader = objects
-            .into_iter()
-            .find(|o| o.mappings.iter().any(|m| m.contains(auxv.loader_base)))
-            .ok_or(Error::Gone { pid })?;
-        let image = loader.open().map_err(|e| Error::Permission { pid, reason: e.to_string() })?;
-        image.file().try_clone().map_err(Error::io("open the dynamic loader"))?
-    } else {
-        File::open(format!("/proc/{pid}/exe")).map_err(Error::on(pid, "open the program's file"))?
-    };
+fn file_bytes(pid: i32) -> Result<(u64, [u8; SINGLE_CALL.len()])> {
+    let address = process::auxv(pid)?.entry;
+    let file = File::open(format!("/proc/{pid}/exe")).map_err(Error::on(pid, "open the program's file"))?;
     let broken = || Error::Io {
         what: format!("read the program of process {pid}"),
         source: std::io::Error::new(std::io::ErrorKind::InvalidData, "not the ELF file that is running"),
@@ -98,7 +87,6 @@ fn file_bytes(pid: i32, use_loader: bool) -> Result<(u64, [u8; SINGLE_CALL.len()
         return Err(broken());
     }
     let (link_entry, table, n) = (u64_at(&header, 24), u64_at(&header, 32), u16_at(&header, 56));
-    let address = if use_loader { auxv.loader_base.wrapping_add(link_entry) } else { auxv.entry };
     for i in 0..u64::from(n) {
         let mut segment = [0u8; 56];
         let at = table.checked_add(i * 56).ok_or_else(broken)?;

@@ -82,7 +82,6 @@ pub struct Hijack<'a> {
     taken: Option<Taken>,
     /// Borrowed for the first calls in a process.
     entry: Option<EntryCode>,
-    use_loader: bool,
     /// Call names that this stop made return EINTR.
     pub interrupted: Option<&'static str>,
 }
@@ -137,8 +136,7 @@ impl<'a> Hijack<'a> {
 
     /// Prepares a thread that is already held.
     pub fn prepare(held: Held, memory: &'a Memory) -> Result<Hijack<'a>> {
-        let mut hijack =
-            Hijack { held, memory, taken: None, entry: None, use_loader: false, interrupted: None };
+        let mut hijack = Hijack { held, memory, taken: None, entry: None, interrupted: None };
         hijack.take()?;
         Ok(hijack)
     }
@@ -151,11 +149,6 @@ impl<'a> Hijack<'a> {
     pub fn scratch(&mut self) -> Result<u64> {
         self.ensure_taken()?;
         Ok(self.taken.as_ref().map_or(0, |t| t.scratch + 64))
-    }
-
-    /// Leaves the thread held when this is dropped: somebody else lets it go.
-    pub fn keep_held(&mut self) {
-        self.held.is_kept = true;
     }
 
     /// The registers the thread will have when it goes on.
@@ -195,8 +188,9 @@ impl<'a> Hijack<'a> {
         let Some(config) = ptrace::rseq(self.held.tid).map_err(Error::on(pid, "read the rseq area"))? else {
             return Ok(());
         };
-        let descriptor = self.memory.read_u64(config.address + 8)?;
-        if descriptor == 0 {
+        // At an exec the kernel still names the area of the program before, which is gone.
+        let Ok(descriptor) = self.memory.read_u64(config.address + 8) else { return Ok(()) };
+        if descriptor == 0 || regs.fs_base == 0 {
             return Ok(());
         }
         // A descriptor that cannot be read would get the thread killed by the kernel; it is not ours to judge.
@@ -209,17 +203,12 @@ impl<'a> Hijack<'a> {
         Ok(())
     }
 
-    /// The program has not passed its own entry yet: borrow that of the dynamic loader.
-    pub fn use_loader_entry(&mut self) {
-        self.use_loader = true;
-    }
-
     /// Makes one call with the code of [`SINGLE_CALL`] at the program's entry.
     pub fn single(&mut self, call: Call) -> Result<i64> {
         self.ensure_taken()?;
         let code = match &self.entry {
             Some(entry) => entry.address,
-            None => self.entry.insert(EntryCode::borrow(self.memory, self.use_loader)?).address,
+            None => self.entry.insert(EntryCode::borrow(self.memory)?).address,
         };
         let result_at = self.taken.as_ref().expect("taken above").scratch;
         self.memory.write_u64(result_at, PENDING)?;
@@ -403,7 +392,8 @@ fn check_stack(pid: i32, regs: &Regs, lowest: u64) -> std::result::Result<(), St
     let is_main = range.name == "[stack]";
     let has_guard = at > 0 && is_guard(&maps.ranges[at - 1], range);
     let holds_thread = (range.start..range.end).contains(&regs.fs_base);
-    if !is_main && !(has_guard && holds_thread) {
+    let is_thread_stack = is_main || (has_guard && holds_thread);
+    if !is_thread_stack {
         return Err("it runs on a stack of the program's own making".into());
     }
     Ok(())

@@ -43,6 +43,35 @@ struct ThreadFacts {
     signature: u32,
 }
 
+/// Asks a process that was entered at its very start how its threads can be told apart, now that they have their local
+/// storage. False if it has none yet.
+pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
+    let memory = Memory::open(pid)?;
+    let _lock = Lock::take(pid)?;
+    let hijack = Hijack::choose(&memory, None)?;
+    let room = Room::read(pid)?;
+    let mut work = Work {
+        core,
+        entered: Entered::new(&memory, hijack),
+        maps: room.maps.clone(),
+        room,
+        facts: None,
+        passed: HashMap::new(),
+    };
+    let here: Vec<u64> = spaces_in(&work.maps).iter().map(|r| r.inode).collect();
+    let lists = work.core.neighbourhoods.iter().find(|n| here.contains(&n.inode));
+    if let Some((code, page)) = lists.map(|n| (n.list_code(), n.process_page())) {
+        work.entered.use_lists(code, page);
+    }
+    let facts = work.thread_facts()?;
+    for n in work.core.neighbourhoods.iter().filter(|n| here.contains(&n.inode)) {
+        let is_alike = n.space.header().rseq_signature == facts.signature;
+        let path = if is_alike || facts.path != Path::Rseq { facts.path } else { Path::LockedTls };
+        n.space.set_path(path, facts.rseq_offset, facts.tid_offset);
+    }
+    Ok(facts.path != Path::Locked)
+}
+
 /// One process being worked on.
 struct Work<'a, 'c> {
     core: &'c mut Core,
@@ -72,15 +101,12 @@ pub fn open_process(
 ) -> Result<Traced> {
     let memory = Memory::open(pid)?;
     let _lock = if is_starting { None } else { Some(Lock::take(pid)?) };
-    let mut hijack = if is_starting {
+    let hijack = if is_starting {
         let held = super::held::Held { pid, tid: pid, is_group_stopped: false, is_kept: true };
         Hijack::prepare(held, &memory)?
     } else {
         Hijack::choose(&memory, None)?
     };
-    if is_starting && process::auxv(pid)?.loader_base != 0 {
-        hijack.use_loader_entry();
-    }
     let interrupted = hijack.interrupted;
     let mut work = Work {
         core,
@@ -96,10 +122,6 @@ pub fn open_process(
     let (sites, reports) = outcome?;
     closed?;
     work.entered.hijack.restore()?;
-    if is_starting {
-        // The launcher holds this thread and lets it go.
-        work.entered.hijack.keep_held();
-    }
     drop(work);
     Ok(Traced::new(pid, memory, sites, reports, interrupted))
 }

@@ -32,14 +32,14 @@ impl<'a> Ledger<'a> {
     fn get(&self, entry: usize) -> Result<u8> {
         let mut byte = [0];
         self.memory.read(self.address + entry as u64 / 2, &mut byte)?;
-        Ok(if entry % 2 == 0 { byte[0] & 15 } else { byte[0] >> 4 })
+        Ok(if entry.is_multiple_of(2) { byte[0] & 15 } else { byte[0] >> 4 })
     }
 
     fn set(&self, entry: usize, value: u8) -> Result<()> {
         let at = self.address + entry as u64 / 2;
         let mut byte = [0];
         self.memory.read(at, &mut byte)?;
-        byte[0] = if entry % 2 == 0 { byte[0] & 0xf0 | value } else { byte[0] & 15 | value << 4 };
+        byte[0] = if entry.is_multiple_of(2) { byte[0] & 0xf0 | value } else { byte[0] & 15 | value << 4 };
         self.memory.write(at, &byte)
     }
 

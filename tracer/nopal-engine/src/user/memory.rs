@@ -60,8 +60,8 @@ impl Memory {
     }
 
     fn failed(&self, verb: &str, address: u64, error: io::Error) -> Error {
-        // A process that has ended reads as an empty file; one whose memory is unmapped there gives EIO.
-        if error.kind() == io::ErrorKind::UnexpectedEof && !super::process::is_alive(self.pid) {
+        // The memory of a process that has ended, or has started another program, reads and writes as an empty file.
+        if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero) {
             return Error::Gone { pid: self.pid };
         }
         Error::Io {

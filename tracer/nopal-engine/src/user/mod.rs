@@ -9,6 +9,7 @@ mod frame;
 mod held;
 pub mod hijack;
 mod inject;
+pub mod launch;
 pub mod leave;
 mod ledger;
 pub mod maps;
@@ -24,5 +25,6 @@ pub mod session;
 pub mod stub;
 pub mod tactic;
 mod text;
+pub mod watch;
 
 pub use error::{Error, Result};

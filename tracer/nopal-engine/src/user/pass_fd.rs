@@ -57,9 +57,9 @@ pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Ve
     let results = caller.calls(&calls)?;
     sent.map_err(Error::on(pid, "hand a descriptor to the process"))?;
     let mut received = Vec::with_capacity(files.len());
-    for i in 0..files.len() {
-        check(pid, "receive a descriptor", results[i])?;
-        let control = caller.read(scratch + i as u64 * RECEIVE_BYTES + 128, 24)?;
+    for (i, result) in (0u64..).zip(results.into_iter().take(files.len())) {
+        check(pid, "receive a descriptor", result)?;
+        let control = caller.read(scratch + i * RECEIVE_BYTES + 128, 24)?;
         let fd = i32::from_le_bytes(control[16..20].try_into().expect("four bytes of 24"));
         if control[..16] != control_message(0)[..16] || fd < 0 {
             return Err(Error::CallFailed { pid, call: "receive a descriptor", errno: libc::EMFILE });

@@ -136,14 +136,23 @@ pub fn stack_limit(pid: i32) -> Option<u64> {
 /// Refuses what must not be entered, before anything is touched.
 pub fn check_enterable(pid: i32) -> Result<Status> {
     let status = status(pid)?;
+    if status.tracer_pid != 0 && !status.is_kernel_thread {
+        return Err(already_traced(pid, status.tracer_pid));
+    }
+    check_kind(pid, status)
+}
+
+/// The same for a process that we hold ourselves.
+pub fn check_startable(pid: i32) -> Result<Status> {
+    check_kind(pid, status(pid)?)
+}
+
+fn check_kind(pid: i32, status: Status) -> Result<Status> {
     if status.is_kernel_thread {
         return Err(match status.state {
             'Z' | 'X' => Error::Gone { pid },
             _ => Error::KernelThread { pid },
         });
-    }
-    if status.tracer_pid != 0 {
-        return Err(already_traced(pid, status.tracer_pid));
     }
     if status.seccomp != 0 {
         return Err(Error::Seccomp { pid, mode: status.seccomp });

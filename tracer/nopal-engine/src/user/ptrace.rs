@@ -72,6 +72,11 @@ pub fn set_regs(tid: i32, regs: &Regs) -> io::Result<()> {
     request(libc::PTRACE_SETREGS, tid, 0, regs as *const Regs as usize).map(drop)
 }
 
+/// Writes a word of the kernel's `struct user`, such as a debug register.
+pub fn poke_user(tid: i32, offset: usize, value: u64) -> io::Result<()> {
+    request(libc::PTRACE_POKEUSER, tid, offset, value as usize).map(drop)
+}
+
 /// The thread's floating point and vector state in the XSAVE standard format.
 pub fn xstate(tid: i32) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0u8; 32 * 1024];

@@ -20,6 +20,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The name of the ring's memfd in `/proc/PID/maps`.
 pub const RING_NAME: &str = "/memfd:nopal-ring";
@@ -87,6 +88,13 @@ pub struct ProcessReport {
     pub interrupted: Option<&'static str>,
 }
 
+impl ProcessReport {
+    /// False for a process that has nothing we want, or inherited all of it.
+    pub fn says_something(&self) -> bool {
+        self.outcome.as_ref().map_or(true, |sites| !sites.is_empty())
+    }
+}
+
 /// The wanted sites of one mapped object.
 #[derive(Debug, Clone)]
 pub struct WantedObject {
@@ -135,6 +143,10 @@ pub struct Traced {
     pub(super) interrupted: Option<&'static str>,
     /// Start addresses and inodes of the code mappings when it was last looked at.
     pub(super) seen: Vec<(u64, u64)>,
+    /// Entered before its first thread had its local storage: to be asked again.
+    pub(super) is_early: bool,
+    /// By address of the site.
+    pub(super) health: HashMap<u64, super::watch::Health>,
 }
 
 impl Traced {
@@ -146,7 +158,17 @@ impl Traced {
         interrupted: Option<&'static str>,
     ) -> Traced {
         let start_time = process::start_time(pid);
-        Traced { pid, start_time, memory, sites, reports, interrupted, seen: Vec::new() }
+        Traced {
+            pid,
+            start_time,
+            memory,
+            sites,
+            reports,
+            interrupted,
+            seen: Vec::new(),
+            is_early: false,
+            health: HashMap::new(),
+        }
     }
 }
 
@@ -275,6 +297,7 @@ pub struct Session {
     pub(super) is_only: bool,
     /// Processes that could not be entered, not to be tried again.
     pub(super) given_up: Vec<(i32, Option<u64>)>,
+    pub(super) last_look: Instant,
 }
 
 impl Session {
@@ -286,6 +309,7 @@ impl Session {
             roots: Vec::new(),
             is_only: options.is_only,
             given_up: Vec::new(),
+            last_look: Instant::now(),
         })
     }
 
@@ -362,9 +386,15 @@ impl Session {
 
     /// A child forked after its parent was opened has everything already.
     fn inherits_all(&self, pid: i32, objects: &[WantedObject]) -> bool {
-        let n_wanted: usize = objects.iter().map(|o| o.sites.len()).sum();
-        let n_refused = self.traced.iter().flat_map(|t| &t.reports).filter(|r| r.outcome.is_err()).count();
-        n_wanted > 0 && self.inherited_sites(pid, objects).len() + n_refused >= n_wanted
+        let inherited = self.inherited_sites(pid, objects);
+        let is_refused = |address| {
+            let reports = || self.traced.iter().flat_map(|t| &t.reports);
+            reports().any(|r| r.address == address && r.outcome.is_err())
+        };
+        let mut wanted =
+            objects.iter().flat_map(|o| o.sites.iter().map(|s| o.bias.wrapping_add(s.site.address)));
+        !inherited.is_empty()
+            && wanted.all(|address| inherited.iter().any(|s| s.address == address) || is_refused(address))
     }
 
     fn inherited_sites(&self, pid: i32, objects: &[WantedObject]) -> Vec<OpenSite> {
@@ -399,6 +429,11 @@ impl Session {
 
     pub fn ring(&self) -> &Arc<RingMemory> {
         &self.core.ring
+    }
+
+    /// Time since [`Session::look_after`] was last called.
+    pub fn since_last_look(&self) -> Duration {
+        self.last_look.elapsed()
     }
 
     /// How to read the records of an event.

@@ -1,0 +1,243 @@
+//! The user door through a program's life: started by us, libraries loaded later, exec, other tracers on the same sites.
+
+use nopal_engine::user::consumer::Reader;
+use nopal_engine::user::session::Session;
+use nopal_engine::user::watch::Notice;
+use nopal_tests::process::{Running, wait_until};
+use nopal_tests::targets::{Build, build, build_with};
+use nopal_tests::user_door::{Door, Hit, options, select};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn launch(command: &mut Command, pattern: &str) -> (Running, Door) {
+    let (select, events) = select(pattern);
+    let mut session = Session::new(&options(), select).unwrap();
+    let (child, reports) = session.launch(command.stdin(Stdio::null()).stdout(Stdio::null())).unwrap();
+    let reader = Reader::new(Arc::clone(session.ring()));
+    (Running(child), Door { session, reader, events, reports })
+}
+
+/// Reads and looks after the session until the child has ended.
+fn follow(running: &mut Running, door: &mut Door) -> (Vec<Hit>, Vec<Notice>) {
+    let (mut hits, mut notices) = (Vec::new(), Vec::new());
+    while running.0.try_wait().unwrap().is_none() {
+        door.read(&mut hits);
+        notices.extend(door.session.look_after());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    door.read(&mut hits);
+    (hits, notices)
+}
+
+fn args_of(door: &Door, hits: &[Hit], probe: &str) -> Vec<u64> {
+    let event = door.event(probe);
+    hits.iter().filter(|h| h.event == event).map(|h| h.args[0]).collect()
+}
+
+#[test]
+fn a_started_program_is_seen_from_its_first_constructor() {
+    for how in [Build::Pie, Build::NonPie, Build::Static, Build::StaticPie, Build::Musl] {
+        let more: &[&str] =
+            if matches!(how, Build::Static | Build::StaticPie) { &["-DWITHOUT_DLOPEN"] } else { &[] };
+        let program = build_with("life", &["life.c"], how, more);
+        let (mut running, mut door) = launch(Command::new(&program).arg("30"), "life:*");
+        for site in door.reports.iter().flat_map(|r| r.outcome.iter().flatten()) {
+            println!("{how:?}: {} {:?}", site.probe, site.outcome);
+        }
+        let (hits, _) = follow(&mut running, &mut door);
+        assert!(running.0.wait().unwrap().success(), "{how:?}");
+        let refused: Vec<String> = door
+            .reports
+            .iter()
+            .flat_map(|r| r.outcome.iter().flatten())
+            .filter(|s| s.outcome.is_err())
+            .map(|s| s.probe.clone())
+            .collect();
+        if !refused.contains(&"life:constructor".to_string()) {
+            assert_eq!(args_of(&door, &hits, "life:constructor"), [1], "{how:?}");
+        }
+        if !refused.contains(&"life:round".to_string()) {
+            assert!(args_of(&door, &hits, "life:round").into_iter().eq(0..30), "{how:?}: {hits:?}");
+        }
+        assert!(refused.len() < 2, "{how:?}: at least one of the two sites can be opened");
+    }
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_said_so() {
+    let (select, _) = select("life:*");
+    let mut session = Session::new(&options(), select).unwrap();
+    let error = session.launch(&mut Command::new("/no/such/program")).unwrap_err().to_string();
+    assert!(error.contains("cannot start `/no/such/program`: No such file"), "{error}");
+}
+
+fn plugin() -> PathBuf {
+    build_with("plugin", &["plugin.c"], Build::Pie, &["-shared", "-fPIC"])
+}
+
+#[test]
+fn libraries_loaded_later_are_picked_up() {
+    let program = build("life", &["life.c"], Build::Pie);
+    let (mut running, mut door) = launch(Command::new(&program).arg("30").arg(plugin()), "life:*");
+    let (hits, notices) = follow(&mut running, &mut door);
+    assert!(running.0.wait().unwrap().success());
+    let opened = notices.iter().any(|n| matches!(n, Notice::Opened(r) if r.outcome.is_ok()));
+    assert!(opened, "{notices:?}");
+    let plugin = args_of(&door, &hits, "life:plugin");
+    // Whatever came before it was noticed is missing, nothing after it.
+    assert!(!plugin.is_empty() && *plugin.last().unwrap() == 999, "{plugin:?}");
+    assert!(plugin.windows(2).all(|w| w[1] == w[0] + 1), "{plugin:?}");
+    assert!(args_of(&door, &hits, "life:round").into_iter().eq(0..30));
+}
+
+#[test]
+fn exec_is_followed() {
+    let program = build("life", &["life.c"], Build::Pie);
+    let mut command = Command::new(&program);
+    command.args(["20", "--"]).arg(&program).arg("1500");
+    let (mut running, mut door) = launch(&mut command, "life:*");
+    let (hits, notices) = follow(&mut running, &mut door);
+    assert!(running.0.wait().unwrap().success());
+    assert!(notices.iter().any(|n| matches!(n, Notice::Exec { .. })), "{notices:?}");
+    let rounds = args_of(&door, &hits, "life:round");
+    assert!(rounds[..20].iter().copied().eq(0..20), "the first program is complete: {rounds:?}");
+    assert_eq!(rounds.last(), Some(&1499), "the second is seen to its end");
+    assert!(rounds[20..].windows(2).all(|w| w[1] == w[0] + 1), "{rounds:?}");
+}
+
+#[test]
+fn a_child_that_starts_another_program_is_followed() {
+    let program = build("life", &["life.c"], Build::Pie);
+    let script = format!("{0} 700 & {0} 700; wait", program.display());
+    let (mut running, mut door) = launch(Command::new("sh").args(["-c", &script]), "life:*");
+    let (hits, _) = follow(&mut running, &mut door);
+    assert!(running.0.wait().unwrap().success());
+    let event = door.event("life:round");
+    let mut pids: Vec<u32> =
+        hits.iter().filter(|h| h.event == event && h.args[0] == 699).map(|h| h.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    assert_eq!(pids.len(), 2, "the last round of both programs was seen");
+}
+
+/// bpftrace on one probe of a process, counting until it is told to stop.
+struct Bpftrace {
+    running: Running,
+    out: std::io::BufReader<std::process::ChildStdout>,
+}
+
+impl Bpftrace {
+    fn start(pid: u32, program: &std::path::Path, probe: &str) -> Bpftrace {
+        let script =
+            format!("usdt:{}:{probe} {{ @ = count(); }} BEGIN {{ printf(\"on\\n\"); }}", program.display());
+        let mut running = Running::start(
+            Command::new("bpftrace").args(["-p", &pid.to_string(), "-e", &script]).stdout(Stdio::piped()),
+        );
+        let mut out = std::io::BufReader::new(running.0.stdout.take().unwrap());
+        let mut line = String::new();
+        while line != "on\n" {
+            line.clear();
+            assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0, "bpftrace started");
+        }
+        Bpftrace { running, out }
+    }
+
+    fn stop(mut self) -> u64 {
+        // SAFETY: a pid we started and have not reaped.
+        unsafe { libc::kill(self.running.pid() as i32, libc::SIGINT) };
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut self.out, &mut text).unwrap();
+        text.lines().find_map(|l| l.strip_prefix("@: ")).map_or(0, |n| n.trim().parse().unwrap())
+    }
+}
+
+#[test]
+fn other_tracers_come_and_go_on_the_same_sites() {
+    let program = build("busy", &["busy.c", "own.c"], Build::Pie);
+    let running = Running::start(Command::new(&program).args(["-q", "-t", "2"]).stdout(Stdio::null()));
+    let pid = running.pid();
+    let mut door = Door::open(pid, "busy:*").unwrap();
+    let mut hits = Vec::new();
+
+    // Our own sites have room for both.
+    let other = Bpftrace::start(pid, &program, "busy:own");
+    door.read(&mut hits);
+    hits.clear();
+    std::thread::sleep(Duration::from_millis(300));
+    door.read(&mut hits);
+    let own = door.event("busy:own");
+    assert!(hits.iter().any(|h| h.event == own), "we go on counting");
+    assert!(door.session.look_after().is_empty(), "and the site is still ours");
+    assert!(other.stop() > 0, "and so does bpftrace");
+
+    // A classic site has room for one: bpftrace takes it, and it is ours again when it leaves.
+    let other = Bpftrace::start(pid, &program, "busy:work");
+    let mut notices = Vec::new();
+    wait_until("the take-over to be noticed", 20, || {
+        notices.extend(door.session.look_after());
+        notices.iter().any(|n| matches!(n, Notice::TakenOver { probe, .. } if probe == "busy:work"))
+    });
+    assert!(other.stop() > 0);
+    wait_until("the site to be open again", 20, || {
+        notices.extend(door.session.look_after());
+        notices.iter().any(|n| matches!(n, Notice::OpenAgain { probe, .. } if probe == "busy:work"))
+    });
+    let work = door.event("busy:work");
+    wait_until("hits after it", 20, || {
+        hits.clear();
+        door.read(&mut hits);
+        hits.iter().any(|h| h.event == work)
+    });
+
+    // One that was there before us keeps its site.
+    let report = door.session.detach();
+    assert!(report.left_alone.is_empty() && report.failures.is_empty(), "{report:?}");
+    let other = Bpftrace::start(pid, &program, "busy:work");
+    let mut door = Door::open(pid, "busy:*").unwrap();
+    let refused: Vec<String> = door
+        .reports
+        .iter()
+        .flat_map(|r| r.outcome.iter().flatten())
+        .filter_map(|s| s.outcome.as_ref().err().map(|why| format!("{}: {why}", s.probe)))
+        .collect();
+    assert_eq!(refused, ["busy:work: another tracer or debugger has a breakpoint there"]);
+    assert!(other.stop() > 0);
+    door.session.detach();
+    drop(running);
+}
+
+#[test]
+fn several_sessions_share_a_site() {
+    let program = build("busy", &["busy.c", "own.c"], Build::Pie);
+    let running = Running::start(Command::new(&program).args(["-q", "-t", "2"]).stdout(Stdio::null()));
+    let pid = running.pid();
+    let mut doors: Vec<Door> = (0..3).map(|_| Door::open(pid, "busy:own").unwrap()).collect();
+    let mut hits = Vec::new();
+    for door in &mut doors {
+        wait_until("each session to have hits", 20, || {
+            door.read(&mut hits);
+            !hits.is_empty()
+        });
+        hits.clear();
+    }
+    // The one in the middle leaves; the others go on.
+    let mut middle = doors.remove(1);
+    let report = middle.session.detach();
+    assert_eq!(report.n_restored, 0, "the site stays open for the others: {report:?}");
+    for door in &mut doors {
+        door.read(&mut hits);
+        hits.clear();
+        wait_until("the other sessions to go on", 20, || {
+            door.read(&mut hits);
+            !hits.is_empty()
+        });
+    }
+    for door in &mut doors {
+        door.session.detach();
+    }
+    let text = nopal_engine::user::leave::detach(pid as i32).unwrap();
+    assert_eq!((text.n_restored, text.n_orphans), (0, 0), "nothing was left: {text:?}");
+    drop(running);
+}

@@ -1,0 +1,172 @@
+//! Looks after open sites while a session records: bytes that others changed, libraries loaded later, children that
+//! started another program. Polling only, without staying attached; the caller says how often (at least every 100 ms).
+
+use super::error::{Error, Result};
+use super::held::Lock;
+use super::inject::ask_again;
+use super::process;
+use super::session::{OpenSite, ProcessReport, Session, code_mappings, in_own_thread};
+use super::text::{Direction, Found, apply};
+use std::time::Instant;
+
+/// Something that happened to a traced process.
+#[derive(Debug)]
+pub enum Notice {
+    /// Another tool has put a breakpoint on the site: hits are not recorded until it leaves.
+    TakenOver {
+        pid: i32,
+        probe: String,
+        address: u64,
+    },
+    /// The other tool has left; the site is open again. Hits since `TakenOver` are missing.
+    OpenAgain {
+        pid: i32,
+        probe: String,
+        address: u64,
+    },
+    /// Bytes that are neither ours nor the file's; left alone.
+    Changed {
+        pid: i32,
+        probe: String,
+        address: u64,
+        found: Vec<u8>,
+    },
+    /// Sites of objects that were loaded, of a program that was started by exec, or of a new child.
+    Opened(ProcessReport),
+    /// The process started another program; its sites of before are gone with it.
+    Exec {
+        pid: i32,
+    },
+    Ended {
+        pid: i32,
+    },
+}
+
+/// What is known of a site between two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Health {
+    #[default]
+    Well,
+    TakenOver,
+    GivenUp,
+}
+
+impl Session {
+    /// One look at everything. Cheap when nothing has happened: one read per site and one of each process's maps.
+    pub fn look_after(&mut self) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let mut again: Vec<i32> = Vec::new();
+        let mut i = 0;
+        while i < self.traced.len() {
+            let traced = &mut self.traced[i];
+            let pid = traced.pid;
+            if process::start_time(pid) != traced.start_time || !process::is_alive(pid) {
+                self.traced.remove(i);
+                notices.push(Notice::Ended { pid });
+                continue;
+            }
+            i += 1;
+            let now = code_mappings(pid);
+            let first = traced.seen.first().map_or(0, |m| m.0);
+            // The memory we opened is that of the program of then; after an exec it is nobody's.
+            let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
+            if has_changed && !now.is_empty() {
+                notices.push(Notice::Exec { pid });
+                traced.sites.clear();
+                again.push(pid);
+                continue;
+            }
+            if traced.is_early {
+                let core = &mut self.core;
+                traced.is_early = !matches!(in_own_thread(move || ask_again(core, pid)), Ok(true));
+            }
+            if now.iter().any(|m| !traced.seen.contains(m)) {
+                again.push(pid);
+            }
+            traced.seen = now;
+            let memory = &traced.memory;
+            for (at, site) in traced.sites.iter().enumerate() {
+                let health = traced.health.entry(site.address).or_default();
+                match site.patch.found(memory) {
+                    Ok(Found::Ours) => {
+                        if *health == Health::TakenOver {
+                            notices.push(opened_again(pid, site));
+                        }
+                        *health = Health::Well;
+                    }
+                    Ok(Found::Breakpoint) if *health == Health::Well => {
+                        *health = Health::TakenOver;
+                        notices.push(Notice::TakenOver {
+                            pid,
+                            probe: site.probe.clone(),
+                            address: site.address,
+                        });
+                    }
+                    Ok(Found::Original) if *health != Health::GivenUp => {
+                        let patches = std::slice::from_ref(&traced.sites[at].patch);
+                        let armed = in_own_thread(|| {
+                            let _lock = Lock::take(pid)?;
+                            apply(memory, patches, Direction::In, &[])
+                        });
+                        match armed {
+                            Ok(outcome) if outcome[0].is_none() => {
+                                *health = Health::Well;
+                                notices.push(opened_again(pid, site));
+                            }
+                            // Somebody was quicker, or a debugger holds the process: next time.
+                            Ok(_) | Err(_) => {}
+                        }
+                    }
+                    Ok(Found::Other(found)) if *health == Health::Well => {
+                        *health = Health::GivenUp;
+                        notices.push(Notice::Changed {
+                            pid,
+                            probe: site.probe.clone(),
+                            address: site.address,
+                            found,
+                        });
+                    }
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+        for pid in again {
+            match self.attach_more(pid) {
+                Ok(report) => notices.push(Notice::Opened(report)),
+                Err(Error::Gone { .. } | Error::NoSuchProcess { .. }) => {}
+                Err(error) => {
+                    notices.push(Notice::Opened(ProcessReport {
+                        pid,
+                        outcome: Err(error),
+                        interrupted: None,
+                    }));
+                }
+            }
+        }
+        if !self.is_only {
+            let fresh = self.attach_descendants();
+            notices.extend(fresh.into_iter().filter(ProcessReport::says_something).map(Notice::Opened));
+        }
+        self.last_look = Instant::now();
+        notices
+    }
+
+    /// Opens what is wanted and not open yet in a process that is traced.
+    fn attach_more(&mut self, pid: i32) -> Result<ProcessReport> {
+        let old: Vec<OpenSite> =
+            self.traced.iter().find(|t| t.pid == pid).map(|t| t.sites.clone()).unwrap_or_default();
+        let report = self.attach_one(pid)?;
+        if let Some(traced) = self.traced.iter_mut().find(|t| t.pid == pid) {
+            for site in old {
+                if !traced.sites.iter().any(|s| s.address == site.address) {
+                    traced.sites.push(site);
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+fn opened_again(pid: i32, site: &OpenSite) -> Notice {
+    Notice::OpenAgain { pid, probe: site.probe.clone(), address: site.address }
+}
