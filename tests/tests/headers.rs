@@ -151,7 +151,8 @@ fn types_of_cxx() {
     let folder = scratch("headers_types");
     for compiler in CXX {
         for flags in [["-std=gnu++11", "-O0"], ["-std=gnu++20", "-O2"]] {
-            let program = tools::compile(&[compiler], &flags, &[fixture("c-probes/types.cc")], folder.join("types"));
+            let program =
+                tools::compile(&[compiler], &flags, &[fixture("c-probes/types.cc")], folder.join("types"));
             run(&mut Command::new(&program));
             let what = format!("{compiler} {flags:?}");
             check_sizes(&check(&program, &SITE, &what), TYPES, &what);
@@ -185,7 +186,8 @@ fn intel_syntax_compiles() {
     let folder = scratch("headers_intel");
     for compiler in C {
         let flags = ["-O2", "-masm=intel"];
-        let program = tools::compile(&[compiler], &flags, &[fixture("c-probes/values.c")], folder.join("values"));
+        let program =
+            tools::compile(&[compiler], &flags, &[fixture("c-probes/values.c")], folder.join("values"));
         assert_eq!(run(Command::new(&program).arg("2")), "evaluated 0\n");
         check(&program, &SITE, compiler);
     }
