@@ -21,3 +21,6 @@ use crate::parse::macro_name;
 fn probe_macro(provider: &Provider, probe: &Probe) -> String {
     format!("{}_{}", provider.name.to_ascii_uppercase(), macro_name(&probe.name))
 }
+
+#[cfg(test)]
+mod tests;
