@@ -75,13 +75,10 @@ impl JsonLines {
             Some(host) => string(out, host.as_bytes()),
             None => out.extend_from_slice(b"null"),
         }
-        self.optional(out, "pid", who.pid.or(who.vpid).or_else(|| env("pid")).or_else(|| env("vpid")));
-        self.optional(out, "tid", who.tid.or(who.vtid));
-        self.optional(out, "cpu", event.cpu().map(i128::from));
-        out.extend_from_slice(b",\"provider\":");
-        string(out, class.ty.provider.as_bytes());
-        out.extend_from_slice(b",\"name\":");
-        string(out, class.ty.name.as_bytes());
+        self.optional(out, b",\"pid\":", who.pid.or(who.vpid).or_else(|| env("pid")).or_else(|| env("vpid")));
+        self.optional(out, b",\"tid\":", who.tid.or(who.vtid));
+        self.optional(out, b",\"cpu\":", event.cpu().map(i128::from));
+        out.extend_from_slice(&class.json_names);
         if event.scopes()[..2].iter().any(Option::is_some) {
             out.extend_from_slice(b",\"context\":{");
             let mut printer = JsonPrinter { out, has_strings: self.has_strings, is_first: true };
@@ -95,10 +92,8 @@ impl JsonLines {
         Ok(())
     }
 
-    fn optional(&self, out: &mut Vec<u8>, key: &str, value: Option<i128>) {
-        out.push(b',');
-        string(out, key.as_bytes());
-        out.push(b':');
+    fn optional(&self, out: &mut Vec<u8>, key: &[u8], value: Option<i128>) {
+        out.extend_from_slice(key);
         match value {
             Some(value) => self.number(out, value),
             None => out.extend_from_slice(b"null"),
@@ -164,8 +159,7 @@ impl JsonPrinter<'_> {
         }
         self.is_first = false;
         if !at.is_element {
-            string(self.out, at.name.as_bytes());
-            self.out.push(b':');
+            self.out.extend_from_slice(&at.key);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! front of each event, which clock gives the time.
 
 use super::plan::{Scope, ScopeKind, Slots, compile};
+use crate::json::string;
 use crate::model::{ByteOrder, EventType, Integer, Type};
 use crate::tsdl::{Clock, EventDecl, Metadata, Place, StreamDecl, Unreadable, fields_of};
 use std::collections::HashMap;
@@ -18,6 +19,8 @@ pub struct EventClass {
     pub(crate) fixed_bits: Option<u64>,
     /// `host provider:name: `
     pub(crate) lead: Box<[u8]>,
+    /// `,"provider":"...","name":"..."`
+    pub(crate) json_names: Box<[u8]>,
 }
 
 #[derive(Debug)]
@@ -225,7 +228,12 @@ impl StreamBuilder<'_> {
             };
             let space = if origin.is_empty() { "" } else { " " };
             let lead = format!("{origin}{space}{}: ", event.name).into_bytes().into();
-            classes.push(EventClass { ty, index, context, fields, fixed_bits: None, lead });
+            let mut json_names = b",\"provider\":".to_vec();
+            string(&mut json_names, ty.provider.as_bytes());
+            json_names.extend_from_slice(b",\"name\":");
+            string(&mut json_names, ty.name.as_bytes());
+            let json_names = json_names.into();
+            classes.push(EventClass { ty, index, context, fields, fixed_bits: None, lead, json_names });
         }
         let mut scopes = self.before;
         let mut take = |kind| {

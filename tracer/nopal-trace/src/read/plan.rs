@@ -1,6 +1,7 @@
 //! Decode plans: the layout of an event as a flat list of steps, so that no type tree is walked per event. Compiles
 //! types to plans; `decode.rs` runs them.
 
+use crate::json::string;
 use crate::model::{ByteOrder, Enum, Field, Integer, Length, Type};
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ pub struct Step {
     pub name: Arc<str>,
     /// What stands before the value in text: ` name = ` or `, name = `.
     pub lead: Box<[u8]>,
+    /// What stands before it in JSON: `"name":`.
+    pub key: Box<[u8]>,
     pub role: Role,
     /// The format's own bookkeeping, of no interest to people.
     pub is_hidden: bool,
@@ -244,6 +247,7 @@ impl Compiler<'_, '_> {
             is_element: false,
             name: Arc::from(name),
             lead: lead.into(),
+            key: json_key(name),
             role: Role::None,
             is_hidden: false,
         }
@@ -461,6 +465,13 @@ fn find(names: &[Name], path: &[String]) -> Option<(usize, Option<Arc<Enum>>)> {
         Target::Struct(inner) if !rest.is_empty() => find(inner, rest),
         _ => None,
     }
+}
+
+fn json_key(name: &str) -> Box<[u8]> {
+    let mut key = Vec::new();
+    string(&mut key, name.as_bytes());
+    key.push(b':');
+    key.into()
 }
 
 fn is_character(ty: &Type) -> bool {
