@@ -335,19 +335,27 @@ impl Work<'_, '_> {
                 && n.reaches(low, high)
                 && self.room.check(n.address(), Neighbourhood::RESERVED).is_ok()
         });
-        let at = match shared {
-            Some(at) => at,
-            None => {
-                let address = self.room.near((low, high), Neighbourhood::RESERVED)?;
-                let fresh = Neighbourhood::create(address, facts.signature)?;
-                fresh.space.set_path(facts.path, facts.rseq_offset, facts.tid_offset);
-                self.core.neighbourhoods.push(fresh);
-                self.core.neighbourhoods.len() - 1
+        if let Some(at) = shared {
+            self.map_neighbourhood(at)?;
+            return self.enter_session(at).map(|()| at);
+        }
+        // The program's other threads map memory, too, and may be quicker.
+        for tries_left in (0..4).rev() {
+            let address = self.room.near((low, high), Neighbourhood::RESERVED)?;
+            let fresh = Neighbourhood::create(address, facts.signature)?;
+            fresh.space.set_path(facts.path, facts.rseq_offset, facts.tid_offset);
+            self.core.neighbourhoods.push(fresh);
+            let at = self.core.neighbourhoods.len() - 1;
+            match self.map_neighbourhood(at) {
+                Ok(()) => return self.enter_session(at).map(|()| at),
+                Err(Error::CallFailed { errno: libc::EEXIST, .. }) if tries_left > 0 => {
+                    self.core.neighbourhoods.pop();
+                    self.refresh()?;
+                }
+                Err(error) => return Err(error),
             }
-        };
-        self.map_neighbourhood(at)?;
-        self.enter_session(at)?;
-        Ok(at)
+        }
+        Err(Error::NoRoom { pid: self.pid(), near: low })
     }
 
     fn map_neighbourhood(&mut self, at: usize) -> Result<()> {
@@ -373,8 +381,21 @@ impl Work<'_, '_> {
             ),
             Call::new("advise", libc::SYS_madvise, [page, PAGE, MADV_WIPEONFORK, 0, 0, 0]),
         ])?;
-        for result in results {
-            check(pid, "map stubs", result)?;
+        let outcome = results.iter().try_for_each(|r| check(pid, "map stubs", *r).map(drop));
+        if let Err(error) = outcome {
+            // Nobody knows of the half that was mapped, so it can go again.
+            let halves = [(address, len), (page, PRIVATE_BYTES)];
+            let calls: Vec<Call> = halves
+                .into_iter()
+                .zip(&results)
+                .filter(|((start, _), result)| **result as u64 == *start)
+                .map(|((start, len), _)| Call::new("unmap", libc::SYS_munmap, [start, len, 0, 0, 0, 0]))
+                .collect();
+            self.entered.calls(&calls)?;
+            if let Some(fd) = self.passed.remove(&inode) {
+                self.entered.calls(&[Call::new("close", libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])])?;
+            }
+            return Err(error);
         }
         let code = self.core.neighbourhoods[at].list_code();
         self.entered.use_lists(code, page);

@@ -95,6 +95,10 @@ fn start(core: &mut Core, command: &mut Command) -> Result<(Child, Traced)> {
 
 fn arm(core: &mut Core, pid: i32) -> Result<Traced> {
     process::check_startable(pid)?;
+    // The stop at exec is inside the call, whose return would overwrite a register; the next one is behind it.
+    ptrace::interrupt(pid).map_err(Error::on(pid, "interrupt"))?;
+    ptrace::resume(pid, 0).map_err(Error::on(pid, "resume"))?;
+    wait_for(pid, |stop| stop == Stop::Interrupted)?;
     let loader = process::auxv(pid)?.loader_base;
     if loader != 0
         && let Some((state_call, state_word)) = loader_symbols(pid, loader)

@@ -83,8 +83,9 @@ impl Room {
         let align = |address: u64| address & !(PAGE - 1);
         let below = gaps.iter().rev().filter(|gap| gap.0 < text.0).flat_map(|gap| {
             let end = gap.1.min(text.0);
-            // Some distance first, in case the neighbour below the gap's end grows down a little.
-            [end.saturating_sub(len + (1 << 20)), end.saturating_sub(len)].map(|start| (start, *gap))
+            // Some distance first: the kernel maps new memory at the upper end of a gap.
+            let distances = [256 << 20, 16 << 20, 1 << 20, 0];
+            distances.map(|distance: u64| (end.saturating_sub(len + distance), *gap))
         });
         let above = gaps.iter().filter(|gap| gap.1 > text.1).flat_map(|gap| {
             let far = gap.1.saturating_sub(len);

@@ -1,0 +1,115 @@
+//! What the user door will not do: one clear sentence each, and the target goes on untouched.
+
+use nopal_engine::user::Error;
+use nopal_tests::process::{Running, wait_until};
+use nopal_tests::targets::{Build, build};
+use nopal_tests::user_door::Door;
+use std::process::{Command, Stdio};
+
+fn refusal(pid: u32) -> (Error, String) {
+    let error = Door::open(pid, "*:*").expect_err("this process must be refused");
+    let text = error.to_string();
+    (error, text)
+}
+
+fn mapped(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().contains("nopal")
+}
+
+#[test]
+fn processes_that_are_not_there() {
+    let (error, text) = refusal(1 << 22);
+    assert!(matches!(error, Error::NoSuchProcess { .. }), "{text}");
+    let mut ended = Running::start(&mut Command::new("true"));
+    wait_until("the child to end", 10, || {
+        std::fs::read_to_string(format!("/proc/{}/stat", ended.pid())).is_ok_and(|s| s.contains(") Z "))
+    });
+    let (error, text) = refusal(ended.pid());
+    assert!(matches!(error, Error::Gone { .. }), "a zombie: {text}");
+    let _ = ended.0.wait();
+}
+
+#[test]
+fn a_process_under_a_debugger_names_it() {
+    let program = build("busy", &["busy.c", "own.c"], Build::Pie);
+    let running = Running::start(Command::new(program).args(["-q", "-t", "1"]).stdout(Stdio::null()));
+    let mut gdb = Running::start(
+        Command::new("gdb")
+            .args(["-q", "-nx", "-batch", "-p", &running.pid().to_string(), "-ex", "continue"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null()),
+    );
+    let tracer = || nopal_engine::user::process::status(running.pid() as i32).unwrap().tracer_pid;
+    wait_until("gdb to attach", 30, || tracer() != 0);
+    let (error, text) = refusal(running.pid());
+    assert!(matches!(error, Error::AlreadyTraced { tracer, .. } if tracer == gdb.pid() as i32), "{text}");
+    assert!(text.contains("(gdb)"), "{text}");
+    // SAFETY: a pid we started and have not reaped.
+    unsafe { libc::kill(gdb.pid() as i32, libc::SIGINT) };
+    let _ = gdb.0.wait();
+    wait_until("gdb to leave", 30, || tracer() == 0);
+    assert!(!mapped(running.pid()));
+    let mut door = Door::open(running.pid(), "busy:own").unwrap();
+    let mut hits = Vec::new();
+    wait_until("hits afterwards", 20, || {
+        door.read(&mut hits);
+        !hits.is_empty()
+    });
+}
+
+#[test]
+fn filtered_system_calls_are_respected() {
+    let program = build("sandboxed", &["sandboxed.c"], Build::Pie);
+    let mut running = Running::start(Command::new(program).stdout(Stdio::null()));
+    let is_sandboxed = || {
+        std::fs::read_to_string(format!("/proc/{}/status", running.pid()))
+            .is_ok_and(|s| s.contains("Seccomp:\t2"))
+    };
+    wait_until("the filter", 10, is_sandboxed);
+    let (error, text) = refusal(running.pid());
+    assert!(matches!(error, Error::Seccomp { mode: 2, .. }), "{text}");
+    assert!(!mapped(running.pid()));
+    assert!(running.0.try_wait().unwrap().is_none(), "it lives");
+}
+
+#[test]
+fn kernel_threads_have_no_user_code() {
+    // Process 2 is kthreadd wherever the kernel's processes can be seen.
+    if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        let (error, text) = refusal(2);
+        assert!(matches!(error, Error::KernelThread { .. }), "{text}");
+    }
+}
+
+/// Not a test of its own: what the next one runs as another user.
+#[test]
+fn tracer_as_another_user() {
+    let Ok(pid) = std::env::var("NOPAL_TEST_PID") else { return };
+    let (error, text) = refusal(pid.parse().unwrap());
+    assert!(matches!(error, Error::Permission { .. }), "{text}");
+    assert!(text.contains("belongs to user 0"), "{text}");
+}
+
+#[test]
+fn another_users_process_is_out_of_reach() {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        // Process 1 is not ours.
+        let (error, text) = refusal(1);
+        assert!(matches!(error, Error::Permission { .. }), "{text}");
+        return;
+    }
+    let running = Running::start(Command::new("sleep").arg("60"));
+    // The test binary may lie where another user cannot reach it.
+    let copy = std::env::temp_dir().join(format!("nopal-refusals-{}", std::process::id()));
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid", "nobody", "--clear-groups"])
+        .arg(&copy)
+        .args(["tracer_as_another_user", "--exact"])
+        .env("NOPAL_TEST_PID", running.pid().to_string())
+        .output()
+        .unwrap();
+    let _ = std::fs::remove_file(&copy);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
