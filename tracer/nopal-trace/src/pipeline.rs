@@ -59,7 +59,6 @@ impl From<Error> for PrintError {
 const BATCH_EVENTS: usize = 4096;
 
 /// Events in order, with the packets they are in.
-#[derive(Default)]
 struct Batch<'r> {
     packets: Vec<(Arc<Packet>, &'r StreamClass)>,
     events: Vec<(u32, Found)>,
@@ -69,7 +68,15 @@ struct Batch<'r> {
 /// A batch on its way to a thread, and the way back for its lines.
 struct Job<'r> {
     batch: Batch<'r>,
-    done: SyncSender<Vec<u8>>,
+    /// Memory for the lines, used again and again.
+    out: Vec<u8>,
+    done: SyncSender<Done>,
+}
+
+/// Lines, and the memory of the batch they were made from.
+struct Done {
+    lines: Vec<u8>,
+    events: Vec<(u32, Found)>,
 }
 
 /// Prints the selected events in the order of time; ends early once `stop` is set.
@@ -91,27 +98,33 @@ pub fn print<L: Lines>(
         // Moved in, so that the threads see its end when this closure is over, however it ends.
         let to_work = to_work;
         let mut batches = Batches::new(recording, selection)?;
-        let mut under_way: VecDeque<Receiver<Vec<u8>>> = VecDeque::new();
-        let mut write_oldest = |under_way: &mut VecDeque<Receiver<Vec<u8>>>| -> Result<bool, PrintError> {
-            let Some(oldest) = under_way.pop_front() else { return Ok(false) };
-            if let Ok(lines) = oldest.recv() {
-                out.write_all(&lines).map_err(PrintError::Output)?;
-            }
-            Ok(true)
-        };
-        while !stop.load(Ordering::Relaxed)
-            && let Some(batch) = batches.next()?
-        {
-            let (done, lines) = sync_channel(1);
-            if to_work.send(Job { batch, done }).is_err() {
+        let mut under_way: VecDeque<Receiver<Done>> = VecDeque::new();
+        let mut spare: Vec<Done> = Vec::new();
+        let mut write_oldest =
+            |under_way: &mut VecDeque<Receiver<Done>>, spare: &mut Vec<Done>| -> Result<bool, PrintError> {
+                let Some(oldest) = under_way.pop_front() else { return Ok(false) };
+                if let Ok(mut done) = oldest.recv() {
+                    out.write_all(&done.lines).map_err(PrintError::Output)?;
+                    done.lines.clear();
+                    done.events.clear();
+                    spare.push(done);
+                }
+                Ok(true)
+            };
+        while !stop.load(Ordering::Relaxed) {
+            let Done { lines, events } =
+                spare.pop().unwrap_or_else(|| Done { lines: Vec::new(), events: Vec::new() });
+            let Some(batch) = batches.next(events)? else { break };
+            let (done, result) = sync_channel(1);
+            if to_work.send(Job { batch, out: lines, done }).is_err() {
                 break;
             }
-            under_way.push_back(lines);
+            under_way.push_back(result);
             if under_way.len() >= max_under_way {
-                write_oldest(&mut under_way)?;
+                write_oldest(&mut under_way, &mut spare)?;
             }
         }
-        while write_oldest(&mut under_way)? {}
+        while write_oldest(&mut under_way, &mut spare)? {}
         out.flush().map_err(PrintError::Output)?;
         Ok(Printed { n_events: batches.n_events, report: batches.events.report() })
     })
@@ -119,11 +132,9 @@ pub fn print<L: Lines>(
 
 fn make_lines<L: Lines>(recording: &Recording, work: &Mutex<Receiver<Job<'_>>>, new_lines: &impl Fn() -> L) {
     let mut lines = new_lines();
-    let mut size = 0;
     loop {
         let job = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { batch, done }) = job else { return };
-        let mut out = Vec::with_capacity(size);
+        let Ok(Job { batch, mut out, done }) = job else { return };
         lines.set_last_ns(batch.last_ns);
         for (packet, found) in &batch.events {
             let (packet, stream) = &batch.packets[*packet as usize];
@@ -131,9 +142,8 @@ fn make_lines<L: Lines>(recording: &Recording, work: &Mutex<Receiver<Job<'_>>>, 
             // The walk that found the event has decoded it once, so this cannot fail.
             let _ = lines.print(&event, &mut out);
         }
-        size = size.max(out.len() + out.len() / 8);
         // The other side is gone only if it has given up.
-        let _ = done.send(out);
+        let _ = done.send(Done { lines: out, events: batch.events });
     }
 }
 
@@ -149,8 +159,9 @@ impl<'r, 's> Batches<'r, 's> {
         Ok(Batches { events: recording.events(selection.range)?, selection, last_ns: None, n_events: 0 })
     }
 
-    fn next(&mut self) -> Result<Option<Batch<'r>>, Error> {
-        let mut batch = Batch { last_ns: self.last_ns, ..Batch::default() };
+    /// The next batch, in the memory of an old one.
+    fn next(&mut self, events: Vec<(u32, Found)>) -> Result<Option<Batch<'r>>, Error> {
+        let mut batch = Batch { packets: Vec::new(), events, last_ns: self.last_ns };
         batch.events.reserve(BATCH_EVENTS);
         let left = self.selection.limit.map_or(u64::MAX, |limit| limit - self.n_events);
         let wanted = left.min(BATCH_EVENTS as u64) as usize;
