@@ -13,6 +13,11 @@ use super::ring::{RingMemory, Set};
 
 /// A record that stays uncommitted this long may have been left by a thread that died.
 const STALL: Duration = Duration::from_secs(1);
+/// And is taken to have been, when nobody can tell.
+const LONG_STALL: Duration = Duration::from_secs(30);
+
+/// Tells whether the thread with this number lives.
+type Liveness = Box<dyn FnMut(u32) -> bool + Send>;
 
 /// One ring, from the reader's side.
 #[derive(Debug)]
@@ -65,7 +70,7 @@ pub struct Reader {
     memory: Arc<RingMemory>,
     streams: Vec<Stream>,
     copy: Vec<u8>,
-    is_alive: Box<dyn FnMut(u32) -> bool + Send>,
+    is_alive: Option<Liveness>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -75,7 +80,7 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Starts at what has not been read yet. Threads are taken for alive unless [`Reader::set_liveness`] knows better.
+    /// Starts at what has not been read yet.
     pub fn new(memory: Arc<RingMemory>) -> Reader {
         let streams = [Set::Rseq, Set::Locked]
             .into_iter()
@@ -92,7 +97,7 @@ impl Reader {
                 }
             })
             .collect();
-        Reader { memory, streams, copy: Vec::new(), is_alive: Box::new(|_| true) }
+        Reader { memory, streams, copy: Vec::new(), is_alive: None }
     }
 
     pub fn memory(&self) -> &Arc<RingMemory> {
@@ -100,9 +105,9 @@ impl Reader {
     }
 
     /// Says whether a thread, by its tid as the traced process counts, still lives; [`any_has_thread`] knows. Asked only
-    /// about threads that left a record uncommitted for a second. Without it a locked ring waits for them for ever.
+    /// about threads that left a record uncommitted for a second. Without it they are given up after half a minute.
     pub fn set_liveness(&mut self, is_alive: impl FnMut(u32) -> bool + Send + 'static) {
-        self.is_alive = Box::new(is_alive);
+        self.is_alive = Some(Box::new(is_alive));
     }
 
     /// Hands out all committed records, each CPU's in their order, and frees their room. In overwrite mode only the
@@ -114,7 +119,7 @@ impl Reader {
                 continue;
             }
             let lost = stream.lost(self.memory.state(stream.set, stream.cpu));
-            stream.drain(&self.memory, &mut self.copy, &mut *self.is_alive, &mut polled, &mut each);
+            stream.drain(&self.memory, &mut self.copy, &mut self.is_alive, &mut polled, &mut each);
             polled.gaps.extend(lost);
         }
         polled
@@ -167,7 +172,7 @@ impl Stream {
         &mut self,
         memory: &RingMemory,
         copy: &mut Vec<u8>,
-        is_alive: &mut dyn FnMut(u32) -> bool,
+        is_alive: &mut Option<Liveness>,
         polled: &mut Polled,
         each: &mut impl FnMut(Source, RecordView<'_>),
     ) {
@@ -248,19 +253,18 @@ impl Stream {
         ring_bytes: usize,
         at: u64,
         end: u64,
-        is_alive: &mut dyn FnMut(u32) -> bool,
+        is_alive: &mut Option<Liveness>,
         polled: &mut Polled,
     ) -> Option<u64> {
-        match self.stalled {
-            Some((place, since)) if place == at => {
-                if since.elapsed() < STALL {
-                    return None;
-                }
-            }
+        let since = match self.stalled {
+            Some((place, since)) if place == at => since,
             _ => {
                 self.stalled = Some((at, Instant::now()));
                 return None;
             }
+        };
+        if since.elapsed() < STALL {
+            return None;
         }
         let header = header_word(ring, ring_bytes, at);
         let bytes = header.to_le_bytes();
@@ -273,14 +277,18 @@ impl Stream {
         let mut probe = vec![0; (end - at) as usize];
         probe[..8].copy_from_slice(&bytes);
         match RecordView::parse(&probe) {
-            Parsed::Busy { tid, bytes } if !is_alive(tid) => {
+            Parsed::Busy { tid, bytes } => {
+                let is_alive = is_alive.as_mut().map(|is_alive| is_alive(tid));
+                if is_alive == Some(true) {
+                    // Not asked again before another second.
+                    self.stalled = Some((at, Instant::now()));
+                }
+                if is_alive.unwrap_or(since.elapsed() < LONG_STALL) {
+                    return None;
+                }
                 self.stalled = None;
                 polled.abandoned += 1;
                 Some(at + bytes as u64)
-            }
-            Parsed::Busy { .. } => {
-                self.stalled = Some((at, Instant::now()));
-                None
             }
             // Committed meanwhile.
             Parsed::Record(..) | Parsed::Padding(_) => {
