@@ -581,16 +581,81 @@ fn failures_name_their_cause_and_the_next_step() {
     says(fail(&damaged, &[]), &["the metadata is empty"]);
 }
 
-#[test]
-fn a_reader_that_leaves_is_no_failure() {
-    let dir = scratch("recording-pipe");
-    let mut writer = Recording::create(&dir, info()).unwrap();
+fn write_many(dir: &Path, count: u64) {
+    let mut writer = Recording::create(dir, info()).unwrap();
     let ty = writer.add_event_type(EventType::new("p", "n").field("a", Type::unsigned(64))).unwrap();
     let mut stream = writer.stream(0).unwrap();
-    for n in 0..100_000u64 {
+    for n in 0..count {
         stream.append(ty, START_NS + n, &[], &n.to_le_bytes()).unwrap();
     }
     stream.finish().unwrap();
+}
+
+/// The peak memory of `nopal view`, in bytes.
+fn peak_memory(dir: &Path, options: &[&str]) -> i64 {
+    let child = Command::new(nopal())
+        .arg("view")
+        .args(options)
+        .arg(dir)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut status = 0;
+    // SAFETY: all-zero bytes are a valid rusage, the child is ours and nobody else waits for it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::wait4(child.id() as i32, &mut status, 0, &mut usage), child.id() as i32);
+        usage
+    };
+    assert_eq!(status, 0);
+    usage.ru_maxrss * 1024
+}
+
+#[test]
+fn memory_does_not_grow_with_the_recording() {
+    let dir = scratch("recording-memory");
+    let (small, large) = (dir.join("small"), dir.join("large"));
+    write_many(&small, 200_000);
+    write_many(&large, 4_000_000);
+    let size = fs::metadata(large.join("channel0_0")).unwrap().len() as i64;
+    assert!(size > 40_000_000);
+    for options in [&[][..], &["--json"], &["--count"]] {
+        let grown = peak_memory(&large, options) - peak_memory(&small, options);
+        assert!(grown < 8 << 20, "{options:?}: {grown} bytes more for a recording of {size}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_with_a_whole_line_and_a_word_about_it() {
+    let dir = scratch("recording-interrupt");
+    write_many(&dir, 1_000_000);
+    let mut child = Command::new(nopal())
+        .arg("view")
+        .arg(&dir)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Its output pipe is full after the first lines, so it is in the middle of its work.
+    let mut first = [0; 64];
+    let mut stdout = child.stdout.take().unwrap();
+    std::io::Read::read_exact(&mut stdout, &mut first).unwrap();
+    // SAFETY: the child is ours and has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut stdout, &mut rest).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(130));
+    assert_eq!(rest.last(), Some(&b'\n'));
+    assert!(rest.iter().filter(|b| **b == b'\n').count() < 999_999);
+    assert!(String::from_utf8_lossy(&out.stderr).contains("interrupted after"));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let dir = scratch("recording-pipe");
+    write_many(&dir, 100_000);
     let shell = format!("set -o pipefail; {} view {} | head -n 2", nopal().display(), dir.display());
     let out = output(Command::new("bash").args(["-c", &shell]));
     assert!(out.status.success());

@@ -83,12 +83,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Err(e) => return Err(print_failure(e, &args.dir)),
         }
     };
-    say_loss(n_events, &report, &args);
     if STOP.load(Ordering::Relaxed) {
         let mut failure = Failure::new("interrupted", format!("interrupted after {n_events} events"));
         failure.exit = 130;
         return Err(failure);
     }
+    say_loss(n_events, &report, &args);
     Ok(())
 }
 
