@@ -1,7 +1,7 @@
 //! On programs built with our macros, other tools see the same probes as `nopal list`, stop at them, read the right
 //! values, and raise and lower the semaphores.
 
-use nopal_tests::fixture::Build;
+use nopal_tests::fixture;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::tools::{self, Site};
 use nopal_tests::{nopal, root, run, scratch};
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The C and C++ builds of `tests/fixtures/c-probes/values.c`.
-const BUILDS: [(&str, &[&str]); 4] = [
+type Build = (&'static str, &'static [&'static str]);
+const BUILDS: [Build; 4] = [
     ("c-gcc", &["gcc", "-std=gnu11", "-O2"]),
     ("c-clang", &["clang", "-std=gnu99", "-O1"]),
     ("cxx-gcc", &["g++", "-x", "c++", "-std=gnu++17", "-O0"]),
     ("cxx-clang", &["clang++", "-x", "c++", "-std=gnu++20", "-O2"]),
 ];
 
-fn values(build: usize, folder: &Path) -> PathBuf {
-    let (label, compiler) = BUILDS[build];
+fn values((label, compiler): Build, folder: &Path) -> PathBuf {
     let source = root().join("tests/fixtures/c-probes/values.c");
     tools::compile(compiler, &["-g", "-fPIE", "-pie"], &[source], folder.join(label))
 }
@@ -68,9 +68,9 @@ fn check_agreement(file: &Path, folder: &Path) {
 #[test]
 fn all_tools_list_the_same_probes_of_c_and_cxx_programs() {
     let folder = scratch("tools_agree_c");
-    for build in 0..BUILDS.len() {
+    for build in BUILDS {
         let file = values(build, &folder);
-        check_agreement(&file, &folder.join(format!("{}-tools", BUILDS[build].0)));
+        check_agreement(&file, &folder.join(format!("{}-tools", build.0)));
         let names: BTreeSet<String> = tools::readelf(&file).into_iter().map(|note| note.site.probe).collect();
         assert_eq!(names.len(), 13, "{names:?}");
     }
@@ -79,13 +79,15 @@ fn all_tools_list_the_same_probes_of_c_and_cxx_programs() {
 #[test]
 fn all_tools_list_the_same_probes_of_a_rust_program() {
     let folder = scratch("tools_agree_rust");
-    let out = Build { fixture: "rust-probes", label: "default", profile: "release", rustflags: "" }.run();
+    let out =
+        fixture::Build { fixture: "rust-probes", label: "default", profile: "release", rustflags: "" }.run();
     check_agreement(&out.join("app"), &folder.join("app-tools"));
 }
 
 /// Probe, number of its arguments, then expressions over them for gdb and what they must be. values:floats is not
 /// here, since gdb 13 reads no argument of a probe that has one with an f.
-const IN_GDB: &[(&str, usize, &[(&str, &str)])] = &[
+type InGdb = (&'static str, usize, &'static [(&'static str, &'static str)]);
+const IN_GDB: &[InGdb] = &[
     (
         "values:narrow",
         4,
@@ -126,7 +128,7 @@ const IN_GDB: &[(&str, usize, &[(&str, &str)])] = &[
 #[test]
 fn gdb_stops_at_probes_reads_their_arguments_and_goes_on() {
     let folder = scratch("tools_agree_gdb");
-    for build in [0, 3] {
+    for build in [BUILDS[0], BUILDS[3]] {
         let file = values(build, &folder);
         let notes = tools::readelf(&file);
         for (probe, n_args, expressions) in IN_GDB {
@@ -147,7 +149,7 @@ fn gdb_stops_at_probes_reads_their_arguments_and_goes_on() {
             // Three rounds, so two more stops; then the program's own check decides how it ends.
             gdb.args(["-ex", "continue", "-ex", "continue", "-ex", "continue", "--args"]).arg(&file).arg("3");
             let text = run(&mut gdb);
-            let what = format!("{} {probe}\n{text}", BUILDS[build].0);
+            let what = format!("{} {probe}\n{text}", build.0);
             assert_eq!(text.matches("\nBreakpoint 1, ").count(), 3, "{what}");
             assert!(text.contains("exited normally"), "{what}");
             let mut lines = text.lines();
@@ -202,19 +204,19 @@ const IN_BPFTRACE: &[(&str, &str, &str)] = &[
 #[test]
 fn bpftrace_reads_the_right_values_and_moves_the_semaphores() {
     let folder = scratch("tools_agree_bpftrace");
-    for build in 0..BUILDS.len() {
+    for build in BUILDS {
         let file = values(build, &folder);
         let semaphores: BTreeSet<u64> = tools::readelf(&file)
             .iter()
             .map(|note| note.site.semaphore)
             .filter(|&address| address != 0)
             .collect();
-        assert_eq!(semaphores.len(), 2, "{}", BUILDS[build].0);
+        assert_eq!(semaphores.len(), 2, "{}", build.0);
         let mut program = Running::start(Command::new(&file).arg("0").stdout(Stdio::piped()));
         let pid = program.pid();
         // The child is waited for until exec, which the kernel reports before it has mapped the program.
         wait_until("the program is mapped", 10, || {
-            fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(BUILDS[build].0))
+            fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(build.0))
         });
         let levels = || semaphores.iter().map(|&s| tools::semaphore_value(pid, &file, s)).collect::<Vec<_>>();
         assert_eq!(levels(), [0, 0]);
@@ -224,7 +226,7 @@ fn bpftrace_reads_the_right_values_and_moves_the_semaphores() {
             .iter()
             .map(|(probe, action, _)| format!("usdt:{}:{probe} {{ {action}; }}\n", file.display()))
             .collect();
-        let heard = folder.join(format!("{}.out", BUILDS[build].0));
+        let heard = folder.join(format!("{}.out", build.0));
         let mut bpftrace = Running::start(
             Command::new("bpftrace")
                 .args(["-p", &pid.to_string(), "-e", &script])
@@ -240,9 +242,7 @@ fn bpftrace_reads_the_right_values_and_moves_the_semaphores() {
                 .filter(|line| !lines.contains(line))
                 .collect::<Vec<_>>()
         };
-        wait_until(&format!("{}: all lines in {}", BUILDS[build].0, heard.display()), 60, || {
-            missing().is_empty()
-        });
+        wait_until(&format!("{}: all lines in {}", build.0, heard.display()), 60, || missing().is_empty());
         assert_eq!(levels(), [1, 1], "while bpftrace listens");
         interrupt(bpftrace.pid(), libc::SIGINT);
         bpftrace.0.wait().expect("bpftrace can be waited for");
