@@ -88,48 +88,78 @@ macro_rules! provider {
         $($head)* mod $module {
             #[allow(unused_imports)]
             use super::*;
-            $crate::__probes!($provider [] [None] [None] guarded $($probes)*);
+            $crate::__probes! { $provider $($probes)* }
         }
     };
 }
 
-/// Reads the probes of a declaration one by one: docs, pair, log level and guard first, then the probe.
+/// Takes the probes of a declaration apart, all at once: a macro that read one after the other would soon reach the
+/// compiler's recursion limit.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __probes {
-    ($provider:tt [] [None] [None] guarded) => {};
-    ($provider:tt [$($doc:tt)*] $pair:tt $level:tt $guard:ident #[doc = $line:expr] $($rest:tt)*) => {
-        $crate::__probes!($provider [$($doc)* [$line]] $pair $level $guard $($rest)*);
-    };
-    ($provider:tt $doc:tt $pair:tt $level:tt $guard:ident #[ended_by($partner:tt)] $($rest:tt)*) => {
-        $crate::__probes!($provider $doc
-            [Some($crate::__private::Pair::Start($crate::__text!($partner)))] $level $guard $($rest)*);
-    };
-    ($provider:tt $doc:tt $pair:tt $level:tt $guard:ident #[started_by($partner:tt)] $($rest:tt)*) => {
-        $crate::__probes!($provider $doc
-            [Some($crate::__private::Pair::End($crate::__text!($partner)))] $level $guard $($rest)*);
-    };
-    ($provider:tt $doc:tt $pair:tt $level:tt $guard:ident #[log_level($value:expr)] $($rest:tt)*) => {
-        $crate::__probes!($provider $doc $pair [Some($value)] $guard $($rest)*);
-    };
-    ($provider:tt $doc:tt $pair:tt $level:tt $guard:ident #[plain] $($rest:tt)*) => {
-        $crate::__probes!($provider $doc $pair $level plain $($rest)*);
-    };
-    ($provider:tt $doc:tt $pair:tt $level:tt $guard:ident
-        probe $function:ident as $name:literal $args:tt; $($rest:tt)*
+    ($provider:tt
+        $($(#[$($attribute:tt)*])* probe $function:ident $(as $name:literal)? ($($args:tt)*);)*
     ) => {
-        $crate::__declared!($guard $provider $name $function $doc $pair $level $args);
-        $crate::__probes!($provider [] [None] [None] guarded $($rest)*);
+        $($crate::__probe! {
+            $provider $function [$($name)?] ($($args)*) [] [None] [None] guarded $(#[$($attribute)*])*
+        })*
     };
-    ($provider:tt $doc:tt $pair:tt $level:tt $guard:ident probe $function:ident $args:tt; $($rest:tt)*) => {
-        $crate::__declared!($guard $provider $function $function $doc $pair $level $args);
-        $crate::__probes!($provider [] [None] [None] guarded $($rest)*);
-    };
-    ($provider:tt $doc:tt $pair:tt $level:tt $guard:ident $($rest:tt)*) => {
+    ($provider:tt $($probes:tt)*) => {
         compile_error!(concat!(
-            "expected `probe name(argument: Type, ...);` with docs, `#[plain]`, `#[ended_by(probe)]`, ",
-            "`#[started_by(probe)]` or `#[log_level(number)]` before it, at: ",
-            stringify!($($rest)*)
+            "expected probes, each as `probe name(argument: Type, ...);` or `probe name as \"name\"(...);`, in: ",
+            stringify!($($probes)*)
+        ));
+    };
+}
+
+/// Reads what stands before a probe: docs, pair, log level and guard.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __probe {
+    ($provider:tt $function:ident $name:tt $args:tt [$($doc:tt)*] $pair:tt $level:tt $guard:ident
+        #[doc = $line:expr] $($rest:tt)*
+    ) => {
+        $crate::__probe! {
+            $provider $function $name $args [$($doc)* [$line]] $pair $level $guard $($rest)*
+        }
+    };
+    ($provider:tt $function:ident $name:tt $args:tt $doc:tt $pair:tt $level:tt $guard:ident
+        #[ended_by($partner:tt)] $($rest:tt)*
+    ) => {
+        $crate::__probe! {
+            $provider $function $name $args $doc
+            [Some($crate::__private::Pair::Start($crate::__text!($partner)))] $level $guard $($rest)*
+        }
+    };
+    ($provider:tt $function:ident $name:tt $args:tt $doc:tt $pair:tt $level:tt $guard:ident
+        #[started_by($partner:tt)] $($rest:tt)*
+    ) => {
+        $crate::__probe! {
+            $provider $function $name $args $doc
+            [Some($crate::__private::Pair::End($crate::__text!($partner)))] $level $guard $($rest)*
+        }
+    };
+    ($provider:tt $function:ident $name:tt $args:tt $doc:tt $pair:tt $level:tt $guard:ident
+        #[log_level($value:expr)] $($rest:tt)*
+    ) => {
+        $crate::__probe! { $provider $function $name $args $doc $pair [Some($value)] $guard $($rest)* }
+    };
+    ($provider:tt $function:ident $name:tt $args:tt $doc:tt $pair:tt $level:tt $guard:ident
+        #[plain] $($rest:tt)*
+    ) => {
+        $crate::__probe! { $provider $function $name $args $doc $pair $level plain $($rest)* }
+    };
+    ($provider:tt $function:ident [] $args:tt $doc:tt $pair:tt $level:tt $guard:ident) => {
+        $crate::__declared!($guard $provider $function $function $doc $pair $level $args);
+    };
+    ($provider:tt $function:ident [$name:literal] $args:tt $doc:tt $pair:tt $level:tt $guard:ident) => {
+        $crate::__declared!($guard $provider $name $function $doc $pair $level $args);
+    };
+    ($provider:tt $function:ident $name:tt $args:tt $doc:tt $pair:tt $level:tt $guard:ident $($rest:tt)*) => {
+        compile_error!(concat!(
+            "before `probe ", stringify!($function), "`: expected docs, `#[plain]`, `#[ended_by(probe)]`, ",
+            "`#[started_by(probe)]` or `#[log_level(number)]`, found ", stringify!($($rest)*)
         ));
     };
 }
