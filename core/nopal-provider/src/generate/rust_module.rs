@@ -38,7 +38,8 @@ pub fn rust_module(file: &File) -> String {
 fn write_provider(out: &mut String, provider: &Provider, enums: &[EnumType<'_>]) -> std::fmt::Result {
     writeln!(out, "\n::nopal::provider! {{")?;
     write_doc(out, "    ", &provider.doc)?;
-    writeln!(out, "    pub mod {} {{", declared_name(&provider.name))?;
+    // Names are the `.d` file's: `two__parts`, `CamelCase`.
+    writeln!(out, "    #[allow(non_snake_case)]\n    pub mod {} {{", declared_name(&provider.name))?;
     for (i, probe) in provider.probes.iter().enumerate() {
         if i > 0 {
             writeln!(out)?;
