@@ -139,7 +139,7 @@ macro_rules! __describe {
     ) => {
         struct Described<$($A),*>($crate::__private::PhantomData<($($A,)*)>);
         impl<$($A: $crate::Arg),*> Described<$($A),*> {
-            const NOTE: $crate::__private::Note = $crate::__private::Note::new(
+            const NOTE: &'static $crate::__private::Note = &$crate::__private::Note::new(
                 &$crate::__private::About {
                     provider: $crate::__text!($provider),
                     name: $crate::__text!($name),
