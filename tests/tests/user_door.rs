@@ -236,3 +236,121 @@ fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
     });
     busy.end();
 }
+
+/// Not a test of its own: what the next one runs as an ordinary user, on a program of that user.
+#[test]
+fn tracer_of_its_own_program() {
+    let Ok(program) = std::env::var("NOPAL_TEST_PROGRAM") else { return };
+    let busy = Busy::start(&mut Command::new(&program));
+    let before = text(busy.pid());
+    for cycle in 0..5 {
+        let mut door = Door::open_with(busy.pid(), "busy:*", &small_options()).unwrap();
+        let own = door.event("busy:own");
+        let mut counts = HashMap::new();
+        wait_until("hits", 20, || {
+            door.count(&mut counts);
+            counts.get(&own).is_some_and(|n| *n > 0)
+        });
+        let report = door.session.detach();
+        assert!(report.failures.is_empty() && report.left_alone.is_empty(), "cycle {cycle}: {report:?}");
+    }
+    for _ in 0..4 {
+        let tracer = Running::start(
+            Command::new(std::env::current_exe().unwrap())
+                .args(["tracer_to_be_killed", "--exact"])
+                .env("NOPAL_TEST_PID", busy.pid().to_string())
+                .stdout(Stdio::null()),
+        );
+        std::thread::sleep(std::time::Duration::from_millis(120));
+        drop(tracer);
+        nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+    }
+    wait_until("the code to be what it was", 30, || {
+        nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        text(busy.pid()) == before
+    });
+    busy.end();
+}
+
+#[test]
+fn an_ordinary_user_traces_its_own_program() {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let folder = std::env::temp_dir().join(format!("nopal-user-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    // Where the tests are built an ordinary user may not be able to look.
+    let (tester, program) = (folder.join("tester"), folder.join("busy"));
+    std::fs::copy(std::env::current_exe().unwrap(), &tester).unwrap();
+    std::fs::copy(build("busy", &["busy.c", "own.c"], Build::Pie), &program).unwrap();
+    let mut command = if is_root {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "--inh-caps=-all"])
+            .arg(&tester);
+        command
+    } else {
+        Command::new(&tester)
+    };
+    let output = command
+        .args(["tracer_of_its_own_program", "--exact"])
+        .env("NOPAL_TEST_PROGRAM", &program)
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let _ = std::fs::remove_dir_all(&folder);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn bpftrace_attaching_and_leaving_during_the_cycles_disturbs_nobody() {
+    let program = build("busy", &["busy.c", "own.c"], Build::Pie);
+    let busy = Busy::start(&mut Busy::program(Build::Pie));
+    let before = text(busy.pid());
+    let pid = busy.pid().to_string();
+    let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stop = std::sync::Arc::clone(&is_over);
+    let others = std::thread::spawn(move || {
+        let mut n = 0;
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            for probe in ["own", "work", "guarded"] {
+                let script = format!(
+                    "usdt:{}:busy:{probe} {{ @ = count(); }} interval:ms:{} {{ exit(); }}",
+                    program.display(),
+                    50 + n % 5 * 60
+                );
+                let status = Command::new("bpftrace")
+                    .args(["-p", &pid, "-e", &script])
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status()
+                    .unwrap();
+                assert!(status.success());
+                n += 1;
+            }
+        }
+        n
+    });
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(12);
+    let mut n_hits = 0u64;
+    while std::time::Instant::now() < end {
+        let mut door = Door::open_with(busy.pid(), "busy:*", &small_options()).unwrap();
+        let mut counts = HashMap::new();
+        for _ in 0..5 {
+            door.count(&mut counts);
+            door.session.look_after();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let report = door.session.detach();
+        assert!(report.failures.is_empty(), "{report:?}");
+        n_hits += counts.values().sum::<u64>();
+    }
+    is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    let n_others = others.join().expect("bpftrace was well");
+    println!("{n_hits} hits, bpftrace came {n_others} times");
+    assert!(n_hits > 0 && n_others > 1);
+    nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+    assert!(text(busy.pid()) == before, "the code is what it was");
+    assert!(semaphores(busy.pid()).iter().all(|s| *s == 0), "{:?}", semaphores(busy.pid()));
+    busy.end();
+}

@@ -227,6 +227,14 @@ impl Core {
         })
     }
 
+    /// After leaving: the spaces stay in the processes, but are no longer ours.
+    fn forget(&mut self) {
+        self.neighbourhoods.clear();
+        self.adopted.clear();
+        self.sessions.clear();
+        self.stubs.clear();
+    }
+
     pub fn generation(&self) -> u64 {
         self.ring.control().generation
     }
@@ -448,14 +456,18 @@ impl Session {
     /// Stops recording and closes every site in every process that has one, descendants included. What is in the ring can
     /// be read until the session is dropped.
     pub fn detach(&mut self) -> leave::LeaveReport {
+        self.roots.clear();
         self.ring().set_enabled(false);
-        leave::leave(&mut self.core, &mut self.traced)
+        let report = leave::leave(&mut self.core, &mut self.traced);
+        self.core.forget();
+        report
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.traced.is_empty() {
+        // Also what an attach that failed midway has left.
+        if !self.core.neighbourhoods.is_empty() {
             self.detach();
         }
         leave::free_ring(&self.core);
