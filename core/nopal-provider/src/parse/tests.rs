@@ -261,6 +261,9 @@ fn places_are_those_of_the_file_before_preprocessing() {
         "# 1 \"x.d\"\n# 1 \"<command-line>\"\n# 7 \"src/probes.d\" 2\nprovider p {\n\n probe a(int $);\n};\n";
     let error = parse("-", text).unwrap_err().to_string();
     assert!(error.starts_with("src/probes.d:9:14: error: expected `,` or `)`, found `$`"), "{error}");
+    // gcc counts the line in front of the first from 0; nothing a person wrote is on it. Found by fuzzing.
+    let error = parse("-", "# 0 \"x.d\"\nprostruct ##v").unwrap_err().to_string();
+    assert!(error.starts_with("x.d:1:1: error: expected `provider`, found `prostruct`"), "{error}");
 }
 
 #[test]
