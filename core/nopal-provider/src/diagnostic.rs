@@ -170,7 +170,7 @@ impl<'a> Reporter<'a> {
         match self.markers.iter().rev().find(|m| m.offset <= line_start) {
             Some(marker) => (
                 self.text[marker.file.0..marker.file.1].to_owned(),
-                marker.line.saturating_add(count(marker.offset)),
+                marker.line.saturating_add(count(marker.offset)).max(1),
             ),
             None => (self.name.to_owned(), count(0) + 1),
         }
