@@ -3,11 +3,13 @@
 use crate::commands::provider_file;
 use crate::failure::Failure;
 use nopal_engine::user;
-use nopal_session::live::{Door, Live, LiveError, Opened, Request, Way};
+use nopal_session::live::{Door, Live, LiveError, News, Opened, Request, Way};
 use nopal_session::plan::Limits;
-use nopal_session::registry::Choice;
+use nopal_session::registry::{Choice, Unfit};
+use nopal_trace::localtime::{ClockText, text_of};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -75,13 +77,70 @@ impl TargetArgs {
     }
 
     /// Opens the probes in every process named.
-    pub fn open(&self, probes: &[String]) -> Result<(Live, Vec<Opened>), Failure> {
+    pub fn open(&self, probes: &[String]) -> Result<Open, Failure> {
         let mut live = Live::new(self.request(probes)?).map_err(|e| failure_of(&e))?;
         let mut opened = Vec::new();
         for pid in &self.pids {
             opened.extend(live.attach(*pid).map_err(|e| failure_of(&e))?);
         }
-        Ok((live, opened))
+        let child = match self.command.split_first() {
+            Some((program, arguments)) => {
+                let (child, sites) =
+                    live.launch(Command::new(program).args(arguments)).map_err(|e| failure_of(&e))?;
+                opened.extend(sites);
+                Some(child)
+            }
+            None => None,
+        };
+        Ok(Open { live, opened, child, is_verbose: self.verbose, n_gaps: 0 })
+    }
+}
+
+/// A session under way.
+pub struct Open {
+    pub live: Live,
+    pub opened: Vec<Opened>,
+    /// The command we started. It is reaped when it ends, and goes on when tracing ends first.
+    child: Option<Child>,
+    is_verbose: bool,
+    /// Times when hits may have been missed, beside those that were counted.
+    pub n_gaps: u64,
+}
+
+impl Open {
+    /// Keeps the session in order; call it in every round.
+    pub fn look_after(&mut self) {
+        if !self.live.is_look_due() {
+            return;
+        }
+        for news in self.live.look_after() {
+            match news {
+                News::Opened(opened) => {
+                    if self.is_verbose {
+                        announce(&opened, true);
+                    }
+                    self.opened.extend(opened);
+                }
+                News::Gap(text) => {
+                    self.n_gaps += 1;
+                    anstream::eprintln!("nopal: {text}");
+                }
+                News::Message(text) => {
+                    if self.is_verbose {
+                        anstream::eprintln!("nopal: {text}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether there is nothing left to trace.
+    pub fn is_over(&mut self) -> bool {
+        if let Some(child) = &mut self.child {
+            // A child of ours stays a zombie until it is reaped.
+            let _ = child.try_wait();
+        }
+        !self.live.is_any_alive()
     }
 }
 
@@ -92,6 +151,20 @@ pub fn count_sites(opened: &[Opened]) -> (usize, usize, usize) {
         Way::Kernel(_) => (user, kernel + 1, closed),
         Way::Closed(_) => (user, kernel, closed + 1),
     })
+}
+
+/// `complete`, or what is missing and when; `span` is CLOCK_MONOTONIC.
+pub fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64) -> String {
+    let offset = nopal_trace::clock::monotonic_to_epoch_ns();
+    let time = |ns: u64| text_of(ns as i64 + offset, ClockText::Time, false);
+    match (n_lost, span, n_gaps) {
+        (0, _, 0) => "complete".to_owned(),
+        (0, _, _) => format!("not complete: {n_gaps} times another tool came in between"),
+        (_, Some((first, last)), _) => {
+            format!("{n_lost} lost between {} and {}; a larger --buffer-size helps", time(first), time(last))
+        }
+        (_, None, _) => format!("{n_lost} lost in damaged parts of the ring"),
+    }
 }
 
 /// Tells on standard error what was opened: a line, and with -v one for each site.
@@ -140,20 +213,22 @@ pub fn failure_of(error: &LiveError) -> Failure {
         LiveError::Kernel(error) => Failure::new("kernel-door", error.to_string())
             .hint("--door user needs no privilege for your own processes"),
         LiveError::Target(error) => Failure::new("target", error.to_string()),
-        LiveError::Condition(e) => Failure::new(
+        LiveError::Unfit(Unfit::Condition(e)) => Failure::new(
             "bad-condition",
             format!("{}: in `{}` at column {}: {}", e.probe, e.condition, e.error.offset + 1, e.error.reason),
         )
         .hint(format!("its arguments are: {}", e.arguments.join(", "))),
-        LiveError::NoProbe { pattern, suggestion, has_probes } => {
+        LiveError::Unfit(Unfit::NoProbe { pattern, suggestion, has_probes }) => {
             let failure =
                 Failure::new("no-such-probe", format!("no probe matches `{pattern}` in this process"));
             match (suggestion, has_probes) {
                 (Some(suggestion), _) => failure.hint(format!("did you mean `{suggestion}`?")),
                 (None, true) => failure.hint("`nopal list -p PID` shows the probes it has"),
-                (None, false) => failure
-                    .hint("neither the program nor its libraries have probes; `nopal doctor` tells more"),
+                (None, false) => failure.hint("neither the program nor its libraries have probes"),
             }
+        }
+        LiveError::Launch { command, error } => {
+            Failure::new("cannot-start", format!("cannot start {command}: {error}"))
         }
         LiveError::AllClosed { reason } => {
             Failure::new("closed", format!("no site could be opened: {reason}"))

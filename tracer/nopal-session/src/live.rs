@@ -3,7 +3,7 @@
 
 use crate::clock::{Anchor, TscClock};
 use crate::plan::Limits;
-use crate::registry::{Choice, ConditionError, Registry};
+use crate::registry::{Choice, Registry, Unfit};
 use crate::tasks::Tasks;
 use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
 use nopal_engine::target::{self, TargetError, mapped_objects};
@@ -13,9 +13,12 @@ use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::ring::{RingConfig, Set, possible_cpus};
 use nopal_engine::user::session::{Options, ProcessReport, Session, Wanted};
 use nopal_engine::user::stub::Action;
+use nopal_engine::user::watch::Notice;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Which way into a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,16 +70,16 @@ pub enum LiveError {
     User(user::Error),
     Kernel(KernelError),
     Target(TargetError),
-    Condition(ConditionError),
-    /// No mapped file has a wanted probe; with the nearest name there is.
-    NoProbe {
-        pattern: String,
-        suggestion: Option<String>,
-        has_probes: bool,
-    },
+    /// A pattern or a condition fits no probe.
+    Unfit(Unfit),
     /// There are probes, and no door opens any.
     AllClosed {
         reason: String,
+    },
+    /// The command could not be started.
+    Launch {
+        command: String,
+        error: std::io::Error,
     },
     /// How many CPUs there are cannot be read.
     Cpus(std::io::Error),
@@ -120,6 +123,15 @@ pub struct Loss {
     pub last_ns: u64,
 }
 
+/// Something that happened while tracing.
+#[derive(Debug)]
+pub enum News {
+    Opened(Vec<Opened>),
+    /// Hits may be missing.
+    Gap(String),
+    Message(String),
+}
+
 /// What one look at the rings gave beside hits.
 #[derive(Debug, Default)]
 pub struct Polled {
@@ -141,7 +153,11 @@ pub struct Live {
     clock: TscClock,
     pub tasks: Tasks,
     roots: Vec<u32>,
+    last_look: Instant,
 }
+
+/// Bytes that others change must be noticed within 100 ms.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The kernel door's side: what is armed where.
 #[derive(Debug)]
@@ -180,6 +196,7 @@ impl Live {
             clock: TscClock::start(),
             tasks: Tasks::default(),
             roots: Vec::new(),
+            last_look: Instant::now(),
         })
     }
 
@@ -190,32 +207,16 @@ impl Live {
 
     /// Opens the wanted probes of a process and, unless told otherwise, of its live descendants.
     pub fn attach(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
-        let mut opened = Vec::new();
-        let mut refused: Vec<(u32, Vec<(Wanted, String)>)> = Vec::new();
-        if let Some((session, _)) = &mut self.user {
+        let opened = if let Some((session, _)) = &mut self.user {
             let reports = session.attach(pid as i32).map_err(LiveError::User)?;
-            for report in reports {
-                self.tasks.add(report.pid as u32);
-                self.sort_report(report, &mut opened, &mut refused);
-            }
+            self.take_reports(reports)?
         } else {
+            let mut opened = Vec::new();
             for pid in self.family(pid) {
-                self.tasks.add(pid);
-                let wanted = self.wanted_in(pid).map_err(LiveError::Target)?;
-                let reason = "asked for";
-                refused.push((pid, wanted.into_iter().map(|w| (w, reason.to_owned())).collect()));
+                opened.extend(self.attach_by_kernel(pid)?);
             }
-        }
-        if let Some(error) = self.registry().errors.first() {
-            return Err(LiveError::Condition(error.clone()));
-        }
-        for (pid, sites) in refused {
-            if self.door == Door::User {
-                opened.extend(sites.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
-            } else if !sites.is_empty() {
-                opened.extend(self.attach_kernel(pid, sites)?);
-            }
-        }
+            opened
+        };
         self.roots.push(pid);
         self.judge(&opened)?;
         Ok(opened)
@@ -224,12 +225,8 @@ impl Live {
     /// A session in which nothing was opened is an error that says why.
     fn judge(&self, opened: &[Opened]) -> Result<(), LiveError> {
         let registry = self.registry();
-        if registry.events.is_empty() {
-            return Err(LiveError::NoProbe {
-                pattern: registry.patterns(),
-                suggestion: registry.suggestion(),
-                has_probes: !registry.others.is_empty(),
-            });
+        if let Some(unfit) = registry.unfit() {
+            return Err(LiveError::Unfit(unfit));
         }
         let reasons = opened.iter().map(|o| match &o.way {
             Way::Closed(reason) => Some(reason),
@@ -239,6 +236,99 @@ impl Live {
             Some(reasons) if !reasons.is_empty() => Err(LiveError::AllClosed { reason: reasons[0].clone() }),
             _ => Ok(()),
         }
+    }
+
+    /// Starts a command with its probes open before its first instruction of its own.
+    pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<Opened>), LiveError> {
+        let Some((session, _)) = &mut self.user else {
+            let child = command.spawn().map_err(|error| LiveError::Launch {
+                command: command.get_program().to_string_lossy().into_owned(),
+                error,
+            })?;
+            let opened = self.attach(child.id())?;
+            return Ok((child, opened));
+        };
+        let (child, reports) = session.launch(command).map_err(LiveError::User)?;
+        self.roots.push(child.id());
+        let opened = self.take_reports(reports)?;
+        self.judge(&opened)?;
+        Ok((child, opened))
+    }
+
+    /// Whether it is time for [`Live::look_after`].
+    pub fn is_look_due(&self) -> bool {
+        self.last_look.elapsed() >= LOOK
+    }
+
+    /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
+    pub fn look_after(&mut self) -> Vec<News> {
+        self.last_look = Instant::now();
+        let mut news = Vec::new();
+        let mut reports = Vec::new();
+        if let Some((session, _)) = &mut self.user {
+            for notice in session.look_after() {
+                match notice {
+                    Notice::TakenOver { pid, probe, address } => news.push(News::Gap(format!(
+                        "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
+                    ))),
+                    Notice::OpenAgain { pid, probe, address } => news.push(News::Message(format!(
+                        "{probe} at {address:#x} in process {pid} is open again"
+                    ))),
+                    Notice::Changed { pid, probe, address, .. } => news.push(News::Gap(format!(
+                        "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
+                    ))),
+                    Notice::Opened(report) if report.says_something() => reports.push(report),
+                    Notice::Opened(_) => {}
+                    Notice::Exec { pid } => {
+                        news.push(News::Message(format!("process {pid} started another program")));
+                    }
+                    Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
+                }
+            }
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.links.retain(|pid, _| target::Process::read(*pid).is_ok_and(|p| !p.is_zombie));
+        }
+        if self.user.is_none() && !self.is_only {
+            for pid in self.roots.clone().into_iter().flat_map(target::descendants) {
+                let is_new = !self.kernel.as_ref().is_some_and(|k| k.links.contains_key(&pid));
+                if is_new && let Ok(opened) = self.attach_by_kernel(pid) {
+                    news.push(News::Opened(opened));
+                }
+            }
+        }
+        match self.take_reports(reports) {
+            Ok(opened) if !opened.is_empty() => news.push(News::Opened(opened)),
+            Ok(_) => {}
+            Err(error) => news.push(News::Gap(format!("a process could not be followed: {error:?}"))),
+        }
+        news
+    }
+
+    /// Sorts what the user door says of processes and gives the kernel door what is left.
+    fn take_reports(&mut self, reports: Vec<ProcessReport>) -> Result<Vec<Opened>, LiveError> {
+        let mut opened = Vec::new();
+        let mut refused = Vec::new();
+        for report in reports {
+            self.tasks.add(report.pid as u32);
+            self.sort_report(report, &mut opened, &mut refused);
+        }
+        for (pid, sites) in refused {
+            if self.door == Door::User {
+                opened.extend(sites.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
+            } else if !sites.is_empty() {
+                opened.extend(self.attach_kernel(pid, sites)?);
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Opens every wanted site of one process by the kernel door.
+    fn attach_by_kernel(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
+        self.tasks.add(pid);
+        let wanted = self.wanted_in(pid).map_err(LiveError::Target)?;
+        let sites = wanted.into_iter().map(|w| (w, "asked for".to_owned())).collect();
+        self.attach_kernel(pid, sites)
     }
 
     fn family(&self, pid: u32) -> Vec<u32> {

@@ -32,6 +32,8 @@ pub struct Recorder {
 pub struct Tally {
     pub n_events: u64,
     pub n_lost: u64,
+    /// When the first and the last of them came, CLOCK_MONOTONIC.
+    pub lost_span: Option<(u64, u64)>,
     pub n_malformed: u64,
     pub n_truncated: u64,
     pub n_unreadable: u64,
@@ -94,6 +96,7 @@ impl Recorder {
 
     pub fn loss(&mut self, loss: &Loss) -> Result<(), Error> {
         self.tally.n_lost += loss.count;
+        self.tally.lost_span = Some(widen(self.tally.lost_span, loss));
         stream(&mut self.streams, &mut self.writer, loss.stream)?
             .discarded(loss.count, loss.first_ns..loss.last_ns)
     }
@@ -118,6 +121,12 @@ impl Recorder {
         }
         Ok(n_bytes)
     }
+}
+
+/// The span of time that also holds this loss.
+pub fn widen(span: Option<(u64, u64)>, loss: &Loss) -> (u64, u64) {
+    let (first, last) = span.unwrap_or((loss.first_ns, loss.last_ns));
+    (first.min(loss.first_ns), last.max(loss.last_ns))
 }
 
 fn stream<'s>(

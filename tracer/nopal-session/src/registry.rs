@@ -68,11 +68,31 @@ pub struct Registry {
     by_file: HashMap<(u64, u64), Vec<Wanted>>,
     /// Probes seen that no pattern asked for: what "did you mean" chooses from.
     pub others: Vec<(String, String)>,
-    pub errors: Vec<ConditionError>,
+    /// By choice: whether a probe fits it, and why its condition did not fit one.
+    outcomes: Vec<Outcome>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Outcome {
+    fits: bool,
+    error: Option<ConditionError>,
+}
+
+/// A choice that no probe fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    Condition(ConditionError),
+    /// With the nearest name there is.
+    NoProbe {
+        pattern: String,
+        suggestion: Option<String>,
+        has_probes: bool,
+    },
 }
 
 impl Registry {
     pub fn new(choices: Vec<Choice>, given: Vec<nopal_provider::File>, limits: Limits) -> Registry {
+        let n_choices = choices.len();
         Registry {
             choices,
             given,
@@ -81,7 +101,7 @@ impl Registry {
             events: Vec::new(),
             by_file: HashMap::new(),
             others: Vec::new(),
-            errors: Vec::new(),
+            outcomes: vec![Outcome::default(); n_choices],
         }
     }
 
@@ -103,25 +123,32 @@ impl Registry {
         nopal_sdt::describe(&mut probes, &self.given);
         let mut wanted = Vec::new();
         for probe in &probes {
-            let choices: Vec<Choice> = self
-                .choices
-                .iter()
-                .filter(|c| c.pattern.matches(&probe.provider, &probe.name))
-                .cloned()
-                .collect();
-            if choices.is_empty() {
+            let is_asked_for = |c: &&Choice| c.pattern.matches(&probe.provider, &probe.name);
+            if !self.choices.iter().any(|c| is_asked_for(&c)) {
                 self.others.push((probe.provider.clone(), probe.name.clone()));
                 continue;
             }
             let full_name = format!("{}:{}", probe.provider, probe.name);
             let plan = Arc::new(EventPlan::new(probe, self.limits));
-            let condition = match condition(&choices, &plan, &full_name) {
-                Ok(condition) => condition,
-                Err(error) => {
-                    self.errors.push(error);
-                    continue;
+            let mut conditions = Vec::new();
+            for (choice, outcome) in
+                self.choices.iter().zip(&mut self.outcomes).filter(|(c, _)| is_asked_for(c))
+            {
+                match condition(choice, &plan, &full_name) {
+                    Ok(condition) => {
+                        outcome.fits = true;
+                        conditions.push(condition);
+                    }
+                    Err(error) => outcome.error = Some(error),
                 }
-            };
+            }
+            if conditions.is_empty() {
+                continue;
+            }
+            // A probe asked for several times is wanted if any of the conditions holds; without one, always.
+            let condition = conditions.into_iter().collect::<Option<Vec<_>>>().map(|mut parts| {
+                Arc::new(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })
+            });
             let plan_idx = self.plans.len();
             self.plans.push(plan.clone());
             for (site_idx, site) in probe.sites.iter().enumerate() {
@@ -162,36 +189,33 @@ impl Registry {
         }
     }
 
-    /// The patterns as they were given.
-    pub fn patterns(&self) -> String {
-        self.choices.iter().map(|c| c.pattern.text()).collect::<Vec<_>>().join(", ")
-    }
-
-    /// The nearest existing probe to a pattern that matches nothing.
-    pub fn suggestion(&self) -> Option<String> {
-        let others = self.others.iter().map(|(provider, name)| (provider.as_str(), name.as_str()));
-        self.choices.first()?.pattern.suggest(others)
+    /// The first choice that no probe fits.
+    pub fn unfit(&self) -> Option<Unfit> {
+        let (choice, outcome) = self.choices.iter().zip(&self.outcomes).find(|(_, outcome)| !outcome.fits)?;
+        if let Some(error) = &outcome.error {
+            return Some(Unfit::Condition(error.clone()));
+        }
+        let wanted = self.plans.iter().map(|plan| (&plan.event_type.provider, &plan.event_type.name));
+        let others = self.others.iter().map(|(provider, name)| (provider, name));
+        let known: Vec<(&str, &str)> = wanted.chain(others).map(|(p, n)| (p.as_str(), n.as_str())).collect();
+        Some(Unfit::NoProbe {
+            pattern: choice.pattern.text().to_owned(),
+            suggestion: choice.pattern.suggest(known.iter().copied()),
+            has_probes: !known.is_empty(),
+        })
     }
 }
 
-/// A probe asked for by several patterns is wanted if any of them wants it; without a condition, always.
-fn condition(
-    choices: &[Choice],
-    plan: &EventPlan,
-    probe: &str,
-) -> Result<Option<Arc<Predicate>>, ConditionError> {
-    let mut parts = Vec::new();
-    for choice in choices {
-        let Some(text) = &choice.condition else { return Ok(None) };
-        let predicate = Predicate::parse(text, &|name| plan.field(name)).map_err(|error| ConditionError {
-            probe: probe.to_owned(),
-            condition: text.clone(),
-            error,
-            arguments: plan.field_names().map(str::to_owned).collect(),
-        })?;
-        parts.push(predicate);
-    }
-    Ok(Some(Arc::new(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })))
+/// The choice's condition on this probe, if it has one.
+fn condition(choice: &Choice, plan: &EventPlan, probe: &str) -> Result<Option<Predicate>, ConditionError> {
+    let Some(text) = &choice.condition else { return Ok(None) };
+    let predicate = Predicate::parse(text, &|name| plan.field(name)).map_err(|error| ConditionError {
+        probe: probe.to_owned(),
+        condition: text.clone(),
+        error,
+        arguments: plan.field_names().map(str::to_owned).collect(),
+    })?;
+    Ok(Some(predicate))
 }
 
 /// The part of a condition that a stub can decide: comparisons of integers that must all hold. What is left out is

@@ -1,7 +1,7 @@
 //! `nopal record`: events into a recording.
 
 use crate::failure::Failure;
-use crate::tracing::{self, TargetArgs, bytes_in_words};
+use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
 use nopal_session::live::Live;
 use nopal_session::recorder::{Context, Recorder};
 use nopal_trace::clock::monotonic_ns;
@@ -51,41 +51,38 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if dir.join("metadata").exists() {
         return Err(exists(&dir));
     }
-    let (mut live, opened) = args.target.open(&args.probes)?;
-    let info = RecordingInfo { n_event_types: live.registry().plans.len(), ..info(&args) };
+    let mut open = args.target.open(&args.probes)?;
+    let info = RecordingInfo { n_event_types: open.live.registry().plans.len(), ..info(&args) };
     let context = if args.no_context { Context::None } else { Context::Task };
     let recorder = Recorder::create(&dir, info, context)
-        .and_then(|mut recorder| recorder.declare(&live.registry()).map(|()| recorder));
+        .and_then(|mut recorder| recorder.declare(&open.live.registry()).map(|()| recorder));
     let recorder = recorder.map_err(|e| {
-        live.close();
+        open.live.close();
         recording_failure(&e, &dir)
     })?;
     if !args.json {
-        tracing::announce(&opened, args.target.verbose);
+        tracing::announce(&open.opened, args.target.verbose);
     }
     let start = Instant::now();
-    let outcome = gather(&mut live, recorder, &args, start);
-    let (recorder, error) = outcome;
+    let (recorder, error) = gather(&mut open, recorder, &args, start);
     let tally = recorder.tally;
     let duration = start.elapsed();
     let (n_bytes, error) = match (recorder.finish(), error) {
         (Ok(n_bytes), error) => (n_bytes, error),
         (Err(late), error) => (0, error.or(Some(late))),
     };
-    let (user, kernel, _) = tracing::count_sites(&opened);
+    let (user, kernel, _) = tracing::count_sites(&open.opened);
     if args.json {
         let result = serde_json::json!({
             "events": tally.n_events, "lost": tally.n_lost, "bytes": n_bytes,
             "duration_ns": duration.as_nanos() as u64, "sites": { "user": user, "kernel": kernel },
             "path": dir.display().to_string(),
+            "gaps": open.n_gaps,
             "strings": { "truncated": tally.n_truncated, "unreadable": tally.n_unreadable },
         });
         anstream::println!("{result}");
     } else {
-        let verdict = match tally.n_lost + tally.n_malformed {
-            0 => "complete".to_owned(),
-            n => format!("{n} lost, a larger --buffer-size helps"),
-        };
+        let verdict = tracing::verdict(tally.n_lost + tally.n_malformed, tally.lost_span, open.n_gaps);
         anstream::eprintln!(
             "{} events in {:.1} s, {} in {}, {verdict}",
             tally.n_events,
@@ -108,16 +105,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Moves events from the rings into the recording until something ends it. After an error what was written stays.
-fn gather(live: &mut Live, mut recorder: Recorder, args: &Args, start: Instant) -> (Recorder, Option<Error>) {
+fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) -> (Recorder, Option<Error>) {
     let end = args.target.duration.map(|d| start + d);
     let mut status = Status::new(args.json, start);
     let mut last_flush = start;
     loop {
-        let n_hits = match pass(live, &mut recorder) {
+        open.look_after();
+        let n_hits = match pass(&mut open.live, &mut recorder) {
             Ok(n_hits) => n_hits,
             Err(error) => {
                 status.clear();
-                live.close();
+                open.live.close();
                 return (recorder, Some(error));
             }
         };
@@ -129,22 +127,22 @@ fn gather(live: &mut Live, mut recorder: Recorder, args: &Args, start: Instant) 
             last_flush = Instant::now();
             if let Err(error) = recorder.flush(monotonic_ns()) {
                 status.clear();
-                live.close();
+                open.live.close();
                 return (recorder, Some(error));
             }
         }
         if n_hits < 1000 {
-            if n_hits == 0 && !live.is_any_alive() {
+            if n_hits == 0 && open.is_over() {
                 break;
             }
             std::thread::sleep(IDLE);
         }
     }
     status.clear();
-    for failure in live.close() {
+    for failure in open.live.close() {
         anstream::eprintln!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
-    let error = pass(live, &mut recorder).err();
+    let error = pass(&mut open.live, &mut recorder).err();
     (recorder, error)
 }
 

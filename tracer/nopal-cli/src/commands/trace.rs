@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::tracing::{self, TargetArgs};
 use nopal_engine::user::record::Task;
 use nopal_session::live::{Live, Loss, Polled};
+use nopal_session::recorder::widen;
 use nopal_session::registry::Registry;
 use nopal_trace::live::{LiveClass, LivePrinter, Seen};
 use nopal_trace::{RecordingInfo, TextForm};
@@ -43,16 +44,17 @@ const IDLE: Duration = Duration::from_millis(10);
 
 pub fn run(args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
-    let (mut live, opened) = args.target.open(&args.probes)?;
+    let mut open = args.target.open(&args.probes)?;
     if !args.json {
-        tracing::announce(&opened, args.target.verbose);
+        tracing::announce(&open.opened, args.target.verbose);
     }
     let end = args.target.duration.map(|d| Instant::now() + d);
     let mut printing = Printing::new(&args);
     let mut losses = Vec::new();
     let mut n_damaged = 0;
     let ended = loop {
-        let polled = printing.poll(&mut live, false)?;
+        open.look_after();
+        let polled = printing.poll(&mut open.live, false)?;
         let is_idle = polled.n_hits == 0;
         losses.extend(polled.losses);
         n_damaged += polled.n_damaged;
@@ -60,22 +62,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
             break "";
         }
         if is_idle {
-            if !live.is_any_alive() {
+            if open.is_over() {
                 break "the program has ended; ";
             }
             std::thread::sleep(IDLE);
         }
     };
-    let failures = live.close();
-    let polled = printing.poll(&mut live, true)?;
+    let failures = open.live.close();
+    let polled = printing.poll(&mut open.live, true)?;
     losses.extend(polled.losses);
     if !args.json {
         let n_lost: u64 = losses.iter().map(|l: &Loss| l.count).sum();
-        let verdict = if n_lost == 0 && n_damaged == 0 {
-            "complete".to_owned()
-        } else {
-            format!("{n_lost} lost, a larger --buffer-size helps")
-        };
+        let span = losses.iter().fold(None, |span, loss| Some(widen(span, loss)));
+        let verdict = tracing::verdict(n_lost + n_damaged, span, open.n_gaps);
         anstream::eprintln!("{ended}{} events, {verdict}", printing.n_printed);
     }
     match failures.first() {
