@@ -592,6 +592,7 @@ fn write_many(dir: &Path, count: u64) {
 }
 
 /// The peak memory of `nopal view`, in bytes.
+#[expect(clippy::zombie_processes, reason = "wait4 reaps it, and tells what it used")]
 fn peak_memory(dir: &Path, options: &[&str]) -> i64 {
     let child = Command::new(nopal())
         .arg("view")
