@@ -87,14 +87,16 @@ pub fn memcached_with_musl() -> PathBuf {
 
 /// The library memcached needs, its core alone, for musl: a folder with `include` and `lib`.
 fn libevent_with_musl() -> PathBuf {
-    let source = debian::source("libevent");
+    // As upstream released it: Debian's patches would want automake to run again.
+    let source = debian::files("libevent", &["*"]);
     cached("libevent-musl", &"core", |folder| {
         let build = folder.join("build");
         fs::create_dir_all(&build).expect("the build folder can be made");
         copy_tree(&source, &build);
         let script = "./configure --quiet CC=musl-gcc --disable-shared --disable-openssl --disable-samples \\
                 --disable-libevent-regress
-            make -s include/event2/event-config.h && make -s -j2 libevent_core.la
+            make -s include/event2/event-config.h
+            make -s -j2 libevent_core.la
             mkdir ../lib && cp .libs/libevent_core.a ../lib/libevent.a && cp -r include ../include";
         run(Command::new("sh").args(["-e", "-c", script]).current_dir(&build));
     })

@@ -30,7 +30,7 @@ fn notes(program: &Path) -> Vec<Note> {
         if let Some(name) = line.strip_prefix("Name: ") {
             note.name = name.to_owned();
         } else if let Some((_, semaphore)) = line.split_once("Semaphore: ") {
-            note.has_semaphore = semaphore.trim_start_matches("0x").trim_start_matches('0') != "";
+            note.has_semaphore = !semaphore.trim_start_matches("0x").trim_start_matches('0').is_empty();
         } else if let Some(args) = line.strip_prefix("Arguments: ") {
             note.args = args.to_owned();
         }
