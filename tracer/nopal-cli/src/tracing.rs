@@ -227,9 +227,6 @@ pub fn failure_of(error: &LiveError) -> Failure {
                 (None, false) => failure.hint("neither the program nor its libraries have probes"),
             }
         }
-        LiveError::Launch { command, error } => {
-            Failure::new("cannot-start", format!("cannot start {command}: {error}"))
-        }
         LiveError::AllClosed { reason } => {
             Failure::new("closed", format!("no site could be opened: {reason}"))
         }

@@ -8,10 +8,10 @@ use crate::tasks::Tasks;
 use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
 use nopal_engine::target::{self, TargetError, mapped_objects};
 use nopal_engine::user;
-use nopal_engine::user::consumer::Reader;
+use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::ring::{RingConfig, Set, possible_cpus};
-use nopal_engine::user::session::{Options, ProcessReport, Session, Wanted};
+use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport, Wanted};
 use nopal_engine::user::stub::Action;
 use nopal_engine::user::watch::Notice;
 use std::collections::HashMap;
@@ -238,21 +238,56 @@ impl Live {
         }
     }
 
-    /// Starts a command with its probes open before its first instruction of its own.
+    /// Starts a command with its probes open, by either door, before its constructors run.
     pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<Opened>), LiveError> {
-        let Some((session, _)) = &mut self.user else {
-            let child = command.spawn().map_err(|error| LiveError::Launch {
-                command: command.get_program().to_string_lossy().into_owned(),
-                error,
-            })?;
-            let opened = self.attach(child.id())?;
-            return Ok((child, opened));
+        let (registry, kernel, door) = (&self.registry, &mut self.kernel, self.door);
+        let ring_bytes = self.ring_bytes;
+        let mut outcome = Ok(Vec::new());
+        let before_start = |pid: i32, sites: &[SiteReport]| {
+            let pid = pid as u32;
+            let (mut opened, left) = match door {
+                Door::Auto | Door::User => divide(registry, pid, sites),
+                Door::Kernel => {
+                    let wanted = wanted_in(registry, pid).unwrap_or_default();
+                    (Vec::new(), wanted.into_iter().map(|w| (w, "asked for".to_owned())).collect())
+                }
+            };
+            if door == Door::User {
+                opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
+            } else if !left.is_empty() {
+                match open_by_kernel(kernel, registry, door, ring_bytes, pid, left) {
+                    Ok(by_kernel) => opened.extend(by_kernel),
+                    Err(error) => {
+                        outcome = Err(error);
+                        return;
+                    }
+                }
+            }
+            outcome = Ok(opened);
         };
-        let (child, reports) = session.launch(command).map_err(LiveError::User)?;
+        let mut bare;
+        let session = match &mut self.user {
+            Some((session, _)) => session,
+            // The kernel door alone: the same way of starting, with nothing for the user door to open.
+            None => {
+                let ring = RingConfig::new(possible_cpus().map_err(LiveError::Cpus)?);
+                let options = Options { ring, is_only: self.is_only };
+                bare = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(LiveError::User)?;
+                &mut bare
+            }
+        };
+        let (mut child, _) = session.launch_with(command, before_start).map_err(LiveError::User)?;
         self.roots.push(child.id());
-        let opened = self.take_reports(reports)?;
-        self.judge(&opened)?;
-        Ok((child, opened))
+        self.tasks.add(child.id());
+        match outcome.and_then(|opened| self.judge(&opened).map(|()| opened)) {
+            Ok(opened) => Ok((child, opened)),
+            Err(error) => {
+                // The command was to be traced; without that it is not wanted.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
     }
 
     /// Whether it is time for [`Live::look_after`].
@@ -305,19 +340,28 @@ impl Live {
         news
     }
 
-    /// Sorts what the user door says of processes and gives the kernel door what is left.
+    /// Takes what the user door says of processes and gives the kernel door what is left.
     fn take_reports(&mut self, reports: Vec<ProcessReport>) -> Result<Vec<Opened>, LiveError> {
         let mut opened = Vec::new();
-        let mut refused = Vec::new();
         for report in reports {
-            self.tasks.add(report.pid as u32);
-            self.sort_report(report, &mut opened, &mut refused);
-        }
-        for (pid, sites) in refused {
+            let pid = report.pid as u32;
+            self.tasks.add(pid);
+            let left = match report.outcome {
+                Ok(sites) => {
+                    let (by_user, left) = divide(&self.registry, pid, &sites);
+                    opened.extend(by_user);
+                    left
+                }
+                // A descendant that cannot be entered is left to the kernel door whole.
+                Err(error) => {
+                    let wanted = wanted_in(&self.registry, pid).unwrap_or_default();
+                    wanted.into_iter().map(|w| (w, error.to_string())).collect()
+                }
+            };
             if self.door == Door::User {
-                opened.extend(sites.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
-            } else if !sites.is_empty() {
-                opened.extend(self.attach_kernel(pid, sites)?);
+                opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
+            } else if !left.is_empty() {
+                opened.extend(self.attach_kernel(pid, left)?);
             }
         }
         Ok(opened)
@@ -326,7 +370,7 @@ impl Live {
     /// Opens every wanted site of one process by the kernel door.
     fn attach_by_kernel(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
         self.tasks.add(pid);
-        let wanted = self.wanted_in(pid).map_err(LiveError::Target)?;
+        let wanted = wanted_in(&self.registry, pid).map_err(LiveError::Target)?;
         let sites = wanted.into_iter().map(|w| (w, "asked for".to_owned())).collect();
         self.attach_kernel(pid, sites)
     }
@@ -339,98 +383,16 @@ impl Live {
         family
     }
 
-    fn sort_report(
-        &self,
-        report: ProcessReport,
-        opened: &mut Vec<Opened>,
-        refused: &mut Vec<(u32, Vec<(Wanted, String)>)>,
-    ) {
-        let pid = report.pid as u32;
-        let sites = match report.outcome {
-            Ok(sites) => sites,
-            // A descendant that cannot be entered is left to the kernel door whole.
-            Err(error) => {
-                let reason = error.to_string();
-                if let Ok(wanted) = self.wanted_in(pid) {
-                    refused.push((pid, wanted.into_iter().map(|w| (w, reason.clone())).collect()));
-                }
-                return;
-            }
-        };
-        let registry = self.registry();
-        let mut left = Vec::new();
-        for site in sites {
-            match site.outcome {
-                Ok(tactic) => opened.push(Opened {
-                    pid,
-                    probe: site.probe,
-                    path: site.path,
-                    address: site.site.address,
-                    way: Way::User(tactic.to_string()),
-                }),
-                Err(refusal) => {
-                    let event = &registry.events[site.event as usize];
-                    let action = Action::Record {
-                        captures: event.plan.sites[event.site_idx].captures.clone(),
-                        has_time: true,
-                        has_task: true,
-                    };
-                    let wanted = Wanted {
-                        probe: site.probe,
-                        site: site.site,
-                        event: site.event,
-                        predicates: Vec::new(),
-                        action,
-                    };
-                    left.push((wanted, refusal.to_string()));
-                }
-            }
-        }
-        refused.push((pid, left));
-    }
-
-    /// Every wanted site of the files a process maps.
-    fn wanted_in(&self, pid: u32) -> Result<Vec<Wanted>, TargetError> {
-        let mut wanted = Vec::new();
-        for mapped in mapped_objects(pid)? {
-            let Ok(image) = mapped.open() else { continue };
-            let Ok(object) = nopal_sdt::read(image.bytes()) else { continue };
-            wanted.extend(self.registry().select(&mapped, &object));
-        }
-        Ok(wanted)
-    }
-
     fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, String)>) -> Result<Vec<Opened>, LiveError> {
-        if self.kernel.is_none() {
-            // One ring for all CPUs, so it gets the room of several.
-            match KernelDoor::open(self.ring_bytes as usize * 2) {
-                Ok(door) => self.kernel = Some(Kernel::new(door)),
-                Err(error) if self.door == Door::Kernel => return Err(LiveError::Kernel(error)),
-                Err(error) => {
-                    return Ok(sites
-                        .iter()
-                        .map(|(w, why)| closed(pid, w, format!("{why}; {error}")))
-                        .collect());
-                }
-            }
-        }
-        let kernel = self.kernel.as_mut().expect("opened just above");
-        let registry = lock(&self.registry);
-        let mut opened = Vec::new();
-        let mut by_path: HashMap<PathBuf, Vec<(Wanted, String)>> = HashMap::new();
-        for (wanted, reason) in sites {
-            let path = registry.events[wanted.event as usize].path.clone();
-            by_path.entry(path).or_default().push((wanted, reason));
-        }
-        for mapped in mapped_objects(pid).map_err(LiveError::Target)? {
-            let Some(sites) = by_path.remove(&mapped.path) else { continue };
-            kernel.arm(pid, &mapped, sites, self.door, &mut opened)?;
-        }
-        Ok(opened)
+        open_by_kernel(&mut self.kernel, &self.registry, self.door, self.ring_bytes, pid, sites)
     }
 
     /// Hands out what has been recorded since the last time.
     pub fn poll(&mut self, mut each: impl FnMut(&Registry, Hit<'_>)) -> Polled {
+        if let Some((session, reader)) = &mut self.user {
+            let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
+            reader.set_liveness(move |tid| any_has_thread(&pids, tid));
+        }
         if self.clock.is_due() {
             self.clock.correct(Anchor::now());
         }
@@ -583,6 +545,86 @@ impl Kernel {
             }
         }
     }
+}
+
+/// Every wanted site of the files a process maps.
+fn wanted_in(registry: &Mutex<Registry>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
+    let mut wanted = Vec::new();
+    for mapped in mapped_objects(pid)? {
+        let Ok(image) = mapped.open() else { continue };
+        let Ok(object) = nopal_sdt::read(image.bytes()) else { continue };
+        wanted.extend(lock(registry).select(&mapped, &object));
+    }
+    Ok(wanted)
+}
+
+/// Divides the sites of a process into those the user door opened and those it leaves to the kernel door.
+fn divide(
+    registry: &Mutex<Registry>,
+    pid: u32,
+    sites: &[SiteReport],
+) -> (Vec<Opened>, Vec<(Wanted, String)>) {
+    let registry = lock(registry);
+    let mut opened = Vec::new();
+    let mut left = Vec::new();
+    for site in sites {
+        match &site.outcome {
+            Ok(tactic) => opened.push(Opened {
+                pid,
+                probe: site.probe.clone(),
+                path: site.path.clone(),
+                address: site.site.address,
+                way: Way::User(tactic.to_string()),
+            }),
+            Err(refusal) => {
+                let event = &registry.events[site.event as usize];
+                let captures = event.plan.sites[event.site_idx].captures.clone();
+                let wanted = Wanted {
+                    probe: site.probe.clone(),
+                    site: site.site.clone(),
+                    event: site.event,
+                    predicates: Vec::new(),
+                    action: Action::Record { captures, has_time: true, has_task: true },
+                };
+                left.push((wanted, refusal.to_string()));
+            }
+        }
+    }
+    (opened, left)
+}
+
+/// Opens the sites of one process by the kernel door, which is opened itself if this is its first use.
+fn open_by_kernel(
+    kernel: &mut Option<Kernel>,
+    registry: &Mutex<Registry>,
+    door: Door,
+    ring_bytes: u64,
+    pid: u32,
+    sites: Vec<(Wanted, String)>,
+) -> Result<Vec<Opened>, LiveError> {
+    if kernel.is_none() {
+        // One ring for all CPUs, so it gets the room of several.
+        match KernelDoor::open(ring_bytes as usize * 2) {
+            Ok(opened) => *kernel = Some(Kernel::new(opened)),
+            Err(error) if door == Door::Kernel => return Err(LiveError::Kernel(error)),
+            Err(error) => {
+                return Ok(sites.iter().map(|(w, why)| closed(pid, w, format!("{why}; {error}"))).collect());
+            }
+        }
+    }
+    let kernel = kernel.as_mut().expect("opened just above");
+    let registry = lock(registry);
+    let mut opened = Vec::new();
+    let mut by_path: HashMap<PathBuf, Vec<(Wanted, String)>> = HashMap::new();
+    for (wanted, reason) in sites {
+        let path = registry.events[wanted.event as usize].path.clone();
+        by_path.entry(path).or_default().push((wanted, reason));
+    }
+    for mapped in mapped_objects(pid).map_err(LiveError::Target)? {
+        let Some(sites) = by_path.remove(&mapped.path) else { continue };
+        kernel.arm(pid, &mapped, sites, door, &mut opened)?;
+    }
+    Ok(opened)
 }
 
 fn open_user(

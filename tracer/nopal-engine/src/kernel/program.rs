@@ -264,7 +264,7 @@ impl SiteProgram<'_> {
 
     /// Puts the operand's bits at `offset` of the record.
     fn value(&mut self, operand: &Operand, buffer: Buffer, offset: i16) -> Result<(), ProgramError> {
-        self.to_register(operand, Reg::R1)?;
+        self.load_operand(operand, Reg::R1)?;
         self.store_value(buffer, buffer.offset + offset, operand.size_bytes);
         Ok(())
     }
@@ -283,7 +283,7 @@ impl SiteProgram<'_> {
     }
 
     /// Loads the operand's bits, without extending them, into `dst`. Clobbers R0 to R5.
-    fn to_register(&mut self, operand: &Operand, dst: Reg) -> Result<(), ProgramError> {
+    fn load_operand(&mut self, operand: &Operand, dst: Reg) -> Result<(), ProgramError> {
         let event = self.site.event;
         if !matches!(operand.size_bytes, 1 | 2 | 4 | 8) {
             return Err(ProgramError::ValueSize { event, size_bytes: operand.size_bytes });
@@ -306,8 +306,8 @@ impl SiteProgram<'_> {
     }
 
     /// The same with the operand's sign or zero extension, as a number of 64 bits.
-    fn to_number(&mut self, operand: &Operand, dst: Reg) -> Result<(), ProgramError> {
-        self.to_register(operand, dst)?;
+    fn load_number(&mut self, operand: &Operand, dst: Reg) -> Result<(), ProgramError> {
+        self.load_operand(operand, dst)?;
         let shift = 64 - 8 * i32::from(operand.size_bytes);
         if shift > 0 {
             self.asm.alu_imm(Alu::Lsh, dst, shift);
@@ -351,11 +351,11 @@ impl SiteProgram<'_> {
 
     /// Copies a string that ends in a NUL to the cursor.
     fn c_string(&mut self, pointer: &Operand, max_bytes: u32, offset: i16) -> Result<(), ProgramError> {
-        self.to_number(pointer, Reg::R3)?;
+        self.load_number(pointer, Reg::R3)?;
         let (null, done, unreadable, store) =
             (self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.jump_if_imm(Cond::Eq, Reg::R3, 0, null);
-        self.to_cursor();
+        self.point_at_cursor();
         // Room for one byte more than the limit and the NUL: only then is a string of the limit told from a longer one.
         self.asm.mov_imm(Reg::R2, max_bytes as i32 + 2);
         self.asm.call(Helper::ProbeReadUserStr);
@@ -389,10 +389,10 @@ impl SiteProgram<'_> {
     ) -> Result<(), ProgramError> {
         let (null, done, unreadable, fits, copy) =
             (self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label());
-        self.to_number(pointer, Reg::R3)?;
+        self.load_number(pointer, Reg::R3)?;
         // R9 keeps the pointer over the reading of the length, which may call a helper.
         self.asm.mov(Reg::R9, Reg::R3);
-        self.to_number(length, Reg::R2)?;
+        self.load_number(length, Reg::R2)?;
         self.asm.jump_if_imm(Cond::Eq, Reg::R9, 0, null);
         let max_units = max_bytes / unit_bytes.max(1);
         self.asm.mov_imm(Reg::R1, 0);
@@ -410,7 +410,7 @@ impl SiteProgram<'_> {
         self.asm.store(Width::W32, SCRATCH, offset, Reg::R1);
         self.asm.store(Width::W64, Reg::R10, -8, Reg::R2);
         self.asm.mov(Reg::R3, Reg::R9);
-        self.to_cursor();
+        self.point_at_cursor();
         self.asm.call(Helper::ProbeReadUser);
         self.asm.jump_if_imm(Cond::Ne, Reg::R0, 0, unreadable);
         self.asm.load(Width::W64, Reg::R1, Reg::R10, -8);
@@ -426,7 +426,7 @@ impl SiteProgram<'_> {
     }
 
     /// R1 = scratch + cursor, with the bound the verifier needs.
-    fn to_cursor(&mut self) {
+    fn point_at_cursor(&mut self) {
         self.asm.alu_imm(Alu::And, CURSOR, (STRINGS_LIMIT - 1) as i32);
         self.asm.mov(Reg::R1, SCRATCH);
         self.asm.alu(Alu::Add, Reg::R1, CURSOR);

@@ -10,7 +10,7 @@ use super::inject::open_process;
 use super::memory::Memory;
 use super::process;
 use super::ptrace::{self, Stop};
-use super::session::{Core, ProcessReport, Session, Traced, in_own_thread};
+use super::session::{Core, ProcessReport, Session, SiteReport, Traced, in_own_thread};
 use crate::target;
 use object::{Object as _, ObjectSymbol as _};
 use std::io::{Read, Write};
@@ -29,16 +29,29 @@ const BREAK_ON_EXECUTION: u64 = 1;
 impl Session {
     /// Starts the command and opens its wanted sites before its constructors run.
     pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<ProcessReport>)> {
+        self.launch_with(command, |_, _| ())
+    }
+
+    /// The same; `before_start` may do more to the process, by its pid and what became of its sites, while it is held.
+    pub fn launch_with(
+        &mut self,
+        command: &mut Command,
+        before_start: impl FnOnce(i32, &[SiteReport]) + Send,
+    ) -> Result<(Child, Vec<ProcessReport>)> {
         self.ring().set_enabled(true);
         let core = &mut self.core;
-        let (child, traced) = in_own_thread(move || start(core, command))?;
+        let (child, traced) = in_own_thread(move || start(core, command, before_start))?;
         self.roots.push(child.id() as i32);
         let report = self.keep(traced);
         Ok((child, vec![report]))
     }
 }
 
-fn start(core: &mut Core, command: &mut Command) -> Result<(Child, Traced)> {
+fn start(
+    core: &mut Core,
+    command: &mut Command,
+    before_start: impl FnOnce(i32, &[SiteReport]),
+) -> Result<(Child, Traced)> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |reason: String| Error::Launch { command: name.clone(), reason };
     let (mut pid_from, pid_to) = pipe().map_err(|e| failed(e.to_string()))?;
@@ -79,6 +92,9 @@ fn start(core: &mut Core, command: &mut Command) -> Result<(Child, Traced)> {
         };
         at_exec?;
         let outcome = arm(core, pid);
+        if let Ok(traced) = &outcome {
+            before_start(pid, &traced.reports);
+        }
         // Untraced from here on, whatever came of it; the command was asked for and runs.
         let _ = ptrace::detach(pid, 0);
         match outcome {
