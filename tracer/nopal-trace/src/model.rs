@@ -84,14 +84,16 @@ pub struct Label {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Struct {
     pub fields: Vec<Field>,
-    /// At least; the fields may ask for more.
+    /// The largest of its own and its fields'.
     pub align_bits: u32,
+    pub(crate) depth: u32,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
     pub element: Type,
     pub length: Length,
+    pub(crate) depth: u32,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +108,7 @@ pub struct Variant {
     /// Path of the enum that selects.
     pub(crate) tag: Vec<String>,
     pub options: Vec<Field>,
+    pub(crate) depth: u32,
 }
 
 impl EventType {
@@ -142,9 +145,9 @@ pub fn push_field(fields: &mut Vec<Field>, name: &str, ty: FieldType) {
         FieldType::One(ty) => fields.push(Field::new(name, ty)),
         FieldType::Sequence(element) => {
             let length = Field::new(&format!("_{name}_length"), Type::unsigned(32));
-            let array = Array { element, length: Length::Field(vec![length.raw.clone()]) };
+            let array = Type::array_of(element, Length::Field(vec![length.raw.clone()]));
             fields.push(length);
-            fields.push(Field::new(name, Type::Array(Arc::new(array))));
+            fields.push(Field::new(name, array));
         }
     }
 }
@@ -226,7 +229,7 @@ impl Type {
     }
 
     pub fn array(element: Type, count: u64) -> Type {
-        Type::Array(Arc::new(Array { element, length: Length::Fixed(count) }))
+        Type::array_of(element, Length::Fixed(count))
     }
 
     /// Text of at most `count` bytes in a fixed place, ending at its first NUL if it has one.
@@ -235,7 +238,33 @@ impl Type {
     }
 
     pub fn structure(fields: Vec<Field>) -> Type {
-        Type::Struct(Arc::new(Struct { fields, align_bits: 8 }))
+        Type::struct_of(fields, 8)
+    }
+
+    pub(crate) fn struct_of(fields: Vec<Field>, align_bits: u32) -> Type {
+        let align_bits = fields.iter().map(|f| f.ty.align_bits()).max().unwrap_or(1).max(align_bits);
+        let depth = deepest(&fields) + 1;
+        Type::Struct(Arc::new(Struct { fields, align_bits, depth }))
+    }
+
+    pub(crate) fn variant_of(tag: Vec<String>, options: Vec<Field>) -> Type {
+        let depth = deepest(&options) + 1;
+        Type::Variant(Arc::new(Variant { tag, options, depth }))
+    }
+
+    pub(crate) fn array_of(element: Type, length: Length) -> Type {
+        let depth = element.depth() + 1;
+        Type::Array(Arc::new(Array { element, length, depth }))
+    }
+
+    /// Types within types. Kept, not counted: a type that names another twice would be walked twice as often per level.
+    pub(crate) fn depth(&self) -> u32 {
+        match self {
+            Type::Integer(_) | Type::Float(_) | Type::String | Type::Enum(_) => 0,
+            Type::Struct(s) => s.depth,
+            Type::Array(a) => a.depth,
+            Type::Variant(v) => v.depth,
+        }
     }
 
     /// As many elements as a 32-bit length in front of them says.
@@ -254,9 +283,7 @@ impl Type {
             Type::Float(f) => f.align_bits,
             Type::String => 8,
             Type::Enum(e) => e.integer.align_bits,
-            Type::Struct(s) => {
-                s.fields.iter().map(|f| f.ty.align_bits()).max().unwrap_or(1).max(s.align_bits)
-            }
+            Type::Struct(s) => s.align_bits,
             Type::Array(a) => a.element.align_bits(),
             // A variant has the alignment of what it turns out to be.
             Type::Variant(_) => 1,
@@ -277,6 +304,10 @@ impl Enum {
         };
         self.labels.len() == 2 && row(0, "false", 0) && row(1, "true", 1)
     }
+}
+
+fn deepest(fields: &[Field]) -> u32 {
+    fields.iter().map(|f| f.ty.depth()).max().unwrap_or(0)
 }
 
 /// A raw integer as a number: sign-extended values are negative only if the type is signed.

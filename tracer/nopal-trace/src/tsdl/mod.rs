@@ -66,3 +66,41 @@ pub fn fields_of(ty: &Type) -> &[Field] {
         _ => &[],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_its_place() {
+        for (text, line, column, reason) in [
+            ("trace { major = 2; };", 1, 9, "only CTF 1"),
+            ("event {\n\tname = \"a\";\n\tfields := struct { int x; };\n};", 3, 21, "`int`"),
+            ("event { id = 1", 1, 15, "`;` is missing before the end"),
+            ("stream { id = 0; };\nstream { };", 2, 1, "declared twice"),
+            ("typealias integer { size = 65; } := x;", 1, 19, "1 to 64 bits"),
+            ("typealias integer { align = 8; } := x;", 1, 19, "needs a size"),
+            ("struct s { integer { size = 8; align = 3; } x; };", 1, 20, "power of two"),
+            ("clock { freq = 0; };", 1, 9, "above zero"),
+            ("hello;", 1, 1, "block or a type declaration"),
+        ] {
+            let failure = parse(text).unwrap_err();
+            assert!(failure.reason.contains(reason), "{text}: {}", failure.reason);
+            assert_eq!(
+                (failure.place.line, failure.place.column),
+                (line, column),
+                "{text}: {}",
+                failure.reason
+            );
+        }
+    }
+
+    #[test]
+    fn types_that_nest_through_names_are_refused_in_time() {
+        let mut text = String::from("struct s0 { string a; };\n");
+        for i in 1..100_000 {
+            text.push_str(&format!("struct s{i} {{ struct s{} a; struct s{0} b; }};\n", i - 1));
+        }
+        assert!(parse(&text).unwrap_err().reason.contains("too deeply"));
+    }
+}

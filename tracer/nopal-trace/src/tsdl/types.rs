@@ -1,9 +1,9 @@
 //! Type specifiers of TSDL: integer, floating_point, string, enum, struct, variant, names given by typealias and
 //! typedef, and the declarators behind them.
 
-use super::lexer::{Token, Unreadable};
+use super::lexer::{Place, Token, Unreadable};
 use super::parser::{Parser, Value};
-use crate::model::{Array, Enum, Field, Float, Integer, Label, Length, Struct, Type, Variant, number};
+use crate::model::{Enum, Field, Float, Integer, Label, Length, Type, number};
 use std::sync::Arc;
 
 /// Deeper nesting than this is refused: nobody writes it, and the parser descends once per level.
@@ -83,7 +83,11 @@ impl Parser {
             }
         };
         self.depth -= 1;
-        ty
+        // Names can nest types deeper than the text does, and everything that walks types descends once per level.
+        match ty {
+            Ok(ty) if ty.depth() > MAX_DEPTH => self.fail("types are nested too deeply"),
+            ty => ty,
+        }
     }
 
     fn keyword_type(&mut self) -> Result<Type, Unreadable> {
@@ -124,7 +128,7 @@ impl Parser {
             match (key.as_str(), &value) {
                 ("size", Value::Number(n)) if (1..=64).contains(n) => integer.bits = *n as u32,
                 ("size", _) => return self.fail_at(place, "an integer has 1 to 64 bits"),
-                ("align", value) => integer.align_bits = self.align(value)?,
+                ("align", value) => integer.align_bits = self.align(value, place)?,
                 ("signed", Value::Number(n)) => integer.is_signed = *n != 0,
                 ("signed", Value::Path(p)) => {
                     integer.is_signed = matches!(p[0].as_str(), "true" | "TRUE");
@@ -159,12 +163,12 @@ impl Parser {
         Ok(integer)
     }
 
-    fn align(&self, value: &Value) -> Result<u32, Unreadable> {
+    fn align(&self, value: &Value, place: Place) -> Result<u32, Unreadable> {
         match value {
             Value::Number(n) if (1..=MAX_ALIGN_BITS).contains(n) && (*n as u64).is_power_of_two() => {
                 Ok(*n as u32)
             }
-            _ => self.fail("an alignment is a power of two"),
+            _ => self.fail_at(place, "an alignment is a power of two"),
         }
     }
 
@@ -176,7 +180,7 @@ impl Parser {
             match (key.as_str(), &value) {
                 ("exp_dig", Value::Number(n)) => exponent = *n,
                 ("mant_dig", Value::Number(n)) => mantissa = *n,
-                ("align", value) => float.align_bits = self.align(value)?,
+                ("align", value) => float.align_bits = self.align(value, place)?,
                 ("byte_order", Value::Path(p)) => float.order = self.byte_order(p, place)?,
                 _ => {}
             }
@@ -205,10 +209,10 @@ impl Parser {
             self.take();
             self.expect("(")?;
             let value = self.value()?;
-            align_bits = self.align(&value)?;
+            align_bits = self.align(&value, place)?;
             self.expect(")")?;
         }
-        let ty = Type::Struct(Arc::new(Struct { fields, align_bits }));
+        let ty = Type::struct_of(fields, align_bits);
         if let Some(name) = name {
             self.declare(format!("struct {name}"), ty.clone());
         }
@@ -288,10 +292,7 @@ impl Parser {
                 return self.fail("types are nested too deeply");
             }
         }
-        Ok(lengths
-            .into_iter()
-            .rev()
-            .fold(element, |element, length| Type::Array(Arc::new(Array { element, length }))))
+        Ok(lengths.into_iter().rev().fold(element, Type::array_of))
     }
 
     fn variant(&mut self) -> Result<Type, Unreadable> {
@@ -304,7 +305,7 @@ impl Parser {
         }
         if *self.peek() == Token::Mark("{") {
             let options = self.members()?;
-            let ty = Type::Variant(Arc::new(Variant { tag, options }));
+            let ty = Type::variant_of(tag, options);
             if let Some(name) = name {
                 self.declare(format!("variant {name}"), ty.clone());
             }
@@ -314,7 +315,7 @@ impl Parser {
         match self.lookup(&format!("variant {name}")) {
             Some(Type::Variant(named)) => {
                 let tag = if tag.is_empty() { named.tag.clone() } else { tag };
-                Ok(Type::Variant(Arc::new(Variant { tag, options: named.options.clone() })))
+                Ok(Type::variant_of(tag, named.options.clone()))
             }
             _ => self.fail_at(place, format!("no variant is named `{name}`")),
         }

@@ -129,7 +129,7 @@ fn fixed_bytes(ty: &Type) -> Option<usize> {
             s.fields.iter().try_fold(0usize, |sum, f| sum.checked_add(fixed_bytes(&f.ty)?))
         }
         Type::Array(array) => {
-            let Array { element, length: Length::Fixed(count) } = array.as_ref() else { return None };
+            let Array { element, length: Length::Fixed(count), .. } = array.as_ref() else { return None };
             fixed_bytes(element)?.checked_mul(usize::try_from(*count).ok()?)
         }
         Type::String | Type::Struct(_) | Type::Variant(_) => None,
