@@ -76,11 +76,6 @@ pub enum LiveError {
     AllClosed {
         reason: String,
     },
-    /// The command could not be started.
-    Launch {
-        command: String,
-        error: std::io::Error,
-    },
     /// How many CPUs there are cannot be read.
     Cpus(std::io::Error),
     /// The time stamp counter cannot serve as a clock, which the user door needs.
