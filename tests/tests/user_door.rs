@@ -198,7 +198,7 @@ fn tracer_to_be_killed() {
 #[test]
 fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
     let n_kills: u32 = std::env::var("NOPAL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
-    let busy = Busy::start(&mut Busy::program(Build::Pie));
+    let mut busy = Busy::start(&mut Busy::program(Build::Pie));
     let before = text(busy.pid());
     let mut n_orphans = 0;
     for i in 0..n_kills {
@@ -213,6 +213,7 @@ fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
         let is_working = tracer.0.try_wait().unwrap().is_none();
         drop(tracer);
         assert!(is_working, "kill {i}: the tracer was at work");
+        assert_eq!(busy.running.0.try_wait().unwrap(), None, "kill {i}: the program lives");
         if i % 4 == 0 {
             // Every now and then the next session comes without a detach in between.
             let mut door = Door::open_with(busy.pid(), "busy:*", &small_options()).unwrap();
@@ -224,6 +225,11 @@ fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
             });
             door.session.detach();
         }
+        assert_eq!(
+            busy.running.0.try_wait().unwrap(),
+            None,
+            "kill {i}: the program lives with a new session"
+        );
         let report = nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
         assert!(report.failures.is_empty() && report.left_alone.is_empty(), "kill {i}: {report:?}");
         n_orphans += report.n_orphans;

@@ -259,3 +259,51 @@ fn a_program_in_namespaces_of_its_own() {
     let report = door.session.detach();
     assert!(report.failures.is_empty() && report.left_alone.is_empty(), "{report:?}");
 }
+
+/// A memory cgroup below ours, version 1 or 2, with this limit; `None` where we may make none.
+fn memory_cgroup(limit: u64) -> Option<PathBuf> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let name = format!("nopal-{}", std::process::id());
+    let candidates = own.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        match controllers {
+            "" => Some(("/sys/fs/cgroup".to_string() + path, "memory.max")),
+            "memory" => Some(("/sys/fs/cgroup/memory".to_string() + path, "memory.limit_in_bytes")),
+            _ => None,
+        }
+    });
+    candidates.into_iter().find_map(|(parent, file)| {
+        let folder = Path::new(&parent).join(&name);
+        std::fs::create_dir(&folder).ok()?;
+        if std::fs::write(folder.join(file), limit.to_string()).is_err() {
+            let _ = std::fs::remove_dir(&folder);
+            return None;
+        }
+        Some(folder)
+    })
+}
+
+#[test]
+fn a_target_in_a_memory_cgroup_smaller_than_the_ring_lives() {
+    let Some(group) = memory_cgroup(24 << 20) else {
+        println!("no memory cgroup can be made here, so none can be too small");
+        return;
+    };
+    let program = nopal_tests::targets::build("busy", &["busy.c", "own.c"], nopal_tests::targets::Build::Pie);
+    let mut running = Running::start(Command::new(&program).args(["-q", "-t", "2"]).stdout(Stdio::null()));
+    std::fs::write(group.join("cgroup.procs"), running.pid().to_string()).unwrap();
+    let mut options = nopal_tests::user_door::options();
+    options.ring.ring_bytes = 64 << 20;
+    let mut door = Door::open_with(running.pid(), "busy:*", &options).unwrap();
+    let mut counts = HashMap::new();
+    for _ in 0..20 {
+        door.count(&mut counts);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(running.0.try_wait().unwrap().is_none(), "it lives");
+    assert!(counts.values().sum::<u64>() > 100_000, "and filled its rings: {counts:?}");
+    door.session.detach();
+    drop(running);
+    wait_until("the cgroup to be empty", 10, || std::fs::remove_dir(&group).is_ok());
+}

@@ -113,3 +113,45 @@ fn another_users_process_is_out_of_reach() {
     let _ = std::fs::remove_file(&copy);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
+
+/// An ELF program of 32 bits that waits for ever: a header, one segment, and `1: pause(); goto 1`.
+fn program_of_32_bits() -> Vec<u8> {
+    let code = [0xb8u8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7];
+    let (base, at) = (0x0804_8000u32, 84u32);
+    let mut file = Vec::new();
+    file.extend_from_slice(&[0x7f, b'E', b'L', b'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    for half in [2u16, 3] {
+        file.extend_from_slice(&half.to_le_bytes());
+    }
+    for word in [1, base + at, 52, 0, 0] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for half in [52u16, 32, 1, 0, 0, 0] {
+        file.extend_from_slice(&half.to_le_bytes());
+    }
+    let size = at + code.len() as u32;
+    for word in [1, 0, base, base, size, size, 5, 4096] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    file.extend_from_slice(&code);
+    file
+}
+
+#[test]
+fn programs_of_32_bits_are_named_as_such() {
+    use std::os::unix::fs::PermissionsExt;
+    let program = nopal_tests::scratch("user-door-32").join("waits");
+    std::fs::write(&program, program_of_32_bits()).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut running = match Command::new(&program).spawn() {
+        Ok(child) => Running(child),
+        Err(e) if e.raw_os_error() == Some(libc::ENOEXEC) => {
+            println!("this kernel runs no 32-bit programs, so there is none to refuse");
+            return;
+        }
+        Err(e) => panic!("{e}"),
+    };
+    let (error, text) = refusal(running.pid());
+    assert!(matches!(error, Error::ThirtyTwoBit { .. }), "{text}");
+    assert!(running.0.try_wait().unwrap().is_none(), "it lives");
+}

@@ -1,16 +1,51 @@
 //! A process that has been entered: one of its threads is borrowed, and calls can be made in it.
 
-use super::error::Result;
-use super::hijack::{CALL_LIST, Call, Hijack};
+use super::error::{Error, Result};
+use super::held::stop_all;
+use super::hijack::{CALL_LIST, Call, Hijack, LIST_IN_PROGRESS};
+use super::maps::{Maps, Range};
 use super::memory::Memory;
+use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::pass_fd::Caller;
+use super::ptrace;
 use nopal_abi::PAGE_BYTES;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a list of calls is put: in the process page of a stub space, behind what stubs use of it.
 const DESK_OFFSET: u64 = 1024;
 const CALLS_PER_LIST: usize = (PAGE_BYTES - DESK_OFFSET as usize) / 64 - 1 - 8;
 /// The last 512 bytes of the process page hold arguments of calls.
 const SCRATCH_OFFSET: u64 = PAGE_BYTES as u64 - 512;
+
+/// Waits until no thread is busy with a list whose tracer was killed; it ends by itself. A list that was written but
+/// never begun has nobody in it.
+pub fn wait_until_idle(memory: &Memory) -> Result<()> {
+    let pid = memory.pid();
+    let end = Instant::now() + PATIENCE;
+    let maps = Maps::read(pid)?;
+    for range in spaces_in(&maps) {
+        let desk = range.end + DESK_OFFSET;
+        while memory.read_u64(desk).is_ok_and(|word| word == LIST_IN_PROGRESS) && is_anyone_in(pid, range)? {
+            if Instant::now() > end {
+                return Err(Error::Busy { pid });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(())
+}
+
+fn is_anyone_in(pid: i32, range: &Range) -> Result<bool> {
+    for thread in stop_all(pid, &[])? {
+        let rip = ptrace::regs(thread.tid).map_err(Error::on(pid, "read registers"))?.rip;
+        if (range.start..range.end).contains(&rip) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 #[derive(Debug)]
 pub struct Entered<'a> {
@@ -31,11 +66,12 @@ impl<'a> Entered<'a> {
         Entered { memory, hijack, lists: None }
     }
 
-    /// From now on calls are made by the list code at `code`, if it is there unharmed.
-    pub fn use_lists(&mut self, code: u64, process_page: u64) {
+    /// From now on calls are made by the list code of this neighbourhood, if all of it is there unharmed.
+    pub fn use_lists(&mut self, n: &Neighbourhood, maps: &Maps) {
+        let code = n.list_code();
         let is_there = self.memory.read_vec(code, CALL_LIST.len()).is_ok_and(|bytes| bytes == CALL_LIST);
-        if is_there {
-            self.lists = Some(Lists { code, process_page });
+        if is_there && n.has_private_pages(maps) {
+            self.lists = Some(Lists { code, process_page: n.process_page() });
         }
     }
 }

@@ -14,8 +14,11 @@ use super::frame::Frame;
 use super::held::Held;
 use super::maps::{Maps, Range};
 use super::memory::Memory;
+use super::neighbourhood::spaces_in;
 use super::process::{self, Activity};
 use super::ptrace::{self, Regs, Stop};
+use nopal_abi::stub_space::StubSpace;
+use std::mem::offset_of;
 use std::ops::Range as Span;
 use std::time::{Duration, Instant};
 
@@ -53,6 +56,11 @@ pub const CALL_LIST: [u8; 63] = [
     0x0f, 0x05, // syscall
 ];
 
+const ON_ITS_WAY_BACK: &str = "a thread is still on its way back from an earlier tracer";
+/// The first word of a list. While it is in progress nobody else may write there: if its tracer was killed, the thread
+/// still works on it.
+pub const LIST_IN_PROGRESS: u64 = 2;
+const LIST_DONE: u64 = 1;
 /// Not an address, not an errno, not a count: what a result word holds until the call is done.
 const PENDING: u64 = 0x8000_0bad_0000_c0de;
 /// Rounds of `pause` after the work is done, some 0.1 to 0.6 s; then the thread goes back by itself. Only a thread whose
@@ -103,7 +111,10 @@ impl<'a> Hijack<'a> {
     pub fn choose(memory: &'a Memory, only: Option<i32>) -> Result<Hijack<'a>> {
         let pid = memory.pid();
         let mut reasons: Vec<String> = Vec::new();
-        for round in 0..3 {
+        let end = Instant::now() + PATIENCE;
+        let mut round = 0;
+        // Three rounds, and more as long as threads are on their way back from a killed tracer.
+        while round < 3 || (Instant::now() < end && reasons.iter().any(|r| r == ON_ITS_WAY_BACK)) {
             let mut candidates: Vec<(Activity, i32)> = process::threads(pid)?
                 .into_iter()
                 .filter(|tid| only.is_none_or(|t| t == *tid))
@@ -126,7 +137,8 @@ impl<'a> Hijack<'a> {
                     Err(e) => return Err(e),
                 }
             }
-            std::thread::sleep(Duration::from_millis(5 << round));
+            std::thread::sleep(Duration::from_millis(5 << round.min(3)));
+            round += 1;
         }
         if reasons.is_empty() {
             reasons.push("none of them stops".into());
@@ -163,6 +175,9 @@ impl<'a> Hijack<'a> {
         if original.cs != 0x33 {
             return Err(unsafe_thread("it runs 32-bit code"));
         }
+        if self.is_in_our_code(original.rip)? {
+            return Err(unsafe_thread(ON_ITS_WAY_BACK));
+        }
         self.leave_critical_section(&mut original)?;
         let signal_mask = ptrace::signal_mask(tid).map_err(Error::on(pid, "read the signal mask"))?;
         let xstate = ptrace::xstate(tid).map_err(Error::on(pid, "read the vector state"))?;
@@ -179,6 +194,25 @@ impl<'a> Hijack<'a> {
             is_entered: false,
         });
         Ok(())
+    }
+
+    /// Whether a killed tracer had sent the thread where it is. It must go back by itself first: borrowed anew, it would
+    /// return to bytes that may have been put back by then.
+    fn is_in_our_code(&self, rip: u64) -> Result<bool> {
+        let entry = process::auxv(self.held.pid)?.entry;
+        if (entry..=entry + SINGLE_CALL.len() as u64).contains(&rip) {
+            return Ok(true);
+        }
+        let maps = Maps::read(self.held.pid)?;
+        for space in spaces_in(&maps).iter().filter(|r| (r.start..r.end).contains(&rip)) {
+            let mut offset = [0; 4];
+            self.memory.read(space.start + offset_of!(StubSpace, code_offset) as u64, &mut offset)?;
+            let code = space.start + u64::from(u32::from_le_bytes(offset));
+            if (code..=code + CALL_LIST.len() as u64).contains(&rip) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A thread stopped inside a restartable sequence must not be continued in the middle of it: the kernel would have
@@ -241,6 +275,7 @@ impl<'a> Hijack<'a> {
         }
         self.ensure_taken()?;
         let mut bytes = vec![0u8; 64];
+        bytes[..8].copy_from_slice(&LIST_IN_PROGRESS.to_le_bytes());
         for call in calls {
             bytes.extend_from_slice(&call.number.to_le_bytes());
             call.args.iter().for_each(|a| bytes.extend_from_slice(&a.to_le_bytes()));
@@ -252,7 +287,13 @@ impl<'a> Hijack<'a> {
             regs.rbp = calls.len() as u64;
             regs.r12 = desk;
         })?;
-        self.finish_code(|memory| Ok(memory.read_u64(desk)? == 1), "make a list of calls")?;
+        if let Err(error) =
+            self.finish_code(|memory| Ok(memory.read_u64(desk)? == LIST_DONE), "make a list of calls")
+        {
+            // The thread is stopped and will not go on with the list.
+            let _ = self.memory.write_u64(desk, LIST_DONE);
+            return Err(error);
+        }
         // The thread is in the list's code now, or back in its own.
         self.give_back_entry()?;
         let done = self.memory.read_vec(desk + 64, calls.len() * 64)?;
@@ -347,7 +388,10 @@ impl<'a> Hijack<'a> {
 
     fn give_back_entry(&mut self) -> Result<()> {
         match self.entry.take() {
-            Some(entry) => entry.give_back(self.memory, self.held.tid),
+            Some(entry) => {
+                let goes_on_at = self.taken.as_ref().map(|t| t.original.rip);
+                entry.give_back(self.memory, self.held.tid, goes_on_at)
+            }
             None => Ok(()),
         }
     }

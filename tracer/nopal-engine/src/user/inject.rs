@@ -1,7 +1,7 @@
 //! Opens the sites of one process: finds or makes its stub spaces, maps what is missing, then raises semaphores, chains
 //! stubs and changes the code, in this order. Runs in a thread of its own that is the ptracer.
 
-use super::enter::Entered;
+use super::enter::{Entered, wait_until_idle};
 use super::error::{Error, Result};
 use super::held::Lock;
 use super::hijack::{Call, Hijack, check};
@@ -48,6 +48,7 @@ struct ThreadFacts {
 pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
     let memory = Memory::open(pid)?;
     let _lock = Lock::take(pid)?;
+    wait_until_idle(&memory)?;
     let hijack = Hijack::choose(&memory, None)?;
     let room = Room::read(pid)?;
     let mut work = Work {
@@ -60,8 +61,8 @@ pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
     };
     let here: Vec<u64> = spaces_in(&work.maps).iter().map(|r| r.inode).collect();
     let lists = work.core.neighbourhoods.iter().find(|n| here.contains(&n.inode));
-    if let Some((code, page)) = lists.map(|n| (n.list_code(), n.process_page())) {
-        work.entered.use_lists(code, page);
+    if let Some(n) = lists {
+        work.entered.use_lists(n, &work.maps);
     }
     let facts = work.thread_facts()?;
     for n in work.core.neighbourhoods.iter().filter(|n| here.contains(&n.inode)) {
@@ -101,6 +102,7 @@ pub fn open_process(
 ) -> Result<Traced> {
     let memory = Memory::open(pid)?;
     let _lock = if is_starting { None } else { Some(Lock::take(pid)?) };
+    wait_until_idle(&memory)?;
     let hijack = if is_starting {
         let held = super::held::Held { pid, tid: pid, is_group_stopped: false, is_kept: true };
         Hijack::prepare(held, &memory)?
@@ -187,7 +189,7 @@ impl Work<'_, '_> {
         let found: Vec<(u64, u64)> = spaces_in(&self.maps).iter().map(|r| (r.start, r.inode)).collect();
         for (address, inode) in found {
             if let Some(known) = self.core.neighbourhoods.iter().find(|n| n.inode == inode) {
-                self.entered.use_lists(known.list_code(), known.process_page());
+                self.entered.use_lists(known, &self.maps);
                 continue;
             }
             let at = match self.core.adopted.get(&inode) {
@@ -196,7 +198,7 @@ impl Work<'_, '_> {
                 None => {
                     let copy = Neighbourhood::copy_of(self.entered.memory, address)?;
                     if !objects.iter().any(|o| copy.reaches(o.text().0, o.text().1)) {
-                        self.entered.use_lists(copy.list_code(), copy.process_page());
+                        self.entered.use_lists(&copy, &self.maps);
                         continue;
                     }
                     copy.bury_dead_sessions();
@@ -206,7 +208,7 @@ impl Work<'_, '_> {
                 }
             };
             let copy = &self.core.neighbourhoods[at];
-            self.entered.use_lists(copy.list_code(), copy.process_page());
+            self.entered.use_lists(copy, &self.maps);
             copy.fault_in()?;
             let file = copy.file().try_clone_to_owned().map_err(Error::io("keep the stub space open"))?;
             let fd = self.pass(copy.inode, file.as_fd())?;
@@ -397,17 +399,17 @@ impl Work<'_, '_> {
             }
             return Err(error);
         }
-        let code = self.core.neighbourhoods[at].list_code();
-        self.entered.use_lists(code, page);
-        self.refresh()
+        self.refresh()?;
+        self.entered.use_lists(&self.core.neighbourhoods[at], &self.maps);
+        Ok(())
     }
 
     /// What a process forked in the middle of an injection may lack.
     fn complete(&mut self, at: usize) -> Result<()> {
         let n = &self.core.neighbourhoods[at];
         let page = n.process_page();
-        if self.maps.find(page).is_some() {
-            self.entered.use_lists(n.list_code(), page);
+        if n.has_private_pages(&self.maps) {
+            self.entered.use_lists(n, &self.maps);
             return Ok(());
         }
         let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
@@ -418,9 +420,9 @@ impl Work<'_, '_> {
         for result in results {
             check(self.pid(), "map stubs", result)?;
         }
-        let code = self.core.neighbourhoods[at].list_code();
-        self.entered.use_lists(code, page);
-        self.refresh()
+        self.refresh()?;
+        self.entered.use_lists(&self.core.neighbourhoods[at], &self.maps);
+        Ok(())
     }
 
     /// Whether the ring is, or could be mapped, at this address: over a ring nobody uses any more, or where nothing is.

@@ -236,7 +236,7 @@ fn close_process<'c>(
             }
         }
         let ledger = Ledger::new(&memory, n.ledger());
-        if maps.find(n.ledger()).is_some_and(|r| r.is_writable && r.inode == 0) {
+        if n.has_private_pages(&maps) {
             for (index, entry, _) in n.space.entries() {
                 if entry.kind == JournalKind::Semaphore && is_ending(entry.session) {
                     ledger.lower(index, entry.address)?;

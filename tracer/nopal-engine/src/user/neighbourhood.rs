@@ -110,6 +110,17 @@ impl Neighbourhood {
         self.space.process_page()
     }
 
+    /// Whether process page and ledger are there in this process.
+    pub fn has_private_pages(&self, maps: &Maps) -> bool {
+        let page = self.process_page();
+        // The process page stands alone, since what is wiped on fork is not joined with other memory; before it was
+        // made so, both pages are one.
+        maps.find(page).is_some_and(|r| {
+            let is_own = r.start == page && (r.end == page + PAGE || r.end == page + PRIVATE_BYTES);
+            is_own && r.is_writable && !r.is_shared && r.inode == 0
+        }) && maps.find(self.ledger()).is_some_and(|r| r.is_writable && !r.is_shared && r.inode == 0)
+    }
+
     pub fn ledger(&self) -> u64 {
         self.process_page() + PAGE
     }

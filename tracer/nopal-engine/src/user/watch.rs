@@ -73,6 +73,8 @@ impl Session {
             if has_changed && !now.is_empty() {
                 notices.push(Notice::Exec { pid });
                 traced.sites.clear();
+                traced.reports.clear();
+                traced.health.clear();
                 again.push(pid);
                 continue;
             }
@@ -153,15 +155,20 @@ impl Session {
 
     /// Opens what is wanted and not open yet in a process that is traced.
     fn attach_more(&mut self, pid: i32) -> Result<ProcessReport> {
-        let old: Vec<OpenSite> =
-            self.traced.iter().find(|t| t.pid == pid).map(|t| t.sites.clone()).unwrap_or_default();
+        let Some(at) = self.traced.iter().position(|t| t.pid == pid) else { return self.attach_one(pid) };
+        let old = &self.traced[at];
+        let (sites, reports, health) = (old.sites.clone(), old.reports.clone(), old.health.clone());
         let report = self.attach_one(pid)?;
         if let Some(traced) = self.traced.iter_mut().find(|t| t.pid == pid) {
-            for site in old {
-                if !traced.sites.iter().any(|s| s.address == site.address) {
-                    traced.sites.push(site);
-                }
-            }
+            let is_known = |address: u64, known: &[OpenSite]| known.iter().any(|s| s.address == address);
+            traced.sites.extend(
+                sites.into_iter().filter(|s| !is_known(s.address, &traced.sites)).collect::<Vec<_>>(),
+            );
+            let fresh = std::mem::take(&mut traced.reports);
+            traced.reports =
+                reports.into_iter().filter(|r| fresh.iter().all(|f| f.address != r.address)).collect();
+            traced.reports.extend(fresh);
+            traced.health = health;
         }
         Ok(report)
     }
