@@ -1,7 +1,9 @@
 //! Turns time stamp counter readings into nanoseconds of CLOCK_MONOTONIC: continuous, never backwards, corrected once a
 //! second so that the two clocks do not drift apart.
 
+use nopal_trace::clock::monotonic_ns;
 use std::collections::VecDeque;
+use std::fs;
 use std::time::Duration;
 
 /// One reading of both clocks at the same moment.
@@ -34,10 +36,18 @@ const HORIZON_NS: u64 = 1_000_000_000;
 /// No correction changes the rate by more than one part in this many.
 const MAX_BEND: u64 = 1_000;
 
-/// Whether the counter runs at one rate in all states of the processor, so that it can serve as a clock.
-pub fn is_tsc_steady(cpuinfo: &str) -> bool {
+/// Whether the counter can serve as a clock on this machine.
+pub fn is_tsc_steady() -> bool {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let sources = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/available_clocksource");
+    is_steady(&cpuinfo, sources.as_deref().unwrap_or("tsc"))
+}
+
+/// The CPU promises one rate in all its states, and the kernel has not taken the counter off its list of clocks.
+fn is_steady(cpuinfo: &str, clock_sources: &str) -> bool {
     let Some(flags) = cpuinfo.lines().find(|l| l.starts_with("flags")) else { return false };
-    ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split_whitespace().any(|f| f == *flag))
+    let has = |words: &str, word: &str| words.split_whitespace().any(|w| w == word);
+    has(flags, "constant_tsc") && has(flags, "nonstop_tsc") && has(clock_sources, "tsc")
 }
 
 impl Anchor {
@@ -46,7 +56,7 @@ impl Anchor {
         (0..8)
             .map(|_| {
                 let before = read_tsc();
-                let monotonic_ns = clock_ns(libc::CLOCK_MONOTONIC);
+                let monotonic_ns = monotonic_ns();
                 let after = read_tsc();
                 (after.wrapping_sub(before), Anchor { tsc: before / 2 + after / 2, monotonic_ns })
             })
@@ -54,22 +64,6 @@ impl Anchor {
             .map(|(_, anchor)| anchor)
             .expect("the range is not empty")
     }
-}
-
-/// Nanoseconds to add to CLOCK_MONOTONIC to get the time since the epoch.
-pub fn epoch_offset_ns() -> i64 {
-    let before = clock_ns(libc::CLOCK_MONOTONIC);
-    let epoch = clock_ns(libc::CLOCK_REALTIME);
-    let after = clock_ns(libc::CLOCK_MONOTONIC);
-    (epoch as i64).wrapping_sub((before / 2 + after / 2) as i64)
-}
-
-/// The time of one of the kernel's clocks in nanoseconds.
-pub fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a live timespec; the call writes nothing else. It fails only for a clock that does not exist.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn read_tsc() -> u64 {
@@ -94,7 +88,7 @@ impl TscClock {
 
     /// When it is time for the next [`TscClock::correct`].
     pub fn is_due(&self) -> bool {
-        clock_ns(libc::CLOCK_MONOTONIC) >= self.last.monotonic_ns + HORIZON_NS
+        monotonic_ns() >= self.last.monotonic_ns + HORIZON_NS
     }
 
     /// Bends the clock so that it meets CLOCK_MONOTONIC one second after `now`.
@@ -177,8 +171,9 @@ mod tests {
 
     #[test]
     fn a_steady_counter_has_both_flags() {
-        assert!(is_tsc_steady("model\nflags : fpu constant_tsc rdtscp nonstop_tsc\n"));
-        assert!(!is_tsc_steady("flags : fpu constant_tsc"));
-        assert!(!is_tsc_steady(""));
+        assert!(is_steady("model\nflags : fpu constant_tsc rdtscp nonstop_tsc\n", "kvm-clock tsc\n"));
+        assert!(!is_steady("flags : fpu constant_tsc nonstop_tsc", "hpet acpi_pm\n"));
+        assert!(!is_steady("flags : fpu constant_tsc", "tsc"));
+        assert!(!is_steady("", "tsc"));
     }
 }

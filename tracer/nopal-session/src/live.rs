@@ -174,8 +174,7 @@ impl Live {
         let user = if request.door == Door::Kernel {
             None
         } else {
-            let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-            match crate::clock::is_tsc_steady(&cpuinfo) {
+            match crate::clock::is_tsc_steady() {
                 true => Some(open_user(&registry, request.ring_bytes, request.is_only)?),
                 false if request.door == Door::User => return Err(LiveError::UnsteadyTsc),
                 false => None,

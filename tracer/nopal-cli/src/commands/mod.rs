@@ -1,11 +1,13 @@
 //! The verbs, one file each.
 
 use crate::failure::Failure;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+mod completions;
+mod demo;
 mod detach;
 mod dtrace;
 mod list;
@@ -30,7 +32,10 @@ enum Verb {
     Record(record::Args),
     View(view::Args),
     Detach(detach::Args),
+    Demo(demo::Args),
     Dtrace(dtrace::Args),
+    Completions(completions::Args),
+    Man(completions::ManArgs),
 }
 
 /// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`.
@@ -40,28 +45,16 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         return dtrace::run(dtrace::Args { args: args.into_iter().skip(1).collect() });
     }
     let cli = Cli::parse_from(args);
-    let (result, is_json) = match cli.verb {
+    let (is_json, result) = match cli.verb {
         Verb::Dtrace(args) => return dtrace::run(args),
-        Verb::List(args) => {
-            let is_json = args.json;
-            (list::run(args), is_json)
-        }
-        Verb::Trace(args) => {
-            let is_json = args.json;
-            (trace::run(args), is_json)
-        }
-        Verb::Record(args) => {
-            let is_json = args.json;
-            (record::run(args), is_json)
-        }
-        Verb::Detach(args) => {
-            let is_json = args.json;
-            (detach::run(args), is_json)
-        }
-        Verb::View(args) => {
-            let is_json = args.json;
-            (view::run(args), is_json)
-        }
+        Verb::List(args) => (args.json, list::run(args)),
+        Verb::Trace(args) => (args.json, trace::run(args)),
+        Verb::Record(args) => (args.json, record::run(args)),
+        Verb::View(args) => (args.json, view::run(args)),
+        Verb::Detach(args) => (args.json, detach::run(args)),
+        Verb::Demo(args) => (args.json, demo::run(args)),
+        Verb::Completions(args) => (false, completions::run(args, Cli::command())),
+        Verb::Man(args) => (false, completions::man(args, Cli::command())),
     };
     finish(result, is_json)
 }

@@ -1,0 +1,40 @@
+//! `nopal completions` and `nopal man`: what packagers install beside the command.
+
+use crate::failure::Failure;
+use clap::Command;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Prints the completions of a shell.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal completions bash > /etc/bash_completion.d/nopal
+  nopal completions zsh > ~/.zfunc/_nopal")]
+pub struct Args {
+    pub shell: clap_complete::Shell,
+}
+
+/// Writes the manual pages, one for each verb.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal man /usr/local/share/man/man1")]
+pub struct ManArgs {
+    /// The folder to write `nopal.1`, `nopal-list.1` and so on into; it is made if need be.
+    pub dir: PathBuf,
+}
+
+pub fn run(args: Args, mut command: Command) -> Result<(), Failure> {
+    let mut out = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "nopal", &mut out);
+    std::io::stdout().write_all(&out).map_err(|e| Failure::new("output", format!("cannot print: {e}")))
+}
+
+pub fn man(args: ManArgs, command: Command) -> Result<(), Failure> {
+    let failed =
+        |e: std::io::Error| Failure::new("output", format!("cannot write into {}: {e}", args.dir.display()));
+    fs::create_dir_all(&args.dir).map_err(failed)?;
+    clap_mangen::generate_to(command.disable_help_subcommand(true), &args.dir).map_err(failed)
+}
