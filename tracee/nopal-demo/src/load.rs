@@ -9,28 +9,28 @@ use std::time::Duration;
 
 /// Clients of each protocol.
 const N_CLIENTS: u64 = 2;
-/// Keys that are in the server before the clients start.
+/// Keys that are read often.
 const N_USERS: usize = 40_000;
-/// Keys that the clients store now and then; together with the users more than the server keeps.
-const N_PAGES: usize = 20_000;
+/// Keys that are stored often and read seldom: more than the server keeps.
+const N_PAGES: usize = 100_000;
+/// So many of them, with the users, fill the server.
+const N_FIRST_PAGES: usize = 20_000;
+const USER: &str = "{ \"name\": \"Ada\", \"city\": \"London\" }";
+const PAGE: &str = "<p>";
+const PAGE_REPEATS: usize = 200;
 /// A client rests after so many requests, so that a small machine can be used meanwhile.
 const REST_EVERY: usize = 10;
 const REST: Duration = Duration::from_millis(2);
 /// Every so many requests of a client in RESP is a slow one.
-const SLOW_EVERY: usize = 500;
+const SLOW_EVERY: usize = 1000;
 
-/// Sends requests until the server is gone, and returns why.
-pub fn run_load(server: SocketAddr) -> io::Result<()> {
+/// Fills the server, says that it is full, and sends requests until the server is gone.
+pub fn run_load(server: SocketAddr, on_full: impl FnOnce()) -> io::Result<()> {
     let mut client = Client::connect(server)?;
-    for first in (0..N_USERS).step_by(1000) {
-        let users = first..first + 1000;
-        let requests: String =
-            users.clone().map(|user| resp(&["set", &format!("user:{user}"), &"x".repeat(60)])).collect();
-        client.stream.get_mut().write_all(requests.as_bytes())?;
-        for _ in users {
-            client.read_resp()?;
-        }
-    }
+    // What was used last stays: the users.
+    client.fill("page", N_FIRST_PAGES, &PAGE.repeat(PAGE_REPEATS))?;
+    client.fill("user", N_USERS, USER)?;
+    on_full();
     let clients: Vec<_> = (0..2 * N_CLIENTS)
         .map(|i| {
             let random = Random::new(i.wrapping_mul(0x2545_f491_4f6c_dd1d));
@@ -50,14 +50,16 @@ fn speak_resp(server: SocketAddr, mut random: Random) -> io::Result<()> {
     let mut client = Client::connect(server)?;
     for i in 1.. {
         let user = format!("user:{}", random.below(N_USERS));
+        let page = format!("page:{}", random.below(N_PAGES));
         let request = match random.below(20) {
-            _ if i % SLOW_EVERY == 0 => resp(&["keys", "user:*99"]),
+            _ if i % SLOW_EVERY == 0 => resp(&["keys", "user:*"]),
             0..12 => resp(&["get", &user]),
-            12..14 => resp(&["mget", &user, "page:1", "session:1"]),
-            14..16 => resp(&["incr", "visits"]),
+            12..14 => resp(&["mget", &user, &page, "session:1"]),
+            14 => resp(&["set", &user, USER]),
+            15 => resp(&["incr", "visits"]),
             16..18 => resp(&["set", &format!("session:{}", random.below(5000)), "cart=3", "px", "300"]),
-            18 => resp(&["set", &format!("page:{}", random.below(N_PAGES)), &"<p>".repeat(200)]),
-            _ => resp(&["del", &format!("page:{}", random.below(N_PAGES))]),
+            18 => resp(&["set", &page, &PAGE.repeat(PAGE_REPEATS)]),
+            _ => resp(&["del", &page]),
         };
         client.stream.get_mut().write_all(request.as_bytes())?;
         client.read_resp()?;
@@ -73,9 +75,13 @@ fn speak_memcached(server: SocketAddr, mut random: Random) -> io::Result<()> {
         let page = random.below(N_PAGES);
         let request = match random.below(20) {
             0..12 => format!("get user:{user}\r\n"),
-            12..14 => format!("get page:{page} user:{user}\r\n"),
+            12..14 => format!("get user:{user} visits\r\n"),
             14..16 => "incr visits 1\r\n".to_owned(),
-            16..18 => format!("set page:{page} 0 0 600\r\n{}\r\n", "<p>".repeat(200)),
+            16..18 => format!(
+                "set page:{page} 0 0 {}\r\n{}\r\n",
+                PAGE.len() * PAGE_REPEATS,
+                PAGE.repeat(PAGE_REPEATS)
+            ),
             18 => format!("set token:{} 0 1 6\r\nsecret\r\n", random.below(5000)),
             _ => format!("delete page:{page}\r\n"),
         };
@@ -110,6 +116,20 @@ impl Client {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
         Ok(Client { stream: BufReader::new(stream), line: String::new(), value: Vec::new() })
+    }
+
+    /// Stores `n` keys, a thousand requests at a time.
+    fn fill(&mut self, kind: &str, n: usize, value: &str) -> io::Result<()> {
+        for first in (0..n).step_by(1000) {
+            let keys = first..first + 1000;
+            let requests: String =
+                keys.clone().map(|key| resp(&["set", &format!("{kind}:{key}"), value])).collect();
+            self.stream.get_mut().write_all(requests.as_bytes())?;
+            for _ in keys {
+                self.read_resp()?;
+            }
+        }
+        Ok(())
     }
 
     fn read_resp(&mut self) -> io::Result<()> {

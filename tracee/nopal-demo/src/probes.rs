@@ -5,6 +5,7 @@
 //! duration or a key as text, is found out in the `lazy` form or behind `is_enabled`, only while somebody traces.
 
 use std::borrow::Cow;
+use std::ffi::CStr;
 use std::time::Instant;
 
 use crate::resp::Command;
@@ -51,11 +52,11 @@ nopal::provider! {
             /// Transport of the connection.
             prot: Transport,
             /// Address of the client.
-            addr: &std::ffi::CStr,
+            addr: &CStr,
             /// Address of the server the client reached.
-            laddr: &std::ffi::CStr,
+            laddr: &CStr,
             /// Name of the command.
-            name: &std::ffi::CStr,
+            name: &CStr,
             /// How long it took, in us.
             duration: u64,
         );
