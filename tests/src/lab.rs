@@ -109,11 +109,11 @@ pub fn static_nopal() -> &'static Path {
         let target = "x86_64-unknown-linux-gnu";
         let folder = target_dir().join("lab/static");
         run(Command::new(env!("CARGO"))
-            .args(["build", "--release", "--quiet", "-p", "nopal-cli", "--target", target])
+            .args(["build", "--quiet", "-p", "nopal-cli", "--target", target])
             .env("CARGO_TARGET_DIR", &folder)
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .current_dir(root()));
-        folder.join(target).join("release/nopal")
+        folder.join(target).join("debug/nopal")
     })
 }
 
