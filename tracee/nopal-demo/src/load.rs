@@ -22,7 +22,7 @@ const PAGE_REPEATS: usize = 200;
 const REST_EVERY: usize = 10;
 const REST: Duration = Duration::from_millis(2);
 /// Every so many requests of a client in RESP is a slow one.
-const SLOW_EVERY: usize = 1000;
+const SLOW_EVERY: usize = 500;
 
 /// Fills the server, says that it is full, and sends requests until the server is gone.
 pub fn run_load(server: SocketAddr, on_full: impl FnOnce()) -> io::Result<()> {
