@@ -36,13 +36,8 @@ impl EntryCode {
         Ok(EntryCode { address, original, was_borrowed })
     }
 
-    /// Puts the bytes back. The thread we held (`tid`) must be out of them by now. `goes_on_at`: where it will be when it
-    /// is given back, if that is yet to come; it may itself be one that a killed tracer had sent here.
-    pub fn give_back(&self, memory: &Memory, tid: i32, goes_on_at: Option<u64>) -> Result<()> {
-        let end = self.address + self.original.len() as u64;
-        if goes_on_at.is_some_and(|rip| (self.address..=end).contains(&rip)) {
-            return Ok(());
-        }
+    /// Puts the bytes back. The thread we held (`tid`) must be out of them by now.
+    pub fn give_back(&self, memory: &Memory, tid: i32) -> Result<()> {
         if self.was_borrowed {
             return put_back_if_empty(memory, self.address, &self.original, &[tid]).map(drop);
         }

@@ -200,8 +200,10 @@ impl<'a> Hijack<'a> {
     /// return to bytes that may have been put back by then.
     fn is_in_our_code(&self, rip: u64) -> Result<bool> {
         let entry = process::auxv(self.held.pid)?.entry;
+        // A program that is just being started stands there in its own right.
         if (entry..=entry + SINGLE_CALL.len() as u64).contains(&rip) {
-            return Ok(true);
+            let bytes = self.memory.read_vec(entry, SINGLE_CALL.len())?;
+            return Ok(bytes == SINGLE_CALL);
         }
         let maps = Maps::read(self.held.pid)?;
         for space in spaces_in(&maps).iter().filter(|r| (r.start..r.end).contains(&rip)) {
@@ -388,10 +390,7 @@ impl<'a> Hijack<'a> {
 
     fn give_back_entry(&mut self) -> Result<()> {
         match self.entry.take() {
-            Some(entry) => {
-                let goes_on_at = self.taken.as_ref().map(|t| t.original.rip);
-                entry.give_back(self.memory, self.held.tid, goes_on_at)
-            }
+            Some(entry) => entry.give_back(self.memory, self.held.tid),
             None => Ok(()),
         }
     }
