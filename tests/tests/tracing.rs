@@ -56,7 +56,7 @@ fn truth(rounds: i64) -> Vec<Value> {
                 serde_json::json!(["values", {"arg0": -i as i8, "arg1": (i * 3) as u16, "arg2": -i * 1000, "arg3": i << 40}]),
                 serde_json::json!(["texts", {"name": if i % 5 == 4 { "(null)".to_owned() } else { format!("name-{i}") },
                     "key": &"0123456789"[..(i % 11) as usize], "key_length": i % 11}]),
-                serde_json::json!(["places", {"arg0": [11, 22, 33, 44][(i & 3) as usize], "arg1": 77, "arg2": 5, "arg3": -6}]),
+                serde_json::json!(["places", {"arg0": (([11, 22, 33, 44])[(i & 3) as usize]), "arg1": 77, "arg2": 5, "arg3": -6}]),
             ]
         })
         .collect()
