@@ -424,3 +424,12 @@ fn a_port_in_use_is_named() {
         format!("nopal: the demo server cannot listen on port {}: Address already in use", served.port);
     assert!(said.starts_with(&expected) && said.contains("\n  choose another port"), "{said}");
 }
+
+#[test]
+fn without_room_for_the_recording_the_tour_does_not_start() {
+    let output = Command::new(nopal()).arg("demo").env("TMPDIR", "/nonexistent").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
+    assert!(said.starts_with("nopal: cannot make the folder /nonexistent/nopal-demo-"), "{said}");
+    assert!(said.contains("\n  set TMPDIR to a folder"), "{said}");
+}

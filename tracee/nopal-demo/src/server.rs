@@ -211,3 +211,53 @@ pub mod offline {
         (String::from_utf8_lossy(&output).into_owned(), false)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// What requests are made of, right and wrong.
+    const PIECES: [&[u8]; 24] = [
+        b"get ",
+        b"gets ",
+        b"set ",
+        b"add ",
+        b"incr ",
+        b"delete ",
+        b"touch ",
+        b"noreply",
+        b"a",
+        b"b ",
+        b"0 ",
+        b"1 ",
+        b"-1 ",
+        b"1048577",
+        b"99999999999999999999",
+        b"\r\n",
+        b"\n",
+        b"\0",
+        b"\xff",
+        b"*3\r\n",
+        b"*1\r\n",
+        b"$3\r\n",
+        b"$1\r\na\r\n",
+        b"keys\r\n",
+    ];
+
+    #[test]
+    fn no_mixture_of_bytes_does_harm() {
+        let mut random = Random::new(42);
+        let store = Mutex::new(Store::new(64 << 10));
+        for _ in 0..20_000 {
+            let mut input = Vec::new();
+            for _ in 0..1 + random.below(20) {
+                input.extend_from_slice(PIECES[random.below(PIECES.len())]);
+            }
+            let piece = 1 + random.below(input.len());
+            offline::talk(memcached::serve, &store, &input, piece, 1_000_000);
+            input.splice(..0, *b"*2\r\n$3\r\nget\r\n");
+            offline::talk(resp::serve, &store, &input, piece, 1_000_000);
+        }
+    }
+}

@@ -123,13 +123,9 @@ pub fn run(keeps: bool, is_json: bool) -> Result<(), Failure> {
         if !is_json {
             anstream::println!("\n\x1b[1m{number}. {}\x1b[0m\n\x1b[1;32m$ {shown}\x1b[0m", step.about);
         }
-        match run_step(&step, is_json, &folder.0) {
-            Ok(mut result) => {
-                result["command"] = json!(shown);
-                results.push(result);
-            }
-            Err(failure) => return Err(failure.hint(format!("the command was: {shown}"))),
-        }
+        let mut result = run_step(&step, &shown, is_json, &folder.0)?;
+        result["command"] = json!(shown);
+        results.push(result);
     }
     drop((load, server));
     let kept = keeps.then(|| folder.keep().join("recording"));
@@ -164,7 +160,7 @@ fn say_goodbye(program: &str, kept: Option<&Path>) {
 }
 
 /// Runs one command to its end: with its output on ours, or counted.
-fn run_step(step: &Step, is_json: bool, folder: &Path) -> Result<Value, Failure> {
+fn run_step(step: &Step, shown: &str, is_json: bool, folder: &Path) -> Result<Value, Failure> {
     let paths = [folder.join("stdout"), folder.join("stderr")];
     let run = || -> io::Result<ExitStatus> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -185,8 +181,8 @@ fn run_step(step: &Step, is_json: bool, folder: &Path) -> Result<Value, Failure>
         |path: &PathBuf| fs::read(path).map_or(String::new(), |b| String::from_utf8_lossy(&b).into());
     let [stdout, stderr] = [output(&paths[0]), output(&paths[1])];
     if !status.success() {
-        let what = format!("a step of the demo failed, {status}");
-        return Err(Failure::new("demo-step", format!("{what}: {}", stderr.trim()).trim_end_matches(": ")));
+        let failure = Failure::new("demo-step", format!("a step of the tour failed, {status}"));
+        return Err(failure.hint(format!("it was: {shown}\n{stderr}").trim_end()));
     }
     Ok(if is_json { (step.count)(&stdout, &stderr) } else { json!({}) })
 }
