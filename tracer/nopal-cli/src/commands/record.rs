@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         open.live.close();
         recording_failure(&e, &dir)
     })?;
-    if !args.json {
+    if !args.json || args.target.verbose {
         tracing::announce(&open.opened, args.target.verbose);
     }
     let start = Instant::now();
@@ -77,15 +77,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "events": tally.n_events, "lost": tally.n_lost, "bytes": n_bytes,
             "duration_ns": duration.as_nanos() as u64, "sites": { "user": user, "kernel": kernel },
             "path": dir.display().to_string(),
-            "gaps": open.n_gaps,
+            "complete": open.is_complete(tally.n_lost + tally.n_malformed),
+            "gaps": open.n_gaps, "late_processes": open.n_late(),
             "strings": { "truncated": tally.n_truncated, "unreadable": tally.n_unreadable },
         });
         anstream::println!("{result}");
     } else {
-        let verdict = tracing::verdict(tally.n_lost + tally.n_malformed, tally.lost_span, open.n_gaps);
+        let verdict = open.verdict(tally.n_lost + tally.n_malformed, tally.lost_span);
         anstream::eprintln!(
-            "{} events in {:.1} s, {} in {}, {verdict}",
-            tally.n_events,
+            "{} in {:.1} s, {} in {}, {verdict}",
+            tracing::counted(tally.n_events, "event"),
             duration.as_secs_f64(),
             bytes_in_words(n_bytes),
             dir.display()
