@@ -5,7 +5,8 @@
 
      burst MODE EVENTS CHUNKS GAP_US   times CHUNKS bursts of EVENTS hits with a pause of GAP_US between them, in which
                                        the tracer can drain its ring; answers "HITS MIN MEDIAN", ns per hit
-     pace MODE RATE SECONDS            RATE hits a second, evenly, or as many as can be; answers "HITS SECONDS"
+     pace MODE RATE SECONDS            RATE * SECONDS hits, evenly, never faster over more than a millisecond, slower
+                                       while others have the CPU; answers "HITS SECONDS"
 
    HITS is every hit since the program began. BENCH_CPU pins the program to that CPU. */
 #ifndef HARNESS_H
@@ -70,13 +71,17 @@ static void burst(const struct mode *mode, uint64_t n_hits, size_t n_chunks, use
 
 static void pace(const struct mode *mode, uint64_t rate, double seconds)
 {
-	const uint64_t group = 20;
-	uint64_t start = now_ns(), now = start, n_hits = 0, end = start + (uint64_t)(seconds * 1e9);
-	while (now < end) {
-		/* After being away from the CPU it catches up: that is the load a recorder must bear. */
-		if (n_hits <= (uint64_t)((double)(now - start) * 1e-9 * (double)rate)) {
+	const uint64_t group = 20, n_wanted = (uint64_t)(seconds * (double)rate);
+	const uint64_t group_ns = group * 1000000000u / rate, late_ns = 1000000;
+	uint64_t start = now_ns(), now = start, due = start, n_hits = 0;
+	while (n_hits < n_wanted) {
+		if (now >= due) {
 			mode->run(group);
 			n_hits += group;
+			due += group_ns;
+			/* What was missed while others had the CPU is not made up for faster than this. */
+			if (now > due + late_ns)
+				due = now - late_ns;
 		}
 		now = now_ns();
 	}
