@@ -12,9 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The root of the source tree.
+/// The root of the source tree, or of a copy of what the tests need of it (`NOPAL_ROOT`).
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is one level below the root")
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| match std::env::var_os("NOPAL_ROOT") {
+        Some(copy) => PathBuf::from(copy),
+        None => Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .expect("tests/ is one level below the root")
+            .to_owned(),
+    })
 }
 
 /// The folder cargo builds into.
@@ -25,13 +32,15 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-/// The `nopal` command, built anew once per test binary so that a test never runs an old one.
+/// The `nopal` command, built anew once per test binary so that a test never runs an old one; or `NOPAL_BIN`, for a user
+/// who cannot build.
 pub fn nopal() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        run(Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "nopal-cli"])
-            .current_dir(root()));
+        if let Some(built) = std::env::var_os("NOPAL_BIN") {
+            return PathBuf::from(built);
+        }
+        run(Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "nopal-cli"]).current_dir(root()));
         target_dir().join("debug/nopal")
     })
 }
