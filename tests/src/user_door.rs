@@ -138,3 +138,14 @@ fn hit(session: &Session, record: &RecordView<'_>) -> Option<Hit> {
         .collect();
     Some(Hit { event, tid: task.tid, pid: task.pid, time: record.time.expect("asked for"), args })
 }
+
+/// The code of a process's files as it is in memory.
+pub fn text(pid: u32) -> Vec<u8> {
+    let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
+    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
+    let mut bytes = Vec::new();
+    for range in maps.ranges.iter().filter(|r| r.is_executable && r.inode != 0 && !r.is_shared) {
+        bytes.extend(memory.read_vec(range.start, (range.end - range.start) as usize).unwrap());
+    }
+    bytes
+}

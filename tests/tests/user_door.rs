@@ -3,7 +3,7 @@
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::scratch;
 use nopal_tests::targets::{Build, build};
-use nopal_tests::user_door::{Door, Hit, small_options};
+use nopal_tests::user_door::{Door, Hit, small_options, text};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStdout, Command, Stdio};
@@ -120,17 +120,6 @@ fn every_hit_of_other_kinds_of_programs() {
     every_hit_is_recorded_once("without-rseq", Build::Pie, |c| {
         c.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
     });
-}
-
-/// The program's own code as it is in memory.
-fn text(pid: u32) -> Vec<u8> {
-    let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
-    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
-    let mut bytes = Vec::new();
-    for range in maps.ranges.iter().filter(|r| r.is_executable && r.inode != 0 && !r.is_shared) {
-        bytes.extend(memory.read_vec(range.start, (range.end - range.start) as usize).unwrap());
-    }
-    bytes
 }
 
 fn n_mappings(pid: u32) -> usize {

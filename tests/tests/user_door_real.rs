@@ -2,11 +2,13 @@
 
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::scratch;
-use nopal_tests::user_door::{Door, Hit};
-use std::collections::HashMap;
+use nopal_tests::user_door::{Door, text};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 const PG: &str = "/usr/lib/postgresql/15/bin";
@@ -72,13 +74,28 @@ impl Postgres {
     }
 }
 
+impl Postgres {
+    /// A fast shutdown, after which the data can be checked. The folder is the caller's.
+    fn stop(mut self) -> PathBuf {
+        self.shut_down();
+        std::mem::take(&mut self.folder)
+    }
+
+    fn shut_down(&mut self) {
+        if self.running.0.try_wait().is_ok_and(|status| status.is_none()) {
+            // SAFETY: a pid we started and have not reaped.
+            unsafe { libc::kill(self.running.pid() as i32, libc::SIGINT) };
+            let _ = self.running.0.wait();
+        }
+    }
+}
+
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // A fast shutdown, so that the data can be checked afterwards.
-        // SAFETY: a pid we started and have not reaped.
-        unsafe { libc::kill(self.running.pid() as i32, libc::SIGINT) };
-        let _ = self.running.0.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        self.shut_down();
+        if !self.folder.as_os_str().is_empty() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
     }
 }
 
@@ -87,77 +104,296 @@ fn refusals(door: &Door) -> Vec<String> {
     sites.filter_map(|s| s.outcome.as_ref().err().map(|why| format!("{}: {why}", s.probe))).collect()
 }
 
-#[test]
-fn postgresql_counts_every_statement() {
-    let postgres = Postgres::start("pg");
-    nopal_tests::run(postgres.connect(&format!("{PG}/pgbench")).args(["-i", "-q", "-s", "1", "postgres"]));
-    // Idle backends, connected before we come.
-    let mut idle: Vec<Running> = (0..5)
-        .map(|_| {
-            let mut command = postgres.connect(&format!("{PG}/psql"));
-            command.args(["-qAt", "postgres"]).stdin(Stdio::piped()).stdout(Stdio::null());
-            Running(command.spawn().expect("psql starts"))
-        })
+/// A connection that waits for statements.
+struct Idle {
+    session: Running,
+    answers: BufReader<ChildStdout>,
+    backend: u32,
+}
+
+impl Idle {
+    fn connect(postgres: &Postgres) -> Idle {
+        let mut command = postgres.connect(&format!("{PG}/psql"));
+        command.args(["-qAtX", "postgres"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut session = Running(command.spawn().expect("psql starts"));
+        let answers = BufReader::new(session.0.stdout.take().unwrap());
+        let mut idle = Idle { session, answers, backend: 0 };
+        idle.backend = idle.ask("select pg_backend_pid();\n").parse().unwrap();
+        idle
+    }
+
+    /// Sends statements that answer one line.
+    fn ask(&mut self, statements: &str) -> String {
+        self.session.0.stdin.as_mut().unwrap().write_all(statements.as_bytes()).unwrap();
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Ends the connection and waits for the backend to be gone.
+    fn end(mut self) {
+        drop(self.session.0.stdin.take());
+        assert!(self.session.0.wait().unwrap().success());
+        wait_until("the backend to end", 20, || !Path::new(&format!("/proc/{}", self.backend)).exists());
+    }
+}
+
+/// bpftrace counting these probes in one process, once every site of them is in its hands.
+fn bpftrace_counting(pid: u32, file: &str, provider: &str, probes: &[&str]) -> Running {
+    let script: String =
+        probes.iter().map(|p| format!("usdt:{file}:{provider}:{p} {{ @[\"{p}\"] = count(); }}\n")).collect();
+    let mut command = Command::new("bpftrace");
+    command.args(["-q", "-f", "json", "-p", &pid.to_string(), "-e", &script]);
+    // It has words about files that newer kernels do not have.
+    let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+    let objects = nopal_engine::target::mapped_objects(pid).unwrap();
+    let object = objects.iter().find(|o| o.path == Path::new(file)).expect("the process maps the file");
+    let image = object.open().unwrap();
+    let read = nopal_sdt::read(image.bytes()).unwrap();
+    let bias = object.load_biases(&read)[0];
+    let sites: Vec<u64> = read
+        .probes
+        .iter()
+        .filter(|p| p.provider == provider && probes.contains(&p.name.as_str()))
+        .flat_map(|p| p.sites.iter().map(|s| bias.wrapping_add(s.address)))
         .collect();
-    let n_backends =
-        || postgres.psql("select count(*) from pg_stat_activity where backend_type = 'client backend'");
-    wait_until("the idle connections", 30, || n_backends().is_some_and(|n| n == "6"));
+    assert!(sites.len() >= probes.len());
+    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
+    wait_until("bpftrace to have attached", 60, || {
+        sites.iter().all(|site| memory.read_vec(*site, 1).is_ok_and(|byte| byte == [0xcc]))
+    });
+    running
+}
 
-    let mut door = Door::open(postgres.running.pid(), "postgresql:*").unwrap();
-    let failed: Vec<_> = door.reports.iter().filter(|r| r.outcome.is_err()).collect();
-    assert!(failed.is_empty(), "{failed:?}");
-    assert!(door.reports.len() >= 6, "postmaster and its children were entered: {}", door.reports.len());
-    let (opened, refused) = (door.reports[0].outcome.as_ref().unwrap().clone(), refusals(&door));
-    let n_opened = opened.iter().filter(|s| s.outcome.is_ok()).count();
-    println!("postmaster: {n_opened} of {} sites; {:?}", opened.len(), &refused[..refused.len().min(20)]);
-    assert!(n_opened * 10 > opened.len() * 6, "most sites can be opened");
-    for why in &refused {
-        assert!(why.contains("would land"), "no other reason than a taken landing: {why}");
-    }
-
-    const STATEMENTS: u64 = 2000;
-    let (mut hits, mut lost) = (Vec::new(), 0);
-    let mut bench = Running::start(
-        postgres
-            .connect(&format!("{PG}/pgbench"))
-            .args(["-S", "-n", "-c", "4", "-t", &(STATEMENTS / 4).to_string(), "postgres"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null()),
-    );
-    while bench.0.try_wait().unwrap().is_none() {
-        lost += door.read(&mut hits).gaps.iter().map(|g| g.count).sum::<u64>();
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    assert!(bench.0.wait().unwrap().success(), "no transaction failed");
-    // The idle ones were entered, too: each says something now.
-    for session in &mut idle {
-        use std::io::Write;
-        session.0.stdin.take().unwrap().write_all(b"select 42;\n").unwrap();
-        assert!(session.0.wait().unwrap().success());
-    }
-    std::thread::sleep(Duration::from_millis(100));
-    lost += door.read(&mut hits).gaps.iter().map(|g| g.count).sum::<u64>();
-    assert_eq!(lost, 0);
-    let count = |probe: &str| {
-        let event = door.event(probe);
-        hits.iter().filter(|h: &&Hit| h.event == event).count() as u64
-    };
-    let is_open = |probe: &str| opened.iter().filter(|s| s.probe == probe).all(|s| s.outcome.is_ok());
-    let mut checked = 0;
-    for probe in ["postgresql:query__start", "postgresql:query__done", "postgresql:query__parse__start"] {
-        // pgbench asks once for the size of its tables; each idle connection made one statement.
-        if is_open(probe) {
-            let n = count(probe);
-            assert!((STATEMENTS + 5..STATEMENTS + 40).contains(&n), "{probe}: {n}");
-            checked += 1;
+/// Ends bpftrace; what it has counted.
+fn bpftrace_result(mut running: Running) -> BTreeMap<String, u64> {
+    // SAFETY: a pid we started and have not reaped.
+    unsafe { libc::kill(running.pid() as i32, libc::SIGINT) };
+    let mut text = String::new();
+    running.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(running.0.wait().unwrap().success(), "{text}");
+    let mut counts = BTreeMap::new();
+    for line in text.lines().filter(|line| line.contains("\"map\"")) {
+        let map: serde_json::Value = serde_json::from_str(line).unwrap();
+        for (name, n) in map["data"]["@"].as_object().unwrap() {
+            counts.insert(name.clone(), n.as_u64().unwrap());
         }
     }
-    assert!(checked > 0, "at least one of the statement probes is open: {refused:?}");
+    counts
+}
 
-    let report = door.session.detach();
-    assert!(report.failures.is_empty() && report.left_alone.is_empty(), "{report:?}");
-    assert!(report.processes.len() >= 2, "{report:?}");
-    assert_eq!(postgres.psql("select count(*) from pgbench_accounts").as_deref(), Some("100000"));
+/// `nopal record` on a process by whatever door each site allows, once it is at work; and the file it talks into.
+fn record(pid: u32, pattern: &str, recording: &Path) -> (Running, PathBuf) {
+    let messages = recording.with_extension("messages");
+    let mut nopal = Running::start(
+        Command::new(nopal_tests::nopal())
+            .args(["record", "--json", "-v", "-e", pattern, "-p", &pid.to_string(), "-o"])
+            .arg(recording)
+            .stdout(Stdio::piped())
+            .stderr(File::create(&messages).unwrap()),
+    );
+    wait_until("nopal to be at work", 60, || {
+        let said = std::fs::read_to_string(&messages).unwrap();
+        assert!(nopal.0.try_wait().unwrap().is_none(), "{said}");
+        said.contains("sites: ")
+    });
+    (nopal, messages)
+}
+
+/// Ends a recording as Ctrl-C does; its result.
+fn finish(nopal: &mut Running) -> serde_json::Value {
+    // SAFETY: a pid we started and have not reaped.
+    unsafe { libc::kill(nopal.pid() as i32, libc::SIGINT) };
+    let mut result = String::new();
+    nopal.0.stdout.take().unwrap().read_to_string(&mut result).unwrap();
+    assert!(nopal.0.wait().unwrap().success(), "{result}");
+    serde_json::from_str(&result).unwrap()
+}
+
+fn for_each_event(recording: &Path, mut each: impl FnMut(serde_json::Value)) {
+    let mut view = Running::start(
+        Command::new(nopal_tests::nopal())
+            .args(["view", "--json"])
+            .arg(recording)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null()),
+    );
+    for line in BufReader::new(view.0.stdout.take().unwrap()).lines() {
+        each(serde_json::from_str(&line.unwrap()).unwrap());
+    }
+    assert!(view.0.wait().unwrap().success());
+}
+
+fn pgbench(postgres: &Postgres, arguments: &[&str]) {
+    let said = nopal_tests::run(
+        postgres.connect(&format!("{PG}/pgbench")).args(["-n", "-c", "4"]).args(arguments).arg("postgres"),
+    );
+    assert!(said.contains("number of failed transactions: 0 "), "{said}");
+}
+
+/// The probes a statement passes through.
+const STATEMENT_PROBES: [&str; 9] = [
+    "query__start",
+    "query__done",
+    "query__parse__start",
+    "query__rewrite__start",
+    "query__plan__start",
+    "query__execute__start",
+    "transaction__start",
+    "transaction__commit",
+    "statement__status",
+];
+
+/// What both the backend that bpftrace watches and the one that it does not are asked.
+fn statements() -> String {
+    let mut text = String::new();
+    for i in 0..40 {
+        text += &format!("select abalance from pgbench_accounts where aid = -{i};\n");
+        text += "begin; update pgbench_branches set bbalance = bbalance + 1; commit;\n";
+    }
+    text + "select 'done';\n"
+}
+
+#[test]
+fn postgresql_under_load_by_the_command() {
+    const N_IDLE: usize = 20;
+    const SELECTS: u64 = 4 * 250;
+    const WRITES: u64 = 4 * 40;
+    let postgres = Postgres::start("pg");
+    let program = format!("{PG}/postgres");
+    nopal_tests::run(postgres.connect(&format!("{PG}/pgbench")).args(["-i", "-q", "-s", "1", "postgres"]));
+    let mut idle: Vec<Idle> = (0..N_IDLE).map(|_| Idle::connect(&postgres)).collect();
+    let before = text(postgres.running.pid());
+    let bpftrace = bpftrace_counting(idle[0].backend, &program, "postgresql", &STATEMENT_PROBES);
+
+    let recording = scratch("user-door-pg").join("recording");
+    let (mut nopal, messages) = record(postgres.running.pid(), "postgresql:*", &recording);
+    pgbench(&postgres, &["-S", "-t", &(SELECTS / 4).to_string()]);
+    pgbench(&postgres, &["-t", &(WRITES / 4).to_string()]);
+    for session in &mut idle[..2] {
+        // The last line answers; those before have none, as there are no such accounts.
+        assert_eq!(session.ask(&statements()), "done");
+    }
+    for session in &mut idle[2..] {
+        assert_eq!(session.ask("select 42;\n"), "42");
+    }
+    let theirs = bpftrace_result(bpftrace);
+    let result = finish(&mut nopal);
+    let messages = std::fs::read_to_string(messages).unwrap();
+    assert_eq!(result["lost"], 0, "{result}");
+    assert!(text(postgres.running.pid()) == before, "the code is what it was");
+
+    // Every site that is listed is open in the postmaster and in each of the idle backends, by one door or the other.
+    let listed: Vec<serde_json::Value> = serde_json::from_str(&nopal_tests::run(
+        Command::new(nopal_tests::nopal()).args(["list", "--json", &program]),
+    ))
+    .unwrap();
+    let n_listed: usize = listed.iter().map(|p| p["sites"].as_array().unwrap().len()).sum();
+    assert!(n_listed > 60, "{n_listed}");
+    for pid in idle.iter().map(|i| i.backend).chain([postgres.running.pid()]) {
+        let of_process = format!(" in process {pid}: ");
+        let mut ways: HashMap<&str, usize> = HashMap::new();
+        for line in messages.lines() {
+            if let Some((_, way)) = line.split_once(&of_process) {
+                *ways.entry(way.split(':').next().unwrap()).or_default() += 1;
+            }
+        }
+        assert_eq!(ways.values().sum::<usize>(), n_listed, "{ways:?} {messages}");
+        assert!(ways["user door"] * 10 > n_listed * 6 && !ways.contains_key("not opened"), "{ways:?}");
+    }
+
+    let mut counts: HashMap<(u64, String), u64> = HashMap::new();
+    let (mut n_selects, mut n_inserts) = (0, 0);
+    for_each_event(&recording, |event| {
+        let name = event["name"].as_str().unwrap();
+        if name == "query__start" {
+            let query = event["args"]["query"].as_str().unwrap();
+            n_selects += u64::from(query.starts_with("SELECT abalance FROM pgbench_accounts WHERE aid = "));
+            n_inserts += u64::from(query.starts_with("INSERT INTO pgbench_history "));
+        }
+        *counts.entry((event["pid"].as_u64().unwrap(), name.to_owned())).or_default() += 1;
+    });
+    assert_eq!(counts.values().sum::<u64>(), result["events"].as_u64().unwrap());
+    let count = |backend: u32, probe: &str| {
+        counts.get(&(u64::from(backend), probe.to_owned())).copied().unwrap_or_default()
+    };
+    // The backends of pgbench were started while recording: what the kernel door has of them begins a moment later.
+    let is_by_kernel = messages.lines().any(|line| {
+        line.contains("query__start at ") && line.contains(&format!(" {}: kernel", postgres.running.pid()))
+    });
+    let expected = (SELECTS + WRITES, WRITES);
+    if is_by_kernel {
+        assert!(n_selects <= expected.0 && n_inserts <= expected.1, "{n_selects} {n_inserts}");
+    } else {
+        assert_eq!((n_selects, n_inserts), expected);
+    }
+    for session in &idle {
+        assert!(count(session.backend, "query__start") > 0, "backend {} is recorded", session.backend);
+    }
+    // The same statements, three counts: bpftrace's, nopal's beside it, and nopal's where it is alone.
+    println!("{theirs:?} {result}");
+    for probe in STATEMENT_PROBES {
+        let ours = [0, 1].map(|i| count(idle[i].backend, probe));
+        assert_eq!(ours, [theirs[probe]; 2], "{probe}");
+        assert!(ours[0] >= 80, "{probe}: {ours:?}");
+    }
+
+    idle.into_iter().for_each(Idle::end);
+    let folder = postgres.stop();
+    let said = nopal_tests::run(
+        as_postgres(&format!("{PG}/pg_checksums")).args(["--check", "-D"]).arg(folder.join("data")),
+    );
+    assert!(said.contains("Bad checksums:  0"), "{said}");
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn ruby_with_its_own_probes() {
+    let script = nopal_tests::root().join("tests/fixtures/targets/churn.rb");
+    let mut ruby = Running(
+        Command::new("/usr/bin/ruby")
+            .arg(&script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("ruby starts"),
+    );
+    let mut answers = BufReader::new(ruby.0.stdout.take().unwrap());
+    let mut line = String::new();
+    answers.read_line(&mut line).unwrap();
+    let before = text(ruby.pid());
+    let recording = scratch("user-door-ruby").join("recording");
+    let (mut nopal, messages) = record(ruby.pid(), "ruby:*", &recording);
+    line.clear();
+    ruby.0.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    answers.read_line(&mut line).unwrap();
+    let n_collections: u64 = line.trim().parse().unwrap();
+    let result = finish(&mut nopal);
+    assert!(text(ruby.pid()) == before, "the code is what it was");
+    ruby.0.stdin.as_mut().unwrap().write_all(b"end\n").unwrap();
+    assert!(ruby.0.wait().unwrap().success());
+    assert_eq!((&result["lost"], &result["complete"]), (&0.into(), &true.into()), "{result}");
+    let said = std::fs::read_to_string(messages).unwrap();
+    assert!(said.contains(" user door") && !said.contains("not opened"), "{said}");
+
+    let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for_each_event(&recording, |event| {
+        let what = ["classname", "length"].map(|key| &event["args"][key]);
+        let what = what.into_iter().find(|v| !v.is_null()).map_or(String::new(), |v| v.to_string());
+        *counts.entry((event["name"].as_str().unwrap().to_owned(), what)).or_default() += 1;
+    });
+    for (probe, what, expected) in [
+        ("object__create", "\"Thing\"", 2000),
+        ("object__create", "\"Oops\"", 150),
+        ("raise", "\"Oops\"", 150),
+        ("array__create", "7", 700),
+        ("hash__create", "2", 400),
+        ("gc__mark__begin", "", n_collections),
+        ("gc__mark__end", "", n_collections),
+    ] {
+        let n = counts.get(&(probe.to_owned(), what.to_owned())).copied().unwrap_or_default();
+        assert_eq!(n, expected, "{probe} {what}: {counts:?}");
+    }
 }
 
 fn wait_for_hits(door: &mut Door, probe: &str) -> HashMap<u32, u64> {
