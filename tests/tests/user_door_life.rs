@@ -6,7 +6,7 @@ use nopal_engine::user::watch::Notice;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build, build_with};
 use nopal_tests::user_door::{Door, Hit, options, select};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,8 @@ fn follow(running: &mut Running, door: &mut Door) -> (Vec<Hit>, Vec<Notice>) {
         std::thread::sleep(Duration::from_millis(5));
     }
     door.read(&mut hits);
+    // Each CPU has a ring of its own, and the program may have moved.
+    hits.sort_by_key(|hit| hit.time);
     (hits, notices)
 }
 
@@ -42,27 +44,26 @@ fn a_started_program_is_seen_from_its_first_constructor() {
         let more: &[&str] =
             if matches!(how, Build::Static | Build::StaticPie) { &["-DWITHOUT_DLOPEN"] } else { &[] };
         let program = build_with("life", &["life.c"], how, more);
-        let (mut running, mut door) = launch(Command::new(&program).arg("30"), "life:*");
-        for site in door.reports.iter().flat_map(|r| r.outcome.iter().flatten()) {
-            println!("{how:?}: {} {:?}", site.probe, site.outcome);
-        }
-        let (hits, _) = follow(&mut running, &mut door);
-        assert!(running.0.wait().unwrap().success(), "{how:?}");
-        let refused: Vec<String> = door
-            .reports
-            .iter()
-            .flat_map(|r| r.outcome.iter().flatten())
-            .filter(|s| s.outcome.is_err())
-            .map(|s| s.probe.clone())
-            .collect();
-        if !refused.contains(&"life:constructor".to_string()) {
-            assert_eq!(args_of(&door, &hits, "life:constructor"), [1], "{how:?}");
-        }
-        if !refused.contains(&"life:round".to_string()) {
-            assert!(args_of(&door, &hits, "life:round").into_iter().eq(0..30), "{how:?}: {hits:?}");
-        }
-        assert!(refused.len() < 2, "{how:?}: at least one of the two sites can be opened");
+        // Where the kernel puts heap and libraries decides which jumps have room to land; some draws leave none.
+        let opened = (0..10).any(|_| is_seen_from_its_start(&program, how));
+        assert!(opened, "{how:?}: at least one of the two sites can be opened");
     }
+}
+
+/// Runs the program once; whether any of its sites could be opened.
+fn is_seen_from_its_start(program: &Path, how: Build) -> bool {
+    let (mut running, mut door) = launch(Command::new(program).arg("30"), "life:*");
+    let (hits, _) = follow(&mut running, &mut door);
+    assert!(running.0.wait().unwrap().success(), "{how:?}");
+    let sites: Vec<_> = door.reports.iter().flat_map(|r| r.outcome.iter().flatten()).collect();
+    let is_open = |probe: &str| sites.iter().any(|s| s.probe == probe && s.outcome.is_ok());
+    if is_open("life:constructor") {
+        assert_eq!(args_of(&door, &hits, "life:constructor"), [1], "{how:?}");
+    }
+    if is_open("life:round") {
+        assert!(args_of(&door, &hits, "life:round").into_iter().eq(0..30), "{how:?}: {hits:?}");
+    }
+    is_open("life:constructor") || is_open("life:round")
 }
 
 #[test]
