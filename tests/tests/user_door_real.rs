@@ -543,3 +543,26 @@ fn a_target_in_a_memory_cgroup_smaller_than_the_ring_lives() {
     drop(running);
     wait_until("the cgroup to be empty", 10, || std::fs::remove_dir(&group).is_ok());
 }
+
+#[test]
+fn a_burst_of_a_program_without_rseq_fits_into_the_default_rings() {
+    const ROUNDS: u64 = 12_000;
+    let program =
+        nopal_tests::targets::build("busy", &["busy.c", "own.c"], nopal_tests::targets::Build::Musl);
+    let recording = scratch("user-door-burst").join("recording");
+    let said = nopal_tests::run(
+        Command::new(nopal_tests::nopal())
+            .args(["record", "--json", "--door", "user", "-e", "busy:*", "-o"])
+            .arg(&recording)
+            .arg("--")
+            .arg(&program)
+            .args(["-q", "-t", "1", "-n", &ROUNDS.to_string()]),
+    );
+    let result = said.lines().find(|line| line.starts_with('{')).unwrap();
+    let result: serde_json::Value = serde_json::from_str(result).unwrap();
+    assert_eq!(result["lost"], 0, "{result}");
+    let mut n_own = 0;
+    for_each_event(&recording, |event| n_own += u64::from(event["name"] == "own"));
+    assert_eq!(n_own, ROUNDS);
+    assert!(said.contains(&format!("own={ROUNDS} ")) && said.contains("errors=0"), "{said}");
+}

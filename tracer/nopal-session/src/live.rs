@@ -627,8 +627,7 @@ fn open_user(
     is_only: bool,
 ) -> Result<(Session, Reader), LiveError> {
     let n_cpus = possible_cpus().map_err(LiveError::Cpus)?;
-    let mut ring = RingConfig::new(n_cpus);
-    ring.ring_bytes = ring_bytes;
+    let ring = RingConfig::sized(n_cpus, ring_bytes);
     let registry = registry.clone();
     let select = Box::new(move |mapped: &target::MappedObject, object: &nopal_sdt::Object| {
         lock(&registry).select(mapped, object)

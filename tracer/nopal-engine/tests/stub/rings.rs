@@ -221,6 +221,9 @@ fn sizes_that_make_no_ring_are_refused() {
         ("huge cells", |config| config.cells_bytes = 1 << 30),
     ];
     assert!(RingLayout::plan(&good).is_ok());
+    for ring_bytes in [16 << 10, 64 << 10, 1 << 20, 1 << 30] {
+        assert!(RingLayout::plan(&RingConfig::sized(2, ring_bytes)).is_ok(), "{ring_bytes}");
+    }
     for (name, change) in table {
         let mut config = good;
         change(&mut config);

@@ -30,15 +30,21 @@ pub struct RingConfig {
 }
 
 impl RingConfig {
-    /// For a process whose threads have rseq.
     pub fn new(n_cpus: u32) -> RingConfig {
+        RingConfig::sized(n_cpus, 4 << 20)
+    }
+
+    /// With rings of this size. Programs without rseq (all of musl's) have nothing but the locked rings, so those get half
+    /// as much again: what comes in during 50 ms, a usual delay of the reader, at a million events a second.
+    pub fn sized(n_cpus: u32, ring_bytes: u64) -> RingConfig {
+        let locked_ring_bytes = (ring_bytes / 2).max(64 << 10);
         RingConfig {
             mode: Mode::Discard,
             n_cpus,
-            ring_bytes: 4 << 20,
-            sub_bytes: 64 << 10,
-            locked_ring_bytes: 256 << 10,
-            locked_sub_bytes: 32 << 10,
+            ring_bytes,
+            sub_bytes: (ring_bytes / 4).clamp(4 << 10, 64 << 10),
+            locked_ring_bytes,
+            locked_sub_bytes: (locked_ring_bytes / 4).min(32 << 10),
             cells_bytes: 0,
         }
     }
@@ -215,6 +221,8 @@ pub enum Set {
 pub struct RingMemory {
     mapping: Mapping,
     layout: RingLayout,
+    /// Time stamp of the first library record that was read and not followed yet; 0: none.
+    library_news: AtomicU64,
 }
 
 impl RingMemory {
@@ -253,7 +261,7 @@ impl RingMemory {
         };
         // SAFETY: the mapping has at least one page, is page-aligned and writable, and no stub knows it yet.
         unsafe { page.write(control) };
-        Ok(RingMemory { mapping, layout })
+        Ok(RingMemory { mapping, layout, library_news: AtomicU64::new(0) })
     }
 
     /// Maps a ring that already is one.
@@ -266,7 +274,7 @@ impl RingMemory {
         // SAFETY: at least one page is mapped, page-aligned; all bit patterns are valid for ControlPage.
         let page = unsafe { &*mapping.start().cast::<ControlPage>() };
         let layout = RingLayout::check(page, mapping.len())?;
-        Ok(RingMemory { mapping, layout })
+        Ok(RingMemory { mapping, layout, library_news: AtomicU64::new(0) })
     }
 
     pub fn layout(&self) -> &RingLayout {
@@ -289,6 +297,19 @@ impl RingMemory {
         turn.fetch_add(1, Ordering::Release);
         // SAFETY: wakes whoever waits on this word; it is mapped as long as we are.
         unsafe { libc::syscall(libc::SYS_futex, turn.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+    }
+
+    /// Notes that a library record was read.
+    pub(super) fn note_library(&self, time: u64) {
+        let _ = self.library_news.compare_exchange(0, time.max(1), Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    pub(super) fn library_news(&self) -> Option<u64> {
+        Some(self.library_news.load(Ordering::Acquire)).filter(|time| *time != 0)
+    }
+
+    pub(super) fn take_library_news(&self) {
+        self.library_news.store(0, Ordering::Release);
     }
 
     pub(super) fn state(&self, set: Set, cpu: u32) -> &RingState {
