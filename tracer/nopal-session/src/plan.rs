@@ -40,6 +40,8 @@ pub struct SitePlan {
     /// By capture: where it is in the fixed part, and how to read it.
     slots: Vec<Slot>,
     fixed_bytes: usize,
+    /// The fixed part of a record is the event's fields as they are.
+    is_plain: bool,
     /// Arguments that could not be read here, with the reason.
     pub unread: Vec<String>,
 }
@@ -140,6 +142,13 @@ impl EventPlan {
         }
     }
 
+    /// The event's fields, if the record has them as the event's type lays them out: most do.
+    #[inline]
+    pub fn plain<'a>(&self, site: usize, payload: &'a [u8]) -> Option<&'a [u8]> {
+        let plan = &self.sites[site];
+        if plan.is_plain { payload.get(..plan.fixed_bytes) } else { None }
+    }
+
     /// Appends the event's fields, as its type lays them out, to `into`.
     pub fn transcode(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
         let plan = &self.sites[site];
@@ -185,6 +194,7 @@ impl SitePlan {
             sources: Vec::new(),
             slots: Vec::new(),
             fixed_bytes: 0,
+            is_plain: false,
             unread: Vec::new(),
         };
         for (about, field) in arguments.iter().zip(fields) {
@@ -197,6 +207,15 @@ impl SitePlan {
             };
             plan.sources.push(source);
         }
+        plan.is_plain = fields.iter().zip(&plan.sources).enumerate().all(|(i, (field, source))| {
+            *source == Some(i)
+                && match field.shape {
+                    Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes } => {
+                        plan.slots[i].size_bytes == size_bytes
+                    }
+                    Shape::Text | Shape::Elements { .. } => false,
+                }
+        });
         plan
     }
 
@@ -424,6 +443,35 @@ mod tests {
         payload.extend((-5i32).to_le_bytes());
         plan.transcode(0, &payload, &mut out).unwrap();
         assert_eq!(out, payload);
+    }
+
+    #[test]
+    fn plain_records_need_no_transcoding() {
+        let number = |size: usize| vec![0x80; size];
+        for (sites, site, payload, is_plain) in [
+            (&["8@%rdi 8@%rsi"][..], 0, number(16), true),
+            (&["8@%rdi -4@%esi 1@%dl"], 0, number(13), true),
+            // The stub rounds records up to 8 bytes.
+            (&["8@%rdi -4@%esi"], 0, number(16), true),
+            (&["4@%edi", "8@%rdi"], 0, number(4), false),
+            (&["4@%edi", "8@%rdi"], 1, number(8), true),
+            (&["8@%rdi 8@nonsense"], 0, number(8), false),
+            (&["8@nonsense 8@%rdi"], 0, number(8), false),
+            (&["8@%rdi 8@%rsi"], 0, number(15), false),
+            (&[""], 0, number(0), true),
+        ] {
+            let plan = EventPlan::new(&probe(None, sites), Limits::default());
+            let plain = plan.plain(site, &payload);
+            assert_eq!(plain.is_some(), is_plain, "{sites:?} {site}");
+            if let Some(plain) = plain {
+                let mut out = Vec::new();
+                plan.transcode(site, &payload, &mut out).unwrap();
+                assert_eq!(plain, out, "{sites:?} {site}");
+            }
+        }
+        let about = About { args: vec![arg(1, "name", Kind::CString)], ..About::default() };
+        let plan = EventPlan::new(&probe(Some(about), &["8@%rdi"]), Limits::default());
+        assert_eq!(plan.plain(0, &number(4)), None, "strings are laid out otherwise");
     }
 
     #[test]

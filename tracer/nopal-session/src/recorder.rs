@@ -3,7 +3,6 @@
 use crate::live::{Hit, Loss, StreamId, StreamKind};
 use crate::registry::Registry;
 use nopal_trace::{Error, RecordingInfo, RecordingWriter, StreamWriter, Type, TypeId};
-use std::collections::HashMap;
 use std::path::Path;
 
 /// What stands in front of every event's own fields.
@@ -19,7 +18,7 @@ pub enum Context {
 #[derive(Debug)]
 pub struct Recorder {
     writer: RecordingWriter,
-    streams: HashMap<StreamId, StreamWriter>,
+    streams: Streams,
     /// By plan.
     types: Vec<TypeId>,
     context: Context,
@@ -46,7 +45,7 @@ impl Recorder {
         }
         Ok(Recorder {
             writer: RecordingWriter::create(dir, info)?,
-            streams: HashMap::new(),
+            streams: Streams::default(),
             types: Vec::new(),
             context,
             payload: Vec::new(),
@@ -67,13 +66,19 @@ impl Recorder {
         if event.plan_idx >= self.types.len() {
             self.declare(registry)?;
         }
-        self.payload.clear();
-        let Ok(texts) = event.plan.transcode(event.site_idx, hit.payload, &mut self.payload) else {
-            self.tally.n_malformed += 1;
-            return Ok(());
+        let payload = match event.plan.plain(event.site_idx, hit.payload) {
+            Some(payload) => payload,
+            None => {
+                self.payload.clear();
+                let Ok(texts) = event.plan.transcode(event.site_idx, hit.payload, &mut self.payload) else {
+                    self.tally.n_malformed += 1;
+                    return Ok(());
+                };
+                self.tally.n_truncated += u64::from(texts.n_truncated);
+                self.tally.n_unreadable += u64::from(texts.n_unreadable);
+                &self.payload
+            }
         };
-        self.tally.n_truncated += u64::from(texts.n_truncated);
-        self.tally.n_unreadable += u64::from(texts.n_unreadable);
         let mut context = [0; 8];
         let context = match self.context {
             Context::None => &context[..0],
@@ -84,12 +89,7 @@ impl Recorder {
             }
         };
         let ty = self.types[event.plan_idx];
-        stream(&mut self.streams, &mut self.writer, hit.stream)?.append(
-            ty,
-            hit.ns,
-            context,
-            &self.payload,
-        )?;
+        self.streams.get(&mut self.writer, hit.stream)?.append(ty, hit.ns, context, payload)?;
         self.tally.n_events += 1;
         Ok(())
     }
@@ -97,24 +97,23 @@ impl Recorder {
     pub fn loss(&mut self, loss: &Loss) -> Result<(), Error> {
         self.tally.n_lost += loss.count;
         self.tally.lost_span = Some(widen(self.tally.lost_span, loss));
-        stream(&mut self.streams, &mut self.writer, loss.stream)?
-            .discarded(loss.count, loss.first_ns..loss.last_ns)
+        self.streams.get(&mut self.writer, loss.stream)?.discarded(loss.count, loss.first_ns..loss.last_ns)
     }
 
     /// Writes out events that wait for their packet to fill, so that a crash costs little.
     pub fn flush(&mut self, now_ns: u64) -> Result<(), Error> {
-        self.streams.values_mut().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(now_ns))
+        self.streams.0.iter_mut().flatten().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(now_ns))
     }
 
     /// Bytes of events written so far.
     pub fn bytes_written(&self) -> u64 {
-        self.streams.values().map(StreamWriter::bytes_written).sum()
+        self.streams.0.iter().flatten().map(StreamWriter::bytes_written).sum()
     }
 
     /// Writes the last packets; tells how many bytes the streams have.
     pub fn finish(self) -> Result<u64, Error> {
         let mut n_bytes = 0;
-        for (_, mut stream) in self.streams {
+        for mut stream in self.streams.0.into_iter().flatten() {
             stream.flush(0)?;
             n_bytes += stream.bytes_written();
             stream.finish()?;
@@ -129,21 +128,24 @@ pub fn widen(span: Option<(u64, u64)>, loss: &Loss) -> (u64, u64) {
     (first.min(loss.first_ns), last.max(loss.last_ns))
 }
 
-fn stream<'s>(
-    streams: &'s mut HashMap<StreamId, StreamWriter>,
-    writer: &mut RecordingWriter,
-    id: StreamId,
-) -> Result<&'s mut StreamWriter, Error> {
-    use std::collections::hash_map::Entry;
-    match streams.entry(id) {
-        Entry::Occupied(entry) => Ok(entry.into_mut()),
-        Entry::Vacant(entry) => {
-            let part = match id.kind {
-                StreamKind::Rseq => 0,
-                StreamKind::Locked => 1,
-                StreamKind::Kernel => 2,
-            };
-            Ok(entry.insert(writer.stream_part(id.cpu, part)?))
+/// The streams there are, by CPU and kind: every hit looks for its own, so that it must be quick.
+#[derive(Debug, Default)]
+struct Streams(Vec<Option<StreamWriter>>);
+
+impl Streams {
+    fn get(&mut self, writer: &mut RecordingWriter, id: StreamId) -> Result<&mut StreamWriter, Error> {
+        let part = match id.kind {
+            StreamKind::Rseq => 0,
+            StreamKind::Locked => 1,
+            StreamKind::Kernel => 2,
+        };
+        let idx = id.cpu as usize * 3 + part as usize;
+        if idx >= self.0.len() {
+            self.0.resize_with(idx + 1, || None);
+        }
+        match &mut self.0[idx] {
+            Some(stream) => Ok(stream),
+            empty => Ok(empty.insert(writer.stream_part(id.cpu, part)?)),
         }
     }
 }
