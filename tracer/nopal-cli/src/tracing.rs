@@ -25,11 +25,11 @@ pub struct TargetArgs {
     /// user: about 20 ns a hit, needs the right to ptrace; kernel: about 500 ns, needs root; auto: what each site allows.
     #[arg(long, value_enum, default_value_t = DoorArg::Auto)]
     pub door: DoorArg,
-    /// Longest string or byte string to keep of an argument.
-    #[arg(long, value_name = "SIZE", default_value = "256", value_parser = size)]
+    /// Longest string or byte string to keep of an argument, 1 to 8k.
+    #[arg(long, value_name = "SIZE", default_value = "256", value_parser = string_size)]
     pub max_string: u64,
-    /// Ring size for each CPU, rounded up to a power of two.
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = size)]
+    /// Ring size for each CPU, 64k to 1G, rounded up to a power of two.
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = ring_size)]
     pub buffer_size: u64,
     /// A `.d` file that names the arguments of probes; may be given several times.
     #[arg(long = "provider", value_name = "FILE.d")]
@@ -65,14 +65,14 @@ impl TargetArgs {
         Ok(Request {
             choices: probes.iter().map(|text| Choice::parse(text)).collect(),
             given,
-            limits: Limits { max_string_bytes: self.max_string.clamp(1, 8192) as u32 },
+            limits: Limits { max_string_bytes: self.max_string as u32 },
             door: match self.door {
                 DoorArg::Auto => Door::Auto,
                 DoorArg::User => Door::User,
                 DoorArg::Kernel => Door::Kernel,
             },
             is_only: self.only,
-            ring_bytes: self.buffer_size.max(64 << 10).next_power_of_two(),
+            ring_bytes: self.buffer_size.next_power_of_two(),
         })
     }
 
@@ -92,7 +92,7 @@ impl TargetArgs {
             }
             None => None,
         };
-        Ok(Open { live, opened, child, is_verbose: self.verbose, n_gaps: 0 })
+        Ok(Open { live, opened, child, is_verbose: self.verbose, n_gaps: 0, n_late: 0 })
     }
 }
 
@@ -105,6 +105,8 @@ pub struct Open {
     is_verbose: bool,
     /// Times when hits may have been missed, beside those that were counted.
     pub n_gaps: u64,
+    /// Processes in which the kernel door opened sites only after they had started.
+    n_late: u64,
 }
 
 impl Open {
@@ -125,6 +127,21 @@ impl Open {
                     self.n_gaps += 1;
                     anstream::eprintln!("nopal: {text}");
                 }
+                News::NotFollowed { pid, error } => {
+                    self.n_gaps += 1;
+                    anstream::eprintln!(
+                        "nopal: process {pid} could not be followed: {}",
+                        failure_of(&error).message
+                    );
+                }
+                News::Late { pid, n_sites } => {
+                    self.n_late += 1;
+                    if self.is_verbose {
+                        anstream::eprintln!(
+                            "nopal: process {pid} is new; the kernel door opened {n_sites} sites in it"
+                        );
+                    }
+                }
                 News::Message(text) => {
                     if self.is_verbose {
                         anstream::eprintln!("nopal: {text}");
@@ -132,6 +149,21 @@ impl Open {
                 }
             }
         }
+    }
+
+    /// Processes that were started meanwhile and may lack hits of the sites that are the kernel door's.
+    pub fn n_late(&self) -> u64 {
+        self.n_late + self.live.n_unseen() as u64
+    }
+
+    /// Whether nothing is missing that is known of.
+    pub fn is_complete(&self, n_lost: u64) -> bool {
+        n_lost == 0 && self.n_gaps == 0 && self.n_late() == 0
+    }
+
+    /// `complete`, or what is missing and when; `span` is CLOCK_MONOTONIC.
+    pub fn verdict(&self, n_lost: u64, span: Option<(u64, u64)>) -> String {
+        verdict(n_lost, span, self.n_gaps, self.n_late())
     }
 
     /// Whether there is nothing left to trace.
@@ -153,18 +185,37 @@ pub fn count_sites(opened: &[Opened]) -> (usize, usize, usize) {
     })
 }
 
-/// `complete`, or what is missing and when; `span` is CLOCK_MONOTONIC.
-pub fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64) -> String {
+fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) -> String {
     let offset = nopal_trace::clock::monotonic_to_epoch_ns();
     let time = |ns: u64| text_of(ns as i64 + offset, ClockText::Time, false);
-    match (n_lost, span, n_gaps) {
-        (0, _, 0) => "complete".to_owned(),
-        (0, _, _) => format!("not complete: {n_gaps} times another tool came in between"),
-        (_, Some((first, last)), _) => {
-            format!("{n_lost} lost between {} and {}; a larger --buffer-size helps", time(first), time(last))
-        }
-        (_, None, _) => format!("{n_lost} lost in damaged parts of the ring"),
+    let mut parts = Vec::new();
+    match (n_lost, span) {
+        (0, _) => {}
+        (_, Some((first, last))) => parts.push(format!(
+            "{n_lost} lost between {} and {}; a larger --buffer-size helps",
+            time(first),
+            time(last)
+        )),
+        (_, None) => parts.push(format!("{n_lost} lost in damaged parts of the ring")),
     }
+    if n_gaps > 0 {
+        parts.push(format!("not complete: {}, see above", counted(n_gaps, "gap")));
+    }
+    if n_late > 0 {
+        parts.push(format!(
+            "not complete: the kernel door opens in a new process only after its start, and there {}",
+            match n_late {
+                1 => "was 1".to_owned(),
+                n => format!("were {n}"),
+            }
+        ));
+    }
+    if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
+}
+
+/// `1 event`, `2 events`.
+pub fn counted(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// Tells on standard error what was opened: a line, and with -v one for each site.
@@ -267,6 +318,18 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| "that is too much".to_owned())
 }
 
+fn string_size(text: &str) -> Result<u64, String> {
+    size(text).and_then(|size| within(size, 1, 8 << 10, "a string can have 1 byte to 8k"))
+}
+
+fn ring_size(text: &str) -> Result<u64, String> {
+    size(text).and_then(|size| within(size, 64 << 10, 1 << 30, "a ring can have 64k to 1G"))
+}
+
+fn within(size: u64, least: u64, most: u64, rule: &str) -> Result<u64, String> {
+    if (least..=most).contains(&size) { Ok(size) } else { Err(rule.to_owned()) }
+}
+
 /// `10s`, `500ms`, `2m`, `1h`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -302,6 +365,12 @@ mod tests {
         assert_eq!(size("4M"), Ok(4 << 20));
         assert_eq!(size("64k"), Ok(64 << 10));
         assert_eq!(size("17"), Ok(17));
+        assert_eq!(
+            (string_size("8k"), ring_size("64k"), ring_size("1G")),
+            (Ok(8192), Ok(65536), Ok(1 << 30))
+        );
+        assert!(string_size("0").is_err() && string_size("8193").is_err());
+        assert!(ring_size("1").is_err() && ring_size("2G").is_err());
         assert!(size("4X").is_err() && size("").is_err() && size("99999999999G").is_err());
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
@@ -309,5 +378,20 @@ mod tests {
         assert!(duration("x").is_err() && duration("-1s").is_err());
         assert_eq!(bytes_in_words(1536), "1.5 KiB");
         assert_eq!(bytes_in_words(7), "7 bytes");
+    }
+
+    #[test]
+    fn the_verdict_names_everything_that_is_missing() {
+        let table = [
+            ((0, None, 0, 0), &["complete"][..], "not"),
+            ((3, None, 0, 0), &["3 lost in damaged"], "complete"),
+            ((3, Some((1, 2)), 0, 0), &["3 lost between", "--buffer-size"], "complete"),
+            ((0, None, 1, 0), &["not complete: 1 gap,"], "gaps"),
+            ((2, Some((1, 2)), 2, 1), &["2 lost", "2 gaps", "was 1"], "were"),
+        ];
+        for ((n_lost, span, n_gaps, n_late), has, has_not) in table {
+            let said = verdict(n_lost, span, n_gaps, n_late);
+            assert!(has.iter().all(|part| said.contains(part)) && !said.contains(has_not), "{said}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use nopal_engine::user::ring::{RingConfig, Set, possible_cpus};
 use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport, Wanted};
 use nopal_engine::user::stub::Action;
 use nopal_engine::user::watch::Notice;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -124,6 +124,16 @@ pub enum News {
     Opened(Vec<Opened>),
     /// Hits may be missing.
     Gap(String),
+    /// A process was started while tracing, and the kernel door could open this many sites in it only afterwards.
+    Late {
+        pid: u32,
+        n_sites: usize,
+    },
+    /// A process or a library that came while tracing could not be opened.
+    NotFollowed {
+        pid: u32,
+        error: LiveError,
+    },
     Message(String),
 }
 
@@ -148,6 +158,10 @@ pub struct Live {
     clock: TscClock,
     pub tasks: Tasks,
     roots: Vec<u32>,
+    /// By process: the sites the user door left to the kernel door, with the reason.
+    left: HashMap<u32, Vec<(Wanted, String)>>,
+    /// Processes, by the pid they know of themselves, that left hits before anybody had seen them.
+    unseen: HashSet<u32>,
     last_look: Instant,
 }
 
@@ -190,6 +204,8 @@ impl Live {
             clock: TscClock::start(),
             tasks: Tasks::default(),
             roots: Vec::new(),
+            left: HashMap::new(),
+            unseen: HashSet::new(),
             last_look: Instant::now(),
         })
     }
@@ -237,6 +253,7 @@ impl Live {
         let (registry, kernel, door) = (&self.registry, &mut self.kernel, self.door);
         let ring_bytes = self.ring_bytes;
         let mut outcome = Ok(Vec::new());
+        let mut left_by_user = Vec::new();
         let before_start = |pid: i32, sites: &[SiteReport]| {
             let pid = pid as u32;
             let (mut opened, left) = match door {
@@ -246,6 +263,7 @@ impl Live {
                     (Vec::new(), wanted.into_iter().map(|w| (w, "asked for".to_owned())).collect())
                 }
             };
+            left_by_user.clone_from(&left);
             if door == Door::User {
                 opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
             } else if !left.is_empty() {
@@ -273,6 +291,7 @@ impl Live {
         let (mut child, _) = session.launch_with(command, before_start).map_err(LiveError::User)?;
         self.roots.push(child.id());
         self.tasks.add(child.id());
+        self.left.insert(child.id(), left_by_user);
         match outcome.and_then(|opened| self.judge(&opened).map(|()| opened)) {
             Ok(opened) => Ok((child, opened)),
             Err(error) => {
@@ -309,29 +328,79 @@ impl Live {
                     Notice::Opened(report) if report.says_something() => reports.push(report),
                     Notice::Opened(_) => {}
                     Notice::Exec { pid } => {
+                        // A link outlives the program it was made for; the new one is opened as a whole.
+                        if let Some(kernel) = &mut self.kernel {
+                            kernel.links.remove(&(pid as u32));
+                        }
+                        self.left.remove(&(pid as u32));
                         news.push(News::Message(format!("process {pid} started another program")));
                     }
                     Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
                 }
             }
         }
+        let is_alive = |pid: &u32| target::Process::read(*pid).is_ok_and(|p| !p.is_zombie);
         if let Some(kernel) = &mut self.kernel {
-            kernel.links.retain(|pid, _| target::Process::read(*pid).is_ok_and(|p| !p.is_zombie));
+            kernel.links.retain(|pid, _| is_alive(pid));
         }
-        if self.user.is_none() && !self.is_only {
-            for pid in self.roots.clone().into_iter().flat_map(target::descendants) {
-                let is_new = !self.kernel.as_ref().is_some_and(|k| k.links.contains_key(&pid));
-                if is_new && let Ok(opened) = self.attach_by_kernel(pid) {
+        self.left.retain(|pid, _| is_alive(pid));
+        for report in reports {
+            let (pid, is_new) = (report.pid as u32, !self.left.contains_key(&(report.pid as u32)));
+            match self.take_reports(vec![report]) {
+                Ok(opened) if !opened.is_empty() => {
+                    let n_sites = opened.iter().filter(|o| matches!(o.way, Way::Kernel(_))).count();
+                    if is_new && n_sites > 0 {
+                        news.push(News::Late { pid, n_sites });
+                    }
                     news.push(News::Opened(opened));
                 }
+                Ok(_) => {}
+                // It ended before the kernel door was open.
+                Err(_) if !is_alive(&pid) => news.push(News::Late { pid, n_sites: 0 }),
+                Err(error) => news.push(News::NotFollowed { pid, error }),
             }
         }
-        match self.take_reports(reports) {
-            Ok(opened) if !opened.is_empty() => news.push(News::Opened(opened)),
-            Ok(_) => {}
-            Err(error) => news.push(News::Gap(format!("a process could not be followed: {error:?}"))),
+        if !self.is_only {
+            self.open_children_by_kernel(&mut news);
         }
         news
+    }
+
+    /// Children inherit what the user door opened, but no uprobe: those are given to them as soon as they are seen.
+    fn open_children_by_kernel(&mut self, news: &mut Vec<News>) {
+        let fresh: Vec<u32> = match &self.user {
+            Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
+            None => self.roots.iter().flat_map(|root| target::descendants(*root)).collect(),
+        };
+        for pid in fresh.into_iter().filter(|pid| !self.left.contains_key(pid)).collect::<Vec<_>>() {
+            let opened = if self.user.is_some() {
+                self.tasks.add(pid);
+                let parent = target::Process::read(pid).map(|p| p.parent).unwrap_or(0);
+                let left = self.left.get(&parent).cloned().unwrap_or_default();
+                self.left.insert(pid, left.clone());
+                if left.is_empty() || self.door == Door::User {
+                    Ok(Vec::new())
+                } else {
+                    self.attach_kernel(pid, left)
+                }
+            } else {
+                self.attach_by_kernel(pid)
+            };
+            // An error is a process that has gone meanwhile.
+            let Ok(opened) = opened else { continue };
+            let n_sites = opened.iter().filter(|o| matches!(o.way, Way::Kernel(_))).count();
+            if n_sites > 0 {
+                news.push(News::Late { pid, n_sites });
+            }
+            if !opened.is_empty() {
+                news.push(News::Opened(opened));
+            }
+        }
+    }
+
+    /// How many processes were started and ended between two looks, so that only the user door saw them.
+    pub fn n_unseen(&self) -> usize {
+        self.unseen.iter().filter(|pid| !self.tasks.knows(**pid)).count()
     }
 
     /// Takes what the user door says of processes and gives the kernel door what is left.
@@ -352,6 +421,11 @@ impl Live {
                     wanted.into_iter().map(|w| (w, error.to_string())).collect()
                 }
             };
+            // A process that has loaded another library is reported again as a whole.
+            let known = self.left.entry(pid).or_default();
+            let left: Vec<_> =
+                left.into_iter().filter(|(w, _)| known.iter().all(|(k, _)| k.event != w.event)).collect();
+            known.extend(left.iter().cloned());
             if self.door == Door::User {
                 opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
             } else if !left.is_empty() {
@@ -365,7 +439,8 @@ impl Live {
     fn attach_by_kernel(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
         self.tasks.add(pid);
         let wanted = wanted_in(&self.registry, pid).map_err(LiveError::Target)?;
-        let sites = wanted.into_iter().map(|w| (w, "asked for".to_owned())).collect();
+        let sites: Vec<_> = wanted.into_iter().map(|w| (w, "asked for".to_owned())).collect();
+        self.left.insert(pid, sites.clone());
         self.attach_kernel(pid, sites)
     }
 
@@ -394,6 +469,9 @@ impl Live {
         let registry = lock(&self.registry);
         if let Some((_, reader)) = &mut self.user {
             let clock = &self.clock;
+            // Only where some sites are the kernel's is a process that nobody has seen short of hits.
+            let watches = self.kernel.is_some() && !self.is_only;
+            let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
             let result = reader.poll(|source, record| {
                 let RecordKind::Event(event) = record.kind else { return };
                 let (Some(time), Some(task)) = (record.time, record.task) else { return };
@@ -403,6 +481,12 @@ impl Live {
                 };
                 let stream = StreamId { cpu: source.cpu, kind };
                 let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
+                if watches && task.pid != last_pid {
+                    last_pid = task.pid;
+                    if !tasks.knows(task.pid) {
+                        unseen.insert(task.pid);
+                    }
+                }
                 if registry.holds(&hit) {
                     polled.n_hits += 1;
                     each(&registry, hit);

@@ -1,7 +1,7 @@
 //! Process and thread numbers: records have those of the traced process's namespace, people want those of their own.
 
 use nopal_engine::user::record::Task;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 /// Translates, and remembers. Where both namespaces are the same it is the identity.
@@ -10,16 +10,23 @@ pub struct Tasks {
     /// Processes of other namespaces, by the pid they know of themselves.
     foreign: HashMap<u32, u32>,
     threads: HashMap<(u32, u32), Task>,
+    /// Every process made known, by the pid it knows of itself.
+    known: HashSet<u32>,
 }
 
 impl Tasks {
     /// Makes a traced process known.
     pub fn add(&mut self, pid: u32) {
-        if let Some(own) = own_number(&format!("/proc/{pid}/status"))
-            && own != pid
-        {
+        let own = own_number(&format!("/proc/{pid}/status")).unwrap_or(pid);
+        self.known.insert(own);
+        if own != pid {
             self.foreign.insert(own, pid);
         }
+    }
+
+    /// Whether the process that has this pid in its own namespace was made known.
+    pub fn knows(&self, own_pid: u32) -> bool {
+        self.known.contains(&own_pid)
     }
 
     /// Whether any traced process counts otherwise than we do.

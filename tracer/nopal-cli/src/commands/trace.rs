@@ -28,7 +28,7 @@ pub struct Args {
     pub probes: Vec<String>,
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Prints one JSON object a line.
+    /// Prints one JSON object a line, and the verdict as another on standard error.
     #[arg(long)]
     pub json: bool,
     /// With --json: integers above 2^53 as strings.
@@ -71,11 +71,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let failures = open.live.close();
     let polled = printing.poll(&mut open.live, true)?;
     losses.extend(polled.losses);
-    if !args.json {
-        let n_lost: u64 = losses.iter().map(|l: &Loss| l.count).sum();
+    let n_lost = losses.iter().map(|l: &Loss| l.count).sum::<u64>() + n_damaged + polled.n_damaged;
+    if args.json {
+        let result = serde_json::json!({
+            "complete": open.is_complete(n_lost), "events": printing.n_printed, "lost": n_lost,
+            "gaps": open.n_gaps, "late_processes": open.n_late(),
+        });
+        anstream::eprintln!("{result}");
+    } else {
         let span = losses.iter().fold(None, |span, loss| Some(widen(span, loss)));
-        let verdict = tracing::verdict(n_lost + n_damaged, span, open.n_gaps);
-        anstream::eprintln!("{ended}{} events, {verdict}", printing.n_printed);
+        let verdict = open.verdict(n_lost, span);
+        anstream::eprintln!("{ended}{}, {verdict}", tracing::counted(printing.n_printed, "event"));
     }
     match failures.first() {
         Some(failure) => Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
