@@ -59,7 +59,8 @@ impl TargetArgs {
                 .hint("add -p PID for a running program, or -- COMMAND to start one; `nopal list -u` shows programs with probes"));
         }
         if !self.pids.is_empty() && !self.command.is_empty() {
-            return Err(Failure::usage("-p and -- COMMAND exclude each other"));
+            return Err(Failure::usage("-p and -- COMMAND exclude each other")
+                .hint("trace the running program with -p, or start another with --"));
         }
         let given = self.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
         Ok(Request {
@@ -82,6 +83,11 @@ impl TargetArgs {
         let mut opened = Vec::new();
         for pid in &self.pids {
             opened.extend(live.attach(*pid).map_err(|e| failure_of(&e))?);
+        }
+        if !self.pids.is_empty() {
+            let judged =
+                live.unfit().map_or_else(|| live.judge(&opened), |unfit| Err(LiveError::Unfit(unfit)));
+            judged.map_err(|e| failure_of(&e))?;
         }
         let child = match self.command.split_first() {
             Some((program, arguments)) => {
@@ -138,7 +144,7 @@ impl Open {
                     self.n_late += 1;
                     if self.is_verbose {
                         anstream::eprintln!(
-                            "nopal: process {pid} is new; the kernel door opened {n_sites} sites in it"
+                            "nopal: process {pid} is new, or its program; {n_sites} sites were opened only after its start"
                         );
                     }
                 }
@@ -164,6 +170,12 @@ impl Open {
     /// `complete`, or what is missing and when; `span` is CLOCK_MONOTONIC.
     pub fn verdict(&self, n_lost: u64, span: Option<(u64, u64)>) -> String {
         verdict(n_lost, span, self.n_gaps, self.n_late())
+    }
+
+    /// What was asked for and never came, once the command has ended.
+    pub fn never_fit(&self) -> Option<Failure> {
+        let unfit = self.child.as_ref().and_then(|_| self.live.unfit())?;
+        Some(failure_of(&LiveError::Unfit(unfit)))
     }
 
     /// Whether there is nothing left to trace.
@@ -203,11 +215,8 @@ fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) -> S
     }
     if n_late > 0 {
         parts.push(format!(
-            "not complete: the kernel door opens in a new process only after its start, and there {}",
-            match n_late {
-                1 => "was 1".to_owned(),
-                n => format!("were {n}"),
-            }
+            "not complete: {} started while tracing may lack the first hits; -v says which",
+            if n_late == 1 { "1 program".to_owned() } else { format!("{n_late} programs or processes") }
         ));
     }
     if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
@@ -226,6 +235,9 @@ pub fn announce(opened: &[Opened], is_verbose: bool) {
         if count > 0 {
             parts.push(format!("{count} {what}"));
         }
+    }
+    if parts.is_empty() {
+        parts.push("none yet; looking at what the command loads and starts".to_owned());
     }
     anstream::eprintln!("sites: {}", parts.join(", "));
     for site in opened {
@@ -271,10 +283,12 @@ pub fn failure_of(error: &LiveError) -> Failure {
         .hint(format!("its arguments are: {}", e.arguments.join(", "))),
         LiveError::Unfit(Unfit::NoProbe { pattern, suggestion, has_probes }) => {
             let failure =
-                Failure::new("no-such-probe", format!("no probe matches `{pattern}` in this process"));
+                Failure::new("no-such-probe", format!("no probe matches `{pattern}` in what is traced"));
             match (suggestion, has_probes) {
                 (Some(suggestion), _) => failure.hint(format!("did you mean `{suggestion}`?")),
-                (None, true) => failure.hint("`nopal list -p PID` shows the probes it has"),
+                (None, true) => failure.hint(
+                    "`nopal list -p PID` shows the probes of a process, `nopal list FILE` of a program",
+                ),
                 (None, false) => failure.hint("neither the program nor its libraries have probes"),
             }
         }
@@ -301,7 +315,12 @@ fn user_failure(error: &user::Error) -> Failure {
         user::Error::Seccomp { .. } => "seccomp",
         _ => "user-door",
     };
-    Failure::new(code, error.to_string())
+    let text = error.to_string();
+    // The engine says cause and next step in one sentence.
+    match text.split_once("; ") {
+        Some((cause, next)) => Failure::new(code, cause).hint(next),
+        None => Failure::new(code, text),
+    }
 }
 
 /// `4M`, `64k`, `1G`, `4096`.
@@ -387,7 +406,7 @@ mod tests {
             ((3, None, 0, 0), &["3 lost in damaged"], "complete"),
             ((3, Some((1, 2)), 0, 0), &["3 lost between", "--buffer-size"], "complete"),
             ((0, None, 1, 0), &["not complete: 1 gap,"], "gaps"),
-            ((2, Some((1, 2)), 2, 1), &["2 lost", "2 gaps", "was 1"], "were"),
+            ((2, Some((1, 2)), 2, 1), &["2 lost", "2 gaps", "1 program started"], "processes"),
         ];
         for ((n_lost, span, n_gaps, n_late), has, has_not) in table {
             let said = verdict(n_lost, span, n_gaps, n_late);

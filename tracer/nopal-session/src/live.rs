@@ -124,7 +124,7 @@ pub enum News {
     Opened(Vec<Opened>),
     /// Hits may be missing.
     Gap(String),
-    /// A process was started while tracing, and the kernel door could open this many sites in it only afterwards.
+    /// A process or its program was started while tracing, and this many sites could be opened only afterwards.
     Late {
         pid: u32,
         n_sites: usize,
@@ -228,16 +228,16 @@ impl Live {
             opened
         };
         self.roots.push(pid);
-        self.judge(&opened)?;
         Ok(opened)
     }
 
-    /// A session in which nothing was opened is an error that says why.
-    fn judge(&self, opened: &[Opened]) -> Result<(), LiveError> {
-        let registry = self.registry();
-        if let Some(unfit) = registry.unfit() {
-            return Err(LiveError::Unfit(unfit));
-        }
+    /// The first choice that no probe of any process so far fits.
+    pub fn unfit(&self) -> Option<Unfit> {
+        self.registry().unfit()
+    }
+
+    /// A session in which nothing was opened although there are probes is an error that says why.
+    pub fn judge(&self, opened: &[Opened]) -> Result<(), LiveError> {
         let reasons = opened.iter().map(|o| match &o.way {
             Way::Closed(reason) => Some(reason),
             Way::User(_) | Way::Kernel(_) => None,
@@ -292,7 +292,12 @@ impl Live {
         self.roots.push(child.id());
         self.tasks.add(child.id());
         self.left.insert(child.id(), left_by_user);
-        match outcome.and_then(|opened| self.judge(&opened).map(|()| opened)) {
+        // A pattern that nothing fits yet is no error: what the command loads or starts may have the probe.
+        let judged = outcome.and_then(|opened| match self.unfit() {
+            Some(unfit @ Unfit::Condition(_)) => Err(LiveError::Unfit(unfit)),
+            _ => self.judge(&opened).map(|()| opened),
+        });
+        match judged {
             Ok(opened) => Ok((child, opened)),
             Err(error) => {
                 // The command was to be traced; without that it is not wanted.
@@ -313,6 +318,7 @@ impl Live {
         self.last_look = Instant::now();
         let mut news = Vec::new();
         let mut reports = Vec::new();
+        let mut renewed = HashSet::new();
         if let Some((session, _)) = &mut self.user {
             for notice in session.look_after() {
                 match notice {
@@ -333,6 +339,7 @@ impl Live {
                             kernel.links.remove(&(pid as u32));
                         }
                         self.left.remove(&(pid as u32));
+                        renewed.insert(pid as u32);
                         news.push(News::Message(format!("process {pid} started another program")));
                     }
                     Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
@@ -348,7 +355,9 @@ impl Live {
             let (pid, is_new) = (report.pid as u32, !self.left.contains_key(&(report.pid as u32)));
             match self.take_reports(vec![report]) {
                 Ok(opened) if !opened.is_empty() => {
-                    let n_sites = opened.iter().filter(|o| matches!(o.way, Way::Kernel(_))).count();
+                    let by_kernel = opened.iter().filter(|o| matches!(o.way, Way::Kernel(_)));
+                    // Nothing is inherited over an exec, whatever the door.
+                    let n_sites = if renewed.contains(&pid) { opened.len() } else { by_kernel.count() };
                     if is_new && n_sites > 0 {
                         news.push(News::Late { pid, n_sites });
                     }

@@ -51,7 +51,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if dir.join("metadata").exists() {
         return Err(exists(&dir));
     }
-    let mut open = args.target.open(&args.probes)?;
+    // A command is not started in vain.
+    let is_new = !dir.exists();
+    std::fs::create_dir_all(&dir).map_err(|e| {
+        Failure::new("recording", format!("cannot make {}: {e}", dir.display()))
+            .hint("choose another folder with -o")
+    })?;
+    let mut open = args.target.open(&args.probes).inspect_err(|_| {
+        if is_new {
+            let _ = std::fs::remove_dir(&dir);
+        }
+    })?;
     let info = RecordingInfo { n_event_types: open.live.registry().plans.len(), ..info(&args) };
     let context = if args.no_context { Context::None } else { Context::Task };
     let recorder = Recorder::create(&dir, info, context)
@@ -99,9 +109,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
             );
         }
     }
-    match error {
-        Some(error) => Err(recording_failure(&error, &dir)),
-        None => Ok(()),
+    match (error, open.never_fit()) {
+        (Some(error), _) => Err(recording_failure(&error, &dir)),
+        (None, Some(failure)) if tally.n_events == 0 => Err(failure),
+        (None, _) => Ok(()),
     }
 }
 

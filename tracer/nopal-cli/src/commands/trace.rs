@@ -83,6 +83,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let verdict = open.verdict(n_lost, span);
         anstream::eprintln!("{ended}{}, {verdict}", tracing::counted(printing.n_printed, "event"));
     }
+    if printing.n_printed == 0
+        && let Some(failure) = open.never_fit()
+    {
+        return Err(failure);
+    }
     match failures.first() {
         Some(failure) => Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
             .hint("`nopal detach -p PID` tries again")),
