@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Which processes, which door, how much.
 #[derive(Debug, clap::Args)]
@@ -82,7 +82,7 @@ impl TargetArgs {
         let mut live = Live::new(self.request(probes)?).map_err(|e| failure_of(&e))?;
         let mut opened = Vec::new();
         for pid in &self.pids {
-            opened.extend(live.attach(*pid).map_err(|e| failure_of(&e))?);
+            opened.extend(attach(&mut live, *pid).map_err(|e| failure_of(&e))?);
         }
         if !self.pids.is_empty() {
             let judged =
@@ -99,6 +99,21 @@ impl TargetArgs {
             None => None,
         };
         Ok(Open { live, opened, child, is_verbose: self.verbose, n_gaps: 0, n_late: 0 })
+    }
+}
+
+/// Opens the probes of one process. Another nopal holds it for a moment only, and is waited for.
+fn attach(live: &mut Live, pid: u32) -> Result<Vec<Opened>, LiveError> {
+    let end = Instant::now() + Duration::from_secs(2);
+    loop {
+        match live.attach(pid) {
+            Err(LiveError::User(user::Error::AlreadyTraced { name, .. }))
+                if name == "nopal" && Instant::now() < end && !is_stopped() =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
     }
 }
 
@@ -144,7 +159,7 @@ impl Open {
                     self.n_late += 1;
                     if self.is_verbose {
                         anstream::eprintln!(
-                            "nopal: process {pid} is new, or its program; {n_sites} sites were opened only after its start"
+                            "nopal: process {pid}: {n_sites} sites were opened a moment after their program or library had started"
                         );
                     }
                 }
@@ -215,8 +230,12 @@ fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) -> S
     }
     if n_late > 0 {
         parts.push(format!(
-            "not complete: {} started while tracing may lack the first hits; -v says which",
-            if n_late == 1 { "1 program".to_owned() } else { format!("{n_late} programs or processes") }
+            "not complete: the first hits of {} that started while tracing may be missing; -v says which",
+            if n_late == 1 {
+                "1 program or library".to_owned()
+            } else {
+                format!("{n_late} programs or libraries")
+            }
         ));
     }
     if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
@@ -406,7 +425,7 @@ mod tests {
             ((3, None, 0, 0), &["3 lost in damaged"], "complete"),
             ((3, Some((1, 2)), 0, 0), &["3 lost between", "--buffer-size"], "complete"),
             ((0, None, 1, 0), &["not complete: 1 gap,"], "gaps"),
-            ((2, Some((1, 2)), 2, 1), &["2 lost", "2 gaps", "1 program started"], "processes"),
+            ((2, Some((1, 2)), 2, 1), &["2 lost", "2 gaps", "1 program or library that started"], "programs"),
         ];
         for ((n_lost, span, n_gaps, n_late), has, has_not) in table {
             let said = verdict(n_lost, span, n_gaps, n_late);

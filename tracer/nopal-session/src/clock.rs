@@ -107,6 +107,7 @@ impl TscClock {
     }
 
     /// Nanoseconds of CLOCK_MONOTONIC at a reading of the counter.
+    #[inline]
     pub fn ns(&self, tsc: u64) -> u64 {
         let segment = self
             .segments

@@ -10,6 +10,7 @@ use nopal_engine::target::{self, TargetError, mapped_objects};
 use nopal_engine::user;
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::record::{RecordKind, Task};
+use nopal_engine::user::libraries::{LIBRARY_PROBE, WAIT_MS};
 use nopal_engine::user::ring::{RingConfig, Set, possible_cpus};
 use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport, Wanted};
 use nopal_engine::user::stub::Action;
@@ -160,8 +161,12 @@ pub struct Live {
     roots: Vec<u32>,
     /// By process: the sites the user door left to the kernel door, with the reason.
     left: HashMap<u32, Vec<(Wanted, String)>>,
+    /// Processes with open sites, opened or inherited.
+    entered: HashSet<u32>,
     /// Processes, by the pid they know of themselves, that left hits before anybody had seen them.
     unseen: HashSet<u32>,
+    /// What came up between two looks.
+    pending: Vec<News>,
     last_look: Instant,
 }
 
@@ -205,7 +210,9 @@ impl Live {
             tasks: Tasks::default(),
             roots: Vec::new(),
             left: HashMap::new(),
+            entered: HashSet::new(),
             unseen: HashSet::new(),
+            pending: Vec::new(),
             last_look: Instant::now(),
         })
     }
@@ -292,6 +299,9 @@ impl Live {
         self.roots.push(child.id());
         self.tasks.add(child.id());
         self.left.insert(child.id(), left_by_user);
+        if outcome.as_ref().is_ok_and(|opened| !opened.is_empty()) {
+            self.entered.insert(child.id());
+        }
         // A pattern that nothing fits yet is no error: what the command loads or starts may have the probe.
         let judged = outcome.and_then(|opened| match self.unfit() {
             Some(unfit @ Unfit::Condition(_)) => Err(LiveError::Unfit(unfit)),
@@ -316,34 +326,64 @@ impl Live {
     /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
     pub fn look_after(&mut self) -> Vec<News> {
         self.last_look = Instant::now();
-        let mut news = Vec::new();
+        let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
+        let mut news = std::mem::take(&mut self.pending);
+        self.digest(notices, &mut news);
+        news
+    }
+
+    /// Threads that have loaded a library wait for us: its sites are opened by either door, then they go on.
+    fn follow_libraries(&mut self) {
+        let Some((session, _)) = &mut self.user else { return };
+        let Some(since) = session.library_news() else { return };
+        let notices = session.follow_libraries();
+        let has_opened = notices.iter().any(|n| matches!(n, Notice::Opened(r) if r.says_something()));
+        let mut news = std::mem::take(&mut self.pending);
+        self.digest(notices, &mut news);
+        let waited = Duration::from_nanos(Anchor::now().monotonic_ns.saturating_sub(self.clock.ns(since)));
+        if has_opened && waited >= Duration::from_millis(WAIT_MS.into()) {
+            news.push(News::Gap(format!(
+                "a library was opened {} ms after it was loaded; its first hits may be missing",
+                waited.as_millis()
+            )));
+        }
+        self.pending = news;
+        if let Some((session, _)) = &self.user {
+            session.release();
+        }
+    }
+
+    /// What the user door has noticed, in words, with the kernel door opened for what is left to it.
+    fn digest(&mut self, notices: Vec<Notice>, news: &mut Vec<News>) {
         let mut reports = Vec::new();
-        let mut renewed = HashSet::new();
-        if let Some((session, _)) = &mut self.user {
-            for notice in session.look_after() {
-                match notice {
-                    Notice::TakenOver { pid, probe, address } => news.push(News::Gap(format!(
-                        "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
-                    ))),
-                    Notice::OpenAgain { pid, probe, address } => news.push(News::Message(format!(
-                        "{probe} at {address:#x} in process {pid} is open again"
-                    ))),
-                    Notice::Changed { pid, probe, address, .. } => news.push(News::Gap(format!(
-                        "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
-                    ))),
-                    Notice::Opened(report) if report.says_something() => reports.push(report),
-                    Notice::Opened(_) => {}
-                    Notice::Exec { pid } => {
-                        // A link outlives the program it was made for; the new one is opened as a whole.
-                        if let Some(kernel) = &mut self.kernel {
-                            kernel.links.remove(&(pid as u32));
-                        }
-                        self.left.remove(&(pid as u32));
-                        renewed.insert(pid as u32);
-                        news.push(News::Message(format!("process {pid} started another program")));
-                    }
-                    Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
+        for notice in notices {
+            match notice {
+                Notice::TakenOver { pid, probe, .. } if probe == LIBRARY_PROBE => {
+                    news.push(News::Message(format!(
+                        "another tool watches which libraries process {pid} loads; they are opened a moment later"
+                    )));
                 }
+                Notice::TakenOver { pid, probe, address } => news.push(News::Gap(format!(
+                    "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
+                ))),
+                Notice::OpenAgain { pid, probe, address } => news.push(News::Message(format!(
+                    "{probe} at {address:#x} in process {pid} is open again"
+                ))),
+                Notice::Changed { pid, probe, address, .. } => news.push(News::Gap(format!(
+                    "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
+                ))),
+                Notice::Opened(report) if report.says_something() => reports.push(report),
+                Notice::Opened(_) => {}
+                Notice::Exec { pid } => {
+                    // A link outlives the program it was made for; the new one is opened as a whole.
+                    if let Some(kernel) = &mut self.kernel {
+                        kernel.links.remove(&(pid as u32));
+                    }
+                    self.left.remove(&(pid as u32));
+                    self.entered.remove(&(pid as u32));
+                    news.push(News::Message(format!("process {pid} started another program")));
+                }
+                Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
             }
         }
         let is_alive = |pid: &u32| target::Process::read(*pid).is_ok_and(|p| !p.is_zombie);
@@ -351,14 +391,16 @@ impl Live {
             kernel.links.retain(|pid, _| is_alive(pid));
         }
         self.left.retain(|pid, _| is_alive(pid));
+        self.entered.retain(is_alive);
         for report in reports {
-            let (pid, is_new) = (report.pid as u32, !self.left.contains_key(&(report.pid as u32)));
+            let pid = report.pid as u32;
+            let was_entered = self.entered.contains(&pid);
             match self.take_reports(vec![report]) {
                 Ok(opened) if !opened.is_empty() => {
                     let by_kernel = opened.iter().filter(|o| matches!(o.way, Way::Kernel(_)));
-                    // Nothing is inherited over an exec, whatever the door.
-                    let n_sites = if renewed.contains(&pid) { opened.len() } else { by_kernel.count() };
-                    if is_new && n_sites > 0 {
+                    // A process that had nothing of ours was found by looking, after its program or library had begun.
+                    let n_sites = if was_entered { by_kernel.count() } else { opened.len() };
+                    if n_sites > 0 {
                         news.push(News::Late { pid, n_sites });
                     }
                     news.push(News::Opened(opened));
@@ -370,9 +412,8 @@ impl Live {
             }
         }
         if !self.is_only {
-            self.open_children_by_kernel(&mut news);
+            self.open_children_by_kernel(news);
         }
-        news
     }
 
     /// Children inherit what the user door opened, but no uprobe: those are given to them as soon as they are seen.
@@ -387,6 +428,9 @@ impl Live {
                 let parent = target::Process::read(pid).map(|p| p.parent).unwrap_or(0);
                 let left = self.left.get(&parent).cloned().unwrap_or_default();
                 self.left.insert(pid, left.clone());
+                if self.entered.contains(&parent) {
+                    self.entered.insert(pid);
+                }
                 if left.is_empty() || self.door == Door::User {
                     Ok(Vec::new())
                 } else {
@@ -420,6 +464,9 @@ impl Live {
             self.tasks.add(pid);
             let left = match report.outcome {
                 Ok(sites) => {
+                    if !sites.is_empty() {
+                        self.entered.insert(pid);
+                    }
                     let (by_user, left) = divide(&self.registry, pid, &sites);
                     opened.extend(by_user);
                     left
@@ -518,6 +565,8 @@ impl Live {
         if let Some(kernel) = &mut self.kernel {
             kernel.poll(&registry, &mut polled, &mut each);
         }
+        drop(registry);
+        self.follow_libraries();
         polled
     }
 

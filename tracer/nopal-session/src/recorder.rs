@@ -61,6 +61,8 @@ impl Recorder {
         Ok(())
     }
 
+    /// Adds a hit. Inlined, as the hits of a loaded program are many and go through several hands.
+    #[inline]
     pub fn hit(&mut self, registry: &Registry, hit: Hit<'_>) -> Result<(), Error> {
         let event = &registry.events[hit.event as usize];
         if event.plan_idx >= self.types.len() {
@@ -133,6 +135,7 @@ pub fn widen(span: Option<(u64, u64)>, loss: &Loss) -> (u64, u64) {
 struct Streams(Vec<Option<StreamWriter>>);
 
 impl Streams {
+    #[inline]
     fn get(&mut self, writer: &mut RecordingWriter, id: StreamId) -> Result<&mut StreamWriter, Error> {
         let part = match id.kind {
             StreamKind::Rseq => 0,

@@ -179,6 +179,7 @@ impl Registry {
     }
 
     /// Whether a hit's condition holds; a record that cannot be read fails it.
+    #[inline]
     pub fn holds(&self, hit: &Hit<'_>) -> bool {
         match self.events.get(hit.event as usize) {
             Some(Event { condition: None, .. }) => true,

@@ -1,7 +1,7 @@
 //! `nopal detach`: puts a process back as it was after its tracer was killed.
 
 use crate::failure::Failure;
-use crate::tracing::failure_of;
+use crate::tracing::{counted, failure_of};
 use nopal_session::live::LiveError;
 
 /// Restores the code and semaphores of processes whose tracer has gone.
@@ -30,13 +30,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 "orphans": report.n_orphans, "live_tracers": report.live_tracers,
             });
             anstream::println!("{result}");
-        } else if report.n_restored == 0 && report.n_orphans == 0 {
+        } else if report.n_restored == 0 {
             anstream::eprintln!("process {pid}: nothing to restore");
         } else {
             anstream::eprintln!(
-                "process {pid}: {} places restored in {} processes",
-                report.n_restored,
-                report.processes.len()
+                "process {pid}: {} restored in {}",
+                counted(report.n_restored as u64, "place"),
+                match report.processes.len() {
+                    1 => "1 process".to_owned(),
+                    n => format!("{n} processes"),
+                }
             );
         }
         if let Some((pid, why)) = report.failures.first() {

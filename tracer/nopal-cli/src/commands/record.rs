@@ -87,13 +87,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "events": tally.n_events, "lost": tally.n_lost, "bytes": n_bytes,
             "duration_ns": duration.as_nanos() as u64, "sites": { "user": user, "kernel": kernel },
             "path": dir.display().to_string(),
-            "complete": open.is_complete(tally.n_lost + tally.n_malformed),
+            "complete": error.is_none() && open.is_complete(tally.n_lost + tally.n_malformed),
             "gaps": open.n_gaps, "late_processes": open.n_late(),
             "strings": { "truncated": tally.n_truncated, "unreadable": tally.n_unreadable },
         });
         anstream::println!("{result}");
     } else {
-        let verdict = open.verdict(tally.n_lost + tally.n_malformed, tally.lost_span);
+        let mut verdict = open.verdict(tally.n_lost + tally.n_malformed, tally.lost_span);
+        if error.is_some() {
+            verdict = "not complete: the end is missing".to_owned();
+        }
         anstream::eprintln!(
             "{} in {:.1} s, {} in {}, {verdict}",
             tracing::counted(tally.n_events, "event"),
