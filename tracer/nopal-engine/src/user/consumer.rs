@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use nopal_abi::record::{self, flags};
 use nopal_abi::ring::{Mode, RingState};
 
-use super::record::{Parsed, RecordView};
+use super::libraries::LIBRARY_EVENT;
+use super::record::{Parsed, RecordKind, RecordView};
 use super::ring::{RingMemory, Set};
 
 /// A record that stays uncommitted this long may have been left by a thread that died.
@@ -114,6 +115,11 @@ impl Reader {
     /// locked rings are read; see [`Reader::snapshot`] for the others.
     pub fn poll(&mut self, mut each: impl FnMut(Source, RecordView<'_>)) -> Polled {
         let mut polled = Polled::default();
+        let memory = Arc::clone(&self.memory);
+        let mut each = |source, record: RecordView<'_>| match record.kind {
+            RecordKind::Event(LIBRARY_EVENT) => memory.note_library(record.time.unwrap_or(0)),
+            RecordKind::Event(_) | RecordKind::Process => each(source, record),
+        };
         for stream in &mut self.streams {
             if stream.set == Set::Rseq && self.memory.layout().mode == Mode::Overwrite {
                 continue;
@@ -128,6 +134,11 @@ impl Reader {
     /// Hands out what is left in the rings that are being written over, oldest first, without stopping the writers.
     pub fn snapshot(&mut self, mut each: impl FnMut(Source, RecordView<'_>)) -> Polled {
         let mut polled = Polled::default();
+        let mut each = |source, record: RecordView<'_>| {
+            if record.kind != RecordKind::Event(LIBRARY_EVENT) {
+                each(source, record);
+            }
+        };
         for cpu in 0..self.memory.layout().n_cpus {
             snapshot_ring(&self.memory, cpu, &mut self.copy, &mut polled, &mut each);
         }

@@ -6,6 +6,7 @@ use super::error::{Error, Result};
 use super::held::Lock;
 use super::hijack::{Call, Hijack, check};
 use super::ledger::Ledger;
+use super::libraries::{self, LIBRARY_EVENT};
 use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, PRIVATE_BYTES, spaces_in, stub_failed};
@@ -504,7 +505,12 @@ impl Work<'_, '_> {
         }
         let now = self.entered.memory.read_vec(address, code.len().min(16)).map_err(Failure::All)?;
         let mut refusal = Refusal::NotANop { bytes: code.iter().take(5).copied().collect() };
-        for way in ways(address, code, object.next_site(wanted.site.address))? {
+        let ways = if wanted.event == LIBRARY_EVENT {
+            libraries::ways(address, code)
+        } else {
+            ways(address, code, object.next_site(wanted.site.address))
+        };
+        for way in ways? {
             match self.prepare_way(at, object, wanted, address, &now, &way) {
                 Ok(done) => return Ok(done),
                 Err(Failure::Site(reason)) => refusal = reason,
@@ -536,7 +542,11 @@ impl Work<'_, '_> {
             None => Vec::new(),
         };
         let identity = ObjectIdentity { link_address: wanted.site.address, ..object.identity };
-        let tail = if way.is_tail_copied { plan_tail(&code[1..], way.resume) } else { Tail::to(way.resume) };
+        let tail = match () {
+            () if wanted.event == LIBRARY_EVENT => Tail::ret(),
+            () if way.is_tail_copied => plan_tail(&code[1..], way.resume),
+            () => Tail::to(way.resume),
+        };
         let site = n.space.add_site(address, &tail, identity).map_err(stub_refused)?;
         let patched = way.patched(site.thunk).ok_or(Failure::Site(Refusal::OutOfReach))?;
         let patch = Patch { address: way.patch, original: code[from..after].to_vec(), patched };

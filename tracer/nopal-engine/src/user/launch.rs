@@ -10,7 +10,7 @@ use super::inject::open_process;
 use super::memory::Memory;
 use super::process;
 use super::ptrace::{self, Stop};
-use super::session::{Core, ProcessReport, Session, SiteReport, Traced, in_own_thread};
+use super::session::{Core, ProcessReport, Session, SiteReport, Traced, code_mappings, in_own_thread};
 use crate::target;
 use object::{Object as _, ObjectSymbol as _};
 use std::io::{Read, Write};
@@ -42,7 +42,8 @@ impl Session {
         let core = &mut self.core;
         let (child, traced) = in_own_thread(move || start(core, command, before_start))?;
         self.roots.push(child.id() as i32);
-        let report = self.keep(traced);
+        let seen = code_mappings(traced.pid);
+        let report = self.keep(traced, seen);
         Ok((child, vec![report]))
     }
 }
@@ -93,7 +94,7 @@ fn start(
         at_exec?;
         let outcome = arm(core, pid);
         if let Ok(traced) = &outcome {
-            before_start(pid, &traced.reports);
+            before_start(pid, &super::libraries::of_probes(&traced.reports));
         }
         // Untraced from here on, whatever came of it; the command was asked for and runs.
         let _ = ptrace::detach(pid, 0);

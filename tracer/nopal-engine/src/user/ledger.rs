@@ -52,7 +52,8 @@ impl<'a> Ledger<'a> {
         Ok(match self.get(entry)? {
             RAISING_EVEN => is_odd()?,
             RAISING_ODD => !is_odd()?,
-            RAISED => true,
+            // A library that was unloaded and loaded again has its semaphores at zero.
+            RAISED => self.memory.read_u16(semaphore)? > 0,
             LOWERING_EVEN => !is_odd()?,
             LOWERING_ODD => is_odd()?,
             _ => false,
@@ -76,10 +77,16 @@ impl<'a> Ledger<'a> {
         Ok(true)
     }
 
+    /// The semaphore is no longer there.
+    pub fn forget(&self, entry: usize) -> Result<()> {
+        if entry < ENTRIES { self.set(entry, NONE) } else { Ok(()) }
+    }
+
     /// Takes back what [`Ledger::raise`] added; never below zero.
     pub fn lower(&self, entry: usize, semaphore: u64) -> Result<()> {
-        if !self.is_raised(entry, semaphore)? {
-            return if entry < ENTRIES { self.set(entry, NONE) } else { Ok(()) };
+        // One that cannot be read went with its library.
+        if !self.is_raised(entry, semaphore).unwrap_or(false) {
+            return self.forget(entry);
         }
         let value = self.memory.read_u16(semaphore)?;
         if value > 0 {

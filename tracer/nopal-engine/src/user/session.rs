@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::inject::open_process;
 use super::leave;
+use super::libraries::{self, Loader};
 use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
@@ -103,7 +104,7 @@ pub struct WantedObject {
     pub identity: ObjectIdentity,
     pub sites: Vec<Wanted>,
     /// Link-time addresses of all sites of the object, sorted.
-    all_sites: Arc<Vec<u64>>,
+    pub(super) all_sites: Arc<Vec<u64>>,
 }
 
 impl WantedObject {
@@ -130,6 +131,13 @@ pub struct OpenSite {
     pub semaphore: Option<u64>,
     /// Address of the stub space it leads to.
     pub space: u64,
+}
+
+impl OpenSite {
+    /// Whether its semaphore is down although we raised it: its library was unloaded and loaded again.
+    pub(super) fn is_reset(&self, memory: &Memory) -> bool {
+        self.semaphore.is_some_and(|semaphore| memory.read_u16(semaphore).is_ok_and(|value| value == 0))
+    }
 }
 
 /// A process with open sites.
@@ -185,6 +193,9 @@ pub struct Core {
     /// By neighbourhood and address of the site; whether it is in the chain.
     pub stubs: HashMap<(u64, u64), (PlacedStub, bool)>,
     pub layouts: HashMap<u32, RecordLayout>,
+    pub(super) library_wait_ms: u32,
+    /// By device and inode.
+    pub(super) loaders: HashMap<(u64, u64), std::result::Result<Loader, &'static str>>,
     select: Select,
     objects: HashMap<(u64, u64), Option<Arc<ReadObject>>>,
 }
@@ -222,6 +233,8 @@ impl Core {
             sessions: HashMap::new(),
             stubs: HashMap::new(),
             layouts: HashMap::new(),
+            library_wait_ms: libraries::WAIT_MS,
+            loaders: HashMap::new(),
             select,
             objects: HashMap::new(),
         })
@@ -245,6 +258,7 @@ impl Core {
             target::TargetError::NotPermitted { .. } => process::why_not_allowed(pid),
             _ => Error::Gone { pid },
         })?;
+        let loader = libraries::loader_in(self, pid, &mapped);
         let mut wanted = Vec::new();
         for object in mapped.into_iter().filter(|o| !o.path.starts_with(super::neighbourhood::MEMFD_NAME)) {
             let Some(read) = self.read_object(&object) else { continue };
@@ -269,6 +283,10 @@ impl Core {
                     all_sites: Arc::clone(&read.sites),
                 });
             }
+        }
+        // Nobody is entered for what may come only.
+        if !wanted.is_empty() {
+            wanted.extend(loader);
         }
         Ok(wanted)
     }
@@ -368,6 +386,8 @@ impl Session {
     /// Opens what is wanted in one process that is not traced yet, or more of one that is.
     pub(super) fn attach_one(&mut self, pid: i32) -> Result<ProcessReport> {
         process::check_enterable(pid)?;
+        // What comes while we are at work is to be noticed at the next look.
+        let seen = code_mappings(pid);
         let objects = self.core.wanted_in(pid)?;
         let traced = if objects.is_empty() || self.inherits_all(pid, &objects) {
             let memory = Memory::open(pid)?;
@@ -377,14 +397,14 @@ impl Session {
             let core = &mut self.core;
             in_own_thread(move || open_process(core, pid, objects, false))?
         };
-        Ok(self.keep(traced))
+        Ok(self.keep(traced, seen))
     }
 
-    pub(super) fn keep(&mut self, mut traced: Traced) -> ProcessReport {
-        traced.seen = code_mappings(traced.pid);
+    pub(super) fn keep(&mut self, mut traced: Traced, seen: Vec<(u64, u64)>) -> ProcessReport {
+        traced.seen = seen;
         let report = ProcessReport {
             pid: traced.pid,
-            outcome: Ok(traced.reports.clone()),
+            outcome: Ok(libraries::of_probes(&traced.reports)),
             interrupted: traced.interrupted,
         };
         self.traced.retain(|t| t.pid != traced.pid);
@@ -428,6 +448,7 @@ impl Session {
                 && is_new
                 && spaces.contains(&site.space)
                 && site.patch.found(&memory).is_ok_and(|f| f == super::text::Found::Ours)
+                && !site.is_reset(&memory)
             {
                 sites.push(site.clone());
             }

@@ -55,6 +55,10 @@ impl Session {
     /// One look at everything. Cheap when nothing has happened: one read per site and one of each process's maps.
     pub fn look_after(&mut self) -> Vec<Notice> {
         let mut notices = Vec::new();
+        if self.library_news().is_some() {
+            notices = self.follow_libraries();
+            self.release();
+        }
         let mut again: Vec<i32> = Vec::new();
         let mut i = 0;
         while i < self.traced.len() {
@@ -103,6 +107,11 @@ impl Session {
                             probe: site.probe.clone(),
                             address: site.address,
                         });
+                    }
+                    Ok(Found::Original) if site.is_reset(memory) => {
+                        if !again.contains(&pid) {
+                            again.push(pid);
+                        }
                     }
                     Ok(Found::Original) if *health != Health::GivenUp => {
                         let patches = std::slice::from_ref(&traced.sites[at].patch);
@@ -154,7 +163,7 @@ impl Session {
     }
 
     /// Opens what is wanted and not open yet in a process that is traced.
-    fn attach_more(&mut self, pid: i32) -> Result<ProcessReport> {
+    pub(super) fn attach_more(&mut self, pid: i32) -> Result<ProcessReport> {
         let Some(at) = self.traced.iter().position(|t| t.pid == pid) else { return self.attach_one(pid) };
         let old = &self.traced[at];
         let (sites, reports, health) = (old.sites.clone(), old.reports.clone(), old.health.clone());
