@@ -9,8 +9,8 @@ use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Lin
 use nopal_engine::target::{self, TargetError, mapped_objects};
 use nopal_engine::user;
 use nopal_engine::user::consumer::{Reader, any_has_thread};
-use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::libraries::{LIBRARY_PROBE, WAIT_MS};
+use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::ring::{RingConfig, Set, possible_cpus};
 use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport, Wanted};
 use nopal_engine::user::stub::Action;

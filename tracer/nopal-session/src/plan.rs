@@ -107,6 +107,11 @@ impl EventPlan {
         })
     }
 
+    /// Whether conditions compare the field with texts.
+    pub fn is_text(&self, field: usize) -> bool {
+        matches!(self.fields[field].shape, Shape::Text | Shape::Elements { .. })
+    }
+
     pub fn field_names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|f| f.name.as_str())
     }

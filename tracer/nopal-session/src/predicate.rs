@@ -74,12 +74,14 @@ impl Predicate {
         }
     }
 
-    /// The positions of all fields the condition reads.
-    pub fn fields(&self, into: &mut Vec<usize>) {
+    /// The first field that is compared with what it never is: a text with a number, or a number with a text.
+    pub fn mismatch(&self, is_text: &dyn Fn(usize) -> bool) -> Option<usize> {
         match self {
-            Predicate::Compare { field, .. } => into.push(*field),
-            Predicate::Not(inner) => inner.fields(into),
-            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().for_each(|p| p.fields(into)),
+            Predicate::Compare { field, constant, .. } => {
+                (matches!(constant, Constant::Text(_)) != is_text(*field)).then_some(*field)
+            }
+            Predicate::Not(inner) => inner.mismatch(is_text),
+            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().find_map(|p| p.mismatch(is_text)),
         }
     }
 }

@@ -28,7 +28,13 @@ impl Choice {
                 pattern: Pattern::parse(pattern.trim()),
                 condition: Some(condition.trim().to_owned()),
             },
-            None => Choice { pattern: Pattern::parse(text.trim()), condition: None },
+            // A condition that was forgotten is told of like any other that cannot be read.
+            None => match text.trim().strip_suffix(" if") {
+                Some(pattern) => {
+                    Choice { pattern: Pattern::parse(pattern.trim()), condition: Some(String::new()) }
+                }
+                None => Choice { pattern: Pattern::parse(text.trim()), condition: None },
+            },
         }
     }
 }
@@ -210,12 +216,21 @@ impl Registry {
 /// The choice's condition on this probe, if it has one.
 fn condition(choice: &Choice, plan: &EventPlan, probe: &str) -> Result<Option<Predicate>, ConditionError> {
     let Some(text) = &choice.condition else { return Ok(None) };
-    let predicate = Predicate::parse(text, &|name| plan.field(name)).map_err(|error| ConditionError {
+    let misfit = |error| ConditionError {
         probe: probe.to_owned(),
         condition: text.clone(),
         error,
         arguments: plan.field_names().map(str::to_owned).collect(),
-    })?;
+    };
+    let predicate = Predicate::parse(text, &|name| plan.field(name)).map_err(misfit)?;
+    if let Some(field) = predicate.mismatch(&|field| plan.is_text(field)) {
+        let name = plan.field_names().nth(field).unwrap_or_default();
+        let reason = match plan.is_text(field) {
+            true => format!("`{name}` is a text, to be compared with a text in quotes"),
+            false => format!("`{name}` is a number, to be compared with a number"),
+        };
+        return Err(misfit(PredicateError { offset: text.find(name).unwrap_or(0), reason }));
+    }
     Ok(Some(predicate))
 }
 
@@ -245,6 +260,8 @@ fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<stu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nopal_sdt::operand::{Arch, parse, split};
+    use nopal_sdt::probe::{About, Arg, ArgAbout, Kind, Probe};
 
     #[test]
     fn a_choice_is_a_pattern_with_or_without_a_condition() {
@@ -252,5 +269,38 @@ mod tests {
         assert!(choice.pattern.matches("postgresql", "query__start"));
         assert_eq!(choice.condition.as_deref(), Some("len > 100"));
         assert_eq!(Choice::parse("memcached:*").condition, None);
+        assert_eq!(Choice::parse("memcached:* if ").condition.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn a_text_is_not_compared_with_a_number() {
+        let arg = |number, name: &str, kind| ArgAbout {
+            operand: Some(number),
+            name: name.into(),
+            kind,
+            ..ArgAbout::default()
+        };
+        let about = About {
+            args: vec![arg(1, "id", Kind::Signed), arg(2, "name", Kind::CString)],
+            ..About::default()
+        };
+        let args = split("-4@%edi 8@%rsi")
+            .into_iter()
+            .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
+            .collect();
+        let site = Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90] };
+        let probe = Probe { provider: "p".into(), name: "n".into(), sites: vec![site], about: Some(about) };
+        let plan = EventPlan::new(&probe, Limits::default());
+        for (text, reason) in [
+            ("id > 3 && name == 'x*'", None),
+            ("name > 3", Some("`name` is a text")),
+            ("id > 3 || !(id == 'x')", Some("`id` is a number")),
+            ("", Some("expected the name")),
+        ] {
+            let choice = Choice { pattern: Pattern::parse("p:n"), condition: Some(text.to_owned()) };
+            let said = condition(&choice, &plan, "p:n").err().map(|e| e.error.reason);
+            assert_eq!(said.is_some(), reason.is_some(), "{text}: {said:?}");
+            assert!(said.unwrap_or_default().starts_with(reason.unwrap_or_default()), "{text}");
+        }
     }
 }

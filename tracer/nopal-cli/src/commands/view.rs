@@ -1,6 +1,7 @@
 //! `nopal view`: the events of a recording, as lines of text, as JSON, or counted.
 
 use crate::failure::Failure;
+use crate::tracing::counted;
 use nopal_trace::localtime::{self, ClockText};
 use nopal_trace::{
     Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm,
@@ -253,19 +254,24 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     }
     if report.n_gaps == 0 {
         let how = if report.notes.is_empty() { "complete" } else { "not complete, see above" };
-        anstream::eprintln!("nopal: {n_events} events, {how}");
+        anstream::eprintln!("nopal: {}, {how}", counted(n_events, "event"));
         return;
     }
     let clock = if args.seconds { ClockText::Seconds } else { ClockText::Date };
     let time = |ns| localtime::text_of(ns, clock, args.utc);
     let mut lost = Vec::new();
     if report.lost_events > 0 {
-        lost.push(format!("{} events", report.lost_events));
+        lost.push(counted(report.lost_events, "event"));
     }
     if report.lost_packets > 0 {
         lost.push(format!("{} packets of events", report.lost_packets));
     }
-    anstream::eprintln!("nopal: {n_events} events; lost {} in {} gaps:", lost.join(" and "), report.n_gaps);
+    anstream::eprintln!(
+        "nopal: {}; lost {} in {}:",
+        counted(n_events, "event"),
+        lost.join(" and "),
+        counted(report.n_gaps, "gap")
+    );
     for loss in report.losses.iter().take(20) {
         let what = if loss.is_packets { "packets" } else { "events" };
         let cpu = loss.cpu.map_or(String::new(), |cpu| format!(" on cpu {cpu}"));

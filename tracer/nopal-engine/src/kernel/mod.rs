@@ -33,14 +33,6 @@ pub struct KernelSite {
     pub captures: Vec<Capture>,
 }
 
-/// Whether a site is armed in a process after all, by its own bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Armed {
-    Yes,
-    /// The kernel accepted the link, but the byte in the process is not a breakpoint.
-    No,
-}
-
 #[derive(Debug)]
 pub enum KernelError {
     /// `what` needs a capability this process has not.
@@ -233,11 +225,6 @@ impl KernelDoor {
             .map_err(|error| KernelError::Io { what: "reading the loss counters", error })?;
         Ok(words.chunks_exact(WORDS).map(|w| Loss { n_lost: w[0], first_ns: w[1], last_ns: w[2] }).collect())
     }
-}
-
-/// Reads the site's first byte in the process: the kernel writes a breakpoint, or a call where it optimises.
-pub fn is_armed(first_byte: u8) -> Armed {
-    if matches!(first_byte, 0xcc | 0xe8) { Armed::Yes } else { Armed::No }
 }
 
 fn refusal(refused: LoadError) -> KernelError {

@@ -114,8 +114,14 @@ fn render(programs: &[Program]) -> String {
     let bold = if is_coloured() { Style::new().bold() } else { Style::new() };
     let mut out = format!("{quiet}{:>7}  PROVIDERS AND PROBES; COMMAND{quiet:#}\n", "PID");
     for program in programs {
+        // Two files of a process may have probes of one provider, often the same ones.
+        let mut most: BTreeMap<&str, usize> = BTreeMap::new();
+        for row in &program.providers {
+            let probes = most.entry(&row.provider).or_default();
+            *probes = row.probes.max(*probes);
+        }
         let providers: Vec<String> =
-            program.providers.iter().map(|p| format!("{} {}", printable(&p.provider), p.probes)).collect();
+            most.iter().map(|(provider, probes)| format!("{} {probes}", printable(provider))).collect();
         let command = if program.command.is_empty() { &program.program } else { &program.command };
         let mut command: String = printable(command).chars().take(80).collect();
         command.truncate(command.trim_end().len());
