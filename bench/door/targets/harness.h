@@ -8,10 +8,9 @@
      pace MODE RATE SECONDS            RATE * SECONDS hits, evenly, never faster over more than a millisecond, slower
                                        while others have the CPU; answers "HITS SECONDS"
 
-   HITS is every hit since the program began. BENCH_CPU pins the program to that CPU. */
+   HITS is every hit since the program began. */
 #ifndef HARNESS_H
 #define HARNESS_H
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,13 +90,6 @@ static void pace(const struct mode *mode, uint64_t rate, double seconds)
 
 static int obey(const struct mode *modes, size_t n_modes)
 {
-	const char *cpu = getenv("BENCH_CPU");
-	if (cpu) {
-		cpu_set_t set;
-		CPU_ZERO(&set);
-		CPU_SET(atoi(cpu), &set);
-		sched_setaffinity(0, sizeof set, &set);
-	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	puts("ready");
 	char line[200], verb[16], name[16];
