@@ -210,6 +210,7 @@ pub enum Parsed<'a> {
 
 impl<'a> RecordView<'a> {
     /// Reads the record at the start of `bytes`, which end where its sub-buffer or the committed data ends.
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Parsed<'a> {
         let Some(header) = read_header(bytes) else { return Parsed::Damaged };
         let word = header.word;
@@ -255,6 +256,7 @@ impl<'a> RecordView<'a> {
     }
 }
 
+#[inline]
 fn read_header(bytes: &[u8]) -> Option<RecordHeader> {
     let word = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
     let event = u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?);

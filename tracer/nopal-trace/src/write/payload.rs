@@ -72,6 +72,7 @@ impl<'o> Payload<'o> {
     }
 
     /// Bytes that are packed already.
+    #[inline]
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);
         self
