@@ -140,6 +140,24 @@ fn a_started_program_and_its_libraries_are_seen_from_the_beginning() {
 }
 
 #[test]
+fn two_sessions_see_it_while_other_threads_hit_probes() {
+    let mut loads = Loads::start("two", Build::Pie, 50, 3, false);
+    let before = text(loads.pid());
+    let mut doors = [patient(loads.pid(), "loads:*"), patient(loads.pid(), "loads:*")];
+    // The one that came first leaves, another comes: the place is shared as any site is.
+    doors[0].session.detach();
+    assert!(before != text(loads.pid()), "it stays open for the other");
+    doors[0] = patient(loads.pid(), "loads:*");
+    loads.go();
+    let hits = follow(&mut loads, &mut doors);
+    let counts = loads.counts();
+    for (door, hits) in doors.iter().zip(&hits) {
+        assert_all_seen(door, hits, &counts);
+        assert!(count(door, hits, "loads:thread") > 0);
+    }
+}
+
+#[test]
 fn a_forked_child_inherits_it() {
     let mut loads = Loads::start("fork", Build::Pie, 30, 1, true);
     let pid = loads.pid();

@@ -203,9 +203,9 @@ impl Work<'_, '_> {
                         continue;
                     }
                     copy.bury_dead_sessions();
-                    self.core.neighbourhoods.push(copy);
-                    self.core.adopted.insert(inode, self.core.neighbourhoods.len() - 1);
-                    self.core.neighbourhoods.len() - 1
+                    let at = self.supersede(copy);
+                    self.core.adopted.insert(inode, at);
+                    at
                 }
             };
             let copy = &self.core.neighbourhoods[at];
@@ -234,6 +234,21 @@ impl Work<'_, '_> {
             }
         }
         self.refresh()
+    }
+
+    /// Keeps a copy: in the place of our own space that another session has replaced here, if there is one, so that
+    /// sessions that take turns do not pile copies up. Its index.
+    fn supersede(&mut self, copy: Neighbourhood) -> usize {
+        let has_us = copy.session(self.core.generation()).is_some();
+        let is_old = |n: &Neighbourhood| has_us && n.address() == copy.address();
+        let Some(at) = self.core.neighbourhoods.iter().position(is_old) else {
+            self.core.neighbourhoods.push(copy);
+            return self.core.neighbourhoods.len() - 1;
+        };
+        let old = std::mem::replace(&mut self.core.neighbourhoods[at], copy);
+        self.core.sessions.remove(&old.inode);
+        self.core.stubs.retain(|(inode, _), _| *inode != old.inode);
+        at
     }
 
     /// The target's descriptor for one of our files. The ring is passed along if it will be needed: one round less.
@@ -439,8 +454,14 @@ impl Work<'_, '_> {
         let generation = self.core.generation();
         let len = self.core.ring.layout().total_bytes;
         if let Some(index) = self.core.neighbourhoods[at].session(generation) {
-            let address =
-                self.core.neighbourhoods[at].space.header().sessions[usize::from(index)].ring_address;
+            let n = &self.core.neighbourhoods[at];
+            let address = n.space.header().sessions[usize::from(index)].ring_address;
+            // A copy that another session made has us in it.
+            if !self.core.sessions.contains_key(&n.inode)
+                && let Some(session) = n.space.session_again(index, *self.core.ring.layout())
+            {
+                self.core.sessions.insert(n.inode, session);
+            }
             return self.map_ring(Some(address)).map(drop);
         }
         let space = &self.core.neighbourhoods[at].space;
@@ -569,9 +590,13 @@ impl Work<'_, '_> {
                 action: wanted.action.clone(),
                 load_bias: object.bias,
             };
-            let stub = n.space.add_stub(&site, session, &spec).map_err(stub_refused)?;
+            let chained = n.space.chained_stub(&site, session, &spec).map_err(stub_refused)?;
+            let (stub, is_linked) = match chained {
+                Some(stub) => (stub, true),
+                None => (n.space.add_stub(&site, session, &spec).map_err(stub_refused)?, false),
+            };
             self.core.layouts.entry(wanted.event).or_insert_with(|| stub.layout.clone());
-            self.core.stubs.insert((n.inode, address), (stub, false));
+            self.core.stubs.insert((n.inode, address), (stub, is_linked));
         }
         let semaphore = wanted.site.semaphore.map(|s| object.bias.wrapping_add(s.address));
         let open = OpenSite {

@@ -446,6 +446,13 @@ impl Space {
         Ok(session)
     }
 
+    /// A session of ours in a copy of a space that it had entered before.
+    pub fn session_again(&self, index: u16, layout: RingLayout) -> Option<Session> {
+        let entry = self.header().sessions.get(usize::from(index))?;
+        let announce = self.address + u64::from(entry.announce);
+        Some(Session { index, ring: entry.ring_address, layout, announce })
+    }
+
     /// The session's stubs must have been unchained. Its index, ring address and code can be used again.
     pub fn leave_session(&self, index: u16) {
         if let Some(entry) = self.header().sessions.get(usize::from(index)) {
@@ -558,6 +565,31 @@ impl Space {
             object: ObjectIdentity::default(),
         })?;
         Ok(self.placed(site, offset, stub, index))
+    }
+
+    /// The session's stub for a site if it is in the chain already: in a copy of a space that has it.
+    pub fn chained_stub(
+        &self,
+        site: &Site,
+        session: &Session,
+        spec: &StubSpec,
+    ) -> Result<Option<PlacedStub>, StubError> {
+        for (index, entry, state) in self.entries() {
+            let is_own = entry.kind == JournalKind::Stub
+                && state == JournalState::InForce
+                && entry.address == site.address
+                && entry.session == session.index;
+            if !is_own {
+                continue;
+            }
+            let stub = generate(spec, &self.surroundings(session, self.address + u64::from(entry.code)))?;
+            if entry.slot == entry.code.wrapping_add(stub.next_slot)
+                && self.holds_stub(entry.code as usize, &stub)
+            {
+                return Ok(Some(self.placed(site, entry.code as usize, stub, index)));
+            }
+        }
+        Ok(None)
     }
 
     fn holds_stub(&self, offset: usize, stub: &Stub) -> bool {
