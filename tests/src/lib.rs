@@ -55,6 +55,13 @@ pub fn scratch(name: &str) -> PathBuf {
     dir
 }
 
+/// Copies a program that is to be run. A process of its own does it: a file that this one had open for writing could be
+/// inherited by the child of another test for a moment, and a program that is open for writing cannot be started.
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    run(Command::new("cp").arg(from).arg(to));
+}
+
 /// Runs a command that must succeed and returns its standard output.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {

@@ -1,7 +1,7 @@
 //! `nopal list -p` and `-u` on running programs: other namespaces, deleted files, memfd objects, an ordinary user.
 
 use nopal_tests::process::{Running, wait_until};
-use nopal_tests::{nopal, root, run};
+use nopal_tests::{copy_program, nopal, root, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn open_folder() -> &'static Path {
         unsafe { libc::atexit(remove_open_folder) };
         fs::create_dir_all(&folder).expect("a folder below /tmp can be made");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it can be opened to all");
-        fs::copy(nopal(), folder.join("nopal")).expect("nopal can be copied");
+        copy_program(nopal(), &folder.join("nopal"));
         for (name, source, flags) in [
             ("waiter", WAITER, &[][..]),
             ("loader", LOADER, &[]),
@@ -164,7 +164,7 @@ fn a_deleted_program() {
     let folder = open_folder();
     for (name, is_ordinary) in [("deleted-by-root", false), ("deleted-by-nobody", true)] {
         let copy = folder.join(name);
-        fs::copy(folder.join("waiter"), &copy).expect("it can be copied");
+        copy_program(&folder.join("waiter"), &copy);
         let child = Running::start(&mut as_nobody(&copy));
         wait_for_mapping(child.pid(), name);
         fs::remove_file(&copy).expect("it can be deleted");
@@ -178,7 +178,7 @@ fn a_deleted_program() {
 fn a_replaced_program_is_not_taken_for_the_running_one() {
     let folder = open_folder();
     let copy = folder.join("replaced");
-    fs::copy(folder.join("waiter"), &copy).expect("it can be copied");
+    copy_program(&folder.join("waiter"), &copy);
     let child = Running::start(&mut as_nobody(&copy));
     wait_for_mapping(child.pid(), "replaced");
     // As a package upgrade does: another file of the same name, and here with another probe.

@@ -1,6 +1,6 @@
 //! The tests of the user door once more, as a user without any privilege, on processes of that user.
 
-use nopal_tests::{nopal, root, run};
+use nopal_tests::{copy_program, nopal, root, run};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -81,7 +81,7 @@ impl Place {
 
     fn copy(&self, from: &Path, name: &str) -> PathBuf {
         let to = self.0.join(name);
-        fs::copy(from, &to).unwrap();
+        copy_program(from, &to);
         fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
         to
     }

@@ -1,7 +1,7 @@
 //! `nopal trace`, `nopal record` and `nopal detach` as a person uses them, on real programs and on one that knows its truth.
 
 use nopal_tests::process::{Running, free_port, wait_until};
-use nopal_tests::{lab, nopal, root, run, scratch};
+use nopal_tests::{copy_program, lab, nopal, root, run, scratch};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -155,7 +155,7 @@ fn an_ordinary_user_traces_a_program_of_its_own() {
     fs::create_dir_all(&place).unwrap();
     fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
     for (from, to) in [(nopal(), "nopal"), (&program, "spoken")] {
-        fs::copy(from, place.join(to)).unwrap();
+        copy_program(from, &place.join(to));
         fs::set_permissions(place.join(to), fs::Permissions::from_mode(0o755)).unwrap();
     }
     let output = output_of(
@@ -240,6 +240,10 @@ fn wrong_requests_get_one_clear_sentence() {
         (vec!["trace", "-p", &pid, "python:gc__strat"], 1, "did you mean `python:gc__start`?"),
         (vec!["trace", "-p", &pid, "python:gc__start if gen > 1"], 1, "its arguments are: generation"),
         (vec!["trace", "-p", &pid, "python:gc__start if generation > "], 1, "expected a number"),
+        (vec!["trace", "-p", &pid, "python:gc__start if"], 1, "expected the name of an argument"),
+        (vec!["trace", "-p", &pid, "python:line if funcname > 1"], 1, "`funcname` is a text"),
+        (vec!["trace", "-p", &pid, "python:line", "--max-string", "0"], 2, "1 byte to 8k"),
+        (vec!["trace", "-p", &pid, "python:line", "--buffer-size", "1"], 2, "64k to 1G"),
         (vec!["trace", "spoken:values", "--", "/no/such/program"], 1, "/no/such/program"),
         (vec!["trace", "spoken:nothing", "--", program], 1, "no probe matches `spoken:nothing`"),
         (vec!["record", "-e", "python:*", "-p", &pid, "-o", "/proc/nopal.rec"], 1, "/proc/nopal.rec"),
@@ -255,6 +259,39 @@ fn wrong_requests_get_one_clear_sentence() {
     let error: Value = serde_json::from_slice(&json.stderr).unwrap();
     assert!(error["error"]["code"].is_string() && error["error"]["message"].is_string(), "{error}");
     assert!(Path::new(&format!("/proc/{pid}")).exists(), "the target lives");
+}
+
+#[test]
+fn programs_that_a_command_starts_are_found_and_their_lateness_is_stated() {
+    let python = "import time\nf = lambda: 0\nfor i in range(1000): f(); time.sleep(0.01)";
+    for door in ["user", "kernel", "auto"] {
+        let probe = r#"python:function__return if funcname == "<lambda>""#;
+        let arguments = ["trace", "--json", "--limit", "1", "--door", door, probe];
+        let output = nopal_with(
+            &arguments,
+            Path::new("/bin/sh"),
+            &["-c", "/usr/bin/python3.11 -c \"$0\"; true", python],
+        );
+        assert!(output.status.success(), "{door}: {}", errors(&output));
+        assert_eq!(events(&output.stdout).len(), 1, "{door}: {}", errors(&output));
+        let verdict = events(&output.stderr).pop().expect("a verdict in JSON");
+        assert_eq!(
+            (&verdict["events"], &verdict["complete"]),
+            (&1.into(), &false.into()),
+            "{door}: {verdict}"
+        );
+        assert!(verdict["late_processes"].as_u64() >= Some(1), "{door}: {verdict}");
+    }
+}
+
+#[test]
+fn a_command_is_not_started_if_its_recording_cannot_be_made() {
+    let folder = scratch("tracing_vain");
+    let trace = folder.join("trace");
+    let arguments = ["record", "-e", "spoken:*", "-o", "/proc/nopal/rec"];
+    let output = nopal_with(&arguments, Path::new("/usr/bin/touch"), &[trace.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    assert!(!trace.exists(), "{}", errors(&output));
 }
 
 #[test]

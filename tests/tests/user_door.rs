@@ -1,9 +1,9 @@
 //! The user door on programs that watch themselves: every hit recorded once, nothing changed, nothing left behind.
 
 use nopal_tests::process::{Running, wait_until};
-use nopal_tests::scratch;
 use nopal_tests::targets::{Build, build};
 use nopal_tests::user_door::{Door, Hit, small_options, text};
+use nopal_tests::{copy_program, scratch};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStdout, Command, Stdio};
@@ -281,8 +281,8 @@ fn an_ordinary_user_traces_its_own_program() {
     std::fs::create_dir_all(&folder).unwrap();
     // Where the tests are built an ordinary user may not be able to look.
     let (tester, program) = (folder.join("tester"), folder.join("busy"));
-    std::fs::copy(std::env::current_exe().unwrap(), &tester).unwrap();
-    std::fs::copy(build("busy", &["busy.c", "own.c"], Build::Pie), &program).unwrap();
+    copy_program(&std::env::current_exe().unwrap(), &tester);
+    copy_program(&build("busy", &["busy.c", "own.c"], Build::Pie), &program);
     let mut command = if is_root {
         let mut command = Command::new("setpriv");
         command

@@ -102,7 +102,7 @@ fn another_users_process_is_out_of_reach() {
     let running = Running::start(Command::new("sleep").arg("60"));
     // The test binary may lie where another user cannot reach it.
     let copy = std::env::temp_dir().join(format!("nopal-refusals-{}", std::process::id()));
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    nopal_tests::copy_program(&std::env::current_exe().unwrap(), &copy);
     let output = Command::new("setpriv")
         .args(["--reuid", "nobody", "--clear-groups"])
         .arg(&copy)

@@ -394,12 +394,14 @@ impl Live {
         self.entered.retain(is_alive);
         for report in reports {
             let pid = report.pid as u32;
-            let was_entered = self.entered.contains(&pid);
+            let libraries = self.user.as_mut().map(|(session, _)| session.libraries(report.pid));
+            let is_at_once = self.entered.contains(&pid)
+                && matches!(libraries, Some(user::libraries::Libraries::AtOnce(_)));
             match self.take_reports(vec![report]) {
                 Ok(opened) if !opened.is_empty() => {
                     let by_kernel = opened.iter().filter(|o| matches!(o.way, Way::Kernel(_)));
-                    // A process that had nothing of ours was found by looking, after its program or library had begun.
-                    let n_sites = if was_entered { by_kernel.count() } else { opened.len() };
+                    // Otherwise it was found by looking, after its program or library had begun.
+                    let n_sites = if is_at_once { by_kernel.count() } else { opened.len() };
                     if n_sites > 0 {
                         news.push(News::Late { pid, n_sites });
                     }
