@@ -312,7 +312,7 @@ pub fn failure_of(error: &LiveError) -> Failure {
             }
         }
         LiveError::AllClosed { reason } => {
-            Failure::new("closed", format!("no site could be opened: {reason}"))
+            with_next_step("closed", &format!("no site could be opened: {reason}"))
         }
         LiveError::UnsteadyTsc => {
             Failure::new("unsteady-clock", "this machine's time stamp counter does not run steadily")
@@ -334,11 +334,25 @@ fn user_failure(error: &user::Error) -> Failure {
         user::Error::Seccomp { .. } => "seccomp",
         _ => "user-door",
     };
-    let text = error.to_string();
-    // The engine says cause and next step in one sentence.
+    with_next_step(code, &error.to_string())
+}
+
+/// The engine says cause and next step in one sentence.
+fn with_next_step(code: &'static str, text: &str) -> Failure {
     match text.split_once("; ") {
         Some((cause, next)) => Failure::new(code, cause).hint(next),
         None => Failure::new(code, text),
+    }
+}
+
+/// Says that strings are shorter than they were.
+pub fn say_cut(n_truncated: u64, max_bytes: u64) {
+    if n_truncated > 0 {
+        let were = if n_truncated == 1 { "was" } else { "were" };
+        anstream::eprintln!(
+            "{} {were} cut at {max_bytes} bytes; --max-string keeps more",
+            counted(n_truncated, "string")
+        );
     }
 }
 

@@ -267,7 +267,7 @@ impl Live {
                 Door::Auto | Door::User => divide(registry, pid, sites),
                 Door::Kernel => {
                     let wanted = wanted_in(registry, pid).unwrap_or_default();
-                    (Vec::new(), wanted.into_iter().map(|w| (w, "asked for".to_owned())).collect())
+                    (Vec::new(), wanted.into_iter().map(|w| (w, ASKED_FOR.to_owned())).collect())
                 }
             };
             left_by_user.clone_from(&left);
@@ -497,7 +497,7 @@ impl Live {
     fn attach_by_kernel(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
         self.tasks.add(pid);
         let wanted = wanted_in(&self.registry, pid).map_err(LiveError::Target)?;
-        let sites: Vec<_> = wanted.into_iter().map(|w| (w, "asked for".to_owned())).collect();
+        let sites: Vec<_> = wanted.into_iter().map(|w| (w, ASKED_FOR.to_owned())).collect();
         self.left.insert(pid, sites.clone());
         self.attach_kernel(pid, sites)
     }
@@ -631,13 +631,13 @@ impl Kernel {
             Ok(link) => self.links.entry(pid).or_default().push(link),
             Err(error) if door == Door::Kernel => return Err(LiveError::Kernel(error)),
             Err(error) => {
-                opened.extend(sites.iter().map(|(w, why)| closed(pid, w, format!("{why}; {error}"))));
+                opened.extend(sites.iter().map(|(w, why)| closed(pid, w, both(why, &error.to_string()))));
                 return Ok(());
             }
         }
         for (wanted, why) in sites {
             opened.push(match reasons.remove(&wanted.event) {
-                Some(reason) => closed(pid, &wanted, format!("{why}; {reason}")),
+                Some(reason) => closed(pid, &wanted, both(&why, &reason)),
                 None => Opened {
                     pid,
                     probe: wanted.probe,
@@ -746,7 +746,10 @@ fn open_by_kernel(
             Ok(opened) => *kernel = Some(Kernel::new(opened)),
             Err(error) if door == Door::Kernel => return Err(LiveError::Kernel(error)),
             Err(error) => {
-                return Ok(sites.iter().map(|(w, why)| closed(pid, w, format!("{why}; {error}"))).collect());
+                return Ok(sites
+                    .iter()
+                    .map(|(w, why)| closed(pid, w, both(why, &error.to_string())))
+                    .collect());
             }
         }
     }
@@ -784,6 +787,14 @@ fn open_user(
 fn kernel_site(wanted: &Wanted) -> Option<KernelSite> {
     let Action::Record { captures, .. } = &wanted.action else { return None };
     Some(KernelSite { event: wanted.event, site: wanted.site.clone(), captures: captures.clone() })
+}
+
+/// The reason of a site that the user door was not asked for.
+const ASKED_FOR: &str = "asked for";
+
+/// Why neither door opens a site.
+fn both(user: &str, kernel: &str) -> String {
+    if user == ASKED_FOR { kernel.to_owned() } else { format!("{user}; {kernel}") }
 }
 
 fn closed(pid: u32, wanted: &Wanted, reason: String) -> Opened {

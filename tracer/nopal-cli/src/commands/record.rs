@@ -93,6 +93,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         });
         anstream::println!("{result}");
     } else {
+        tracing::say_cut(tally.n_truncated, args.target.max_string);
         let mut verdict = open.verdict(tally.n_lost + tally.n_malformed, tally.lost_span);
         if error.is_some() {
             verdict = "not complete: the end is missing".to_owned();
@@ -104,13 +105,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
             bytes_in_words(n_bytes),
             dir.display()
         );
-        if tally.n_truncated > 0 {
-            anstream::eprintln!(
-                "{} strings were cut at {} bytes; --max-string keeps more",
-                tally.n_truncated,
-                args.target.max_string
-            );
-        }
     }
     match (error, open.never_fit()) {
         (Some(error), _) => Err(recording_failure(&error, &dir)),

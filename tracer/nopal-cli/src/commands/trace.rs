@@ -81,6 +81,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     } else {
         let span = losses.iter().fold(None, |span, loss| Some(widen(span, loss)));
         let verdict = open.verdict(n_lost, span);
+        tracing::say_cut(printing.n_truncated, args.target.max_string);
         anstream::eprintln!("{ended}{}, {verdict}", tracing::counted(printing.n_printed, "event"));
     }
     if printing.n_printed == 0
@@ -110,6 +111,7 @@ struct Printing {
     epoch_offset_ns: i64,
     limit: u64,
     n_printed: u64,
+    n_truncated: u64,
     is_closed: bool,
     out: Vec<u8>,
 }
@@ -127,6 +129,7 @@ impl Printing {
             epoch_offset_ns: nopal_trace::clock::monotonic_to_epoch_ns(),
             limit: args.limit.unwrap_or(u64::MAX),
             n_printed: 0,
+            n_truncated: 0,
             is_closed: false,
             out: Vec::new(),
         }
@@ -143,7 +146,8 @@ impl Printing {
         let polled = live.poll(|registry, hit| {
             let event = &registry.events[hit.event as usize];
             let mut payload = Vec::new();
-            if event.plan.transcode(event.site_idx, hit.payload, &mut payload).is_ok() {
+            if let Ok(texts) = event.plan.transcode(event.site_idx, hit.payload, &mut payload) {
+                self.n_truncated += u64::from(texts.n_truncated);
                 let seen = Seen {
                     ns: hit.ns as i64 + self.epoch_offset_ns,
                     cpu: hit.stream.cpu,
