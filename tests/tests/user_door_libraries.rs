@@ -124,19 +124,27 @@ fn the_first_hits_of_a_library_are_seen_each_time_it_is_loaded() {
 
 #[test]
 fn a_started_program_and_its_libraries_are_seen_from_the_beginning() {
-    let go = scratch("user-door-libraries-launch").join("go");
-    std::fs::write(&go, "").unwrap();
-    let (select, events) = select("loads:*");
-    let mut session = Session::new(&options(), select).unwrap();
-    session.set_library_wait(LONG_MS);
-    let mut command = Command::new(build("loads", &["loads.c"], Build::Pie));
-    command.arg("20").arg(library()).arg(&go).args(["0", "0"]);
-    let (child, reports) = session.launch(command.stdin(Stdio::null()).stdout(Stdio::piped())).unwrap();
-    let reader = nopal_engine::user::consumer::Reader::new(Arc::clone(session.ring()));
-    let mut doors = [Door { session, reader, events, reports }];
-    let mut loads = Loads { running: Running(child), go };
-    let hits = follow(&mut loads, &mut doors);
-    assert_all_seen(&doors[0], &hits[0], &loads.counts());
+    // The second time only the library has what is wanted.
+    for (pattern, probes) in [("loads:*", &["first", "call", "round"][..]), ("loads:first", &["first"])] {
+        let go = scratch("user-door-libraries-launch").join("go");
+        std::fs::write(&go, "").unwrap();
+        let (select, events) = select(pattern);
+        let mut session = Session::new(&options(), select).unwrap();
+        session.set_library_wait(LONG_MS);
+        let mut command = Command::new(build("loads", &["loads.c"], Build::Pie));
+        command.arg("20").arg(library()).arg(&go).args(["0", "0"]);
+        let (child, reports) = session.launch(command.stdin(Stdio::null()).stdout(Stdio::piped())).unwrap();
+        let reader = nopal_engine::user::consumer::Reader::new(Arc::clone(session.ring()));
+        let mut doors = [Door { session, reader, events, reports }];
+        let mut loads = Loads { running: Running(child), go };
+        let hits = follow(&mut loads, &mut doors);
+        let counts = loads.counts();
+        for probe in probes {
+            let seen = count(&doors[0], &hits[0], &format!("loads:{probe}"));
+            assert_eq!(seen, counts[*probe], "{pattern} {probe}: {counts:?}");
+        }
+        assert_eq!(counts["up"], 20, "{pattern}");
+    }
 }
 
 #[test]
@@ -220,6 +228,37 @@ fn nopal_trace_sees_the_first_hits() {
     let n_missing = counts["first"] - seen("loads:first");
     println!("{n_missing} of {} first hits are missing", counts["first"]);
     assert!(seen("loads:first") > 0 && seen("loads:call") > 0);
+}
+
+#[test]
+fn bpftrace_on_another_probe_is_not_disturbed() {
+    let mut loads = Loads::start("bpftrace", Build::Pie, 20, 0, false);
+    let program = build("loads", &["loads.c"], Build::Pie);
+    let script =
+        format!("usdt:{}:loads:round {{ @ = count(); }} BEGIN {{ printf(\"on\\n\"); }}", program.display());
+    let mut other = Running::start(
+        Command::new("bpftrace").args(["-p", &loads.pid().to_string(), "-e", &script]).stdout(Stdio::piped()),
+    );
+    let mut out = BufReader::new(other.0.stdout.take().unwrap());
+    let mut line = String::new();
+    while line != "on\n" {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "bpftrace started");
+    }
+    // It says so while it still attaches.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut doors = [patient(loads.pid(), "loads:first")];
+    assert!(doors[0].reports[0].outcome.as_ref().unwrap().is_empty(), "nothing to be opened yet");
+    drop(doors);
+    doors = [patient(loads.pid(), "loads:[ft]*")];
+    loads.go();
+    let hits = follow(&mut loads, &mut doors);
+    let counts = loads.counts();
+    assert_eq!(count(&doors[0], &hits[0], "loads:first"), counts["first"]);
+    let mut text = String::new();
+    out.read_to_string(&mut text).unwrap();
+    let seen = text.lines().find_map(|l| l.strip_prefix("@: ")).map_or(0, |n| n.trim().parse().unwrap());
+    assert_eq!(seen, counts["round"], "bpftrace counted all: {text}");
 }
 
 #[test]

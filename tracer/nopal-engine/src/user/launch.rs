@@ -122,7 +122,12 @@ fn arm(core: &mut Core, pid: i32) -> Result<Traced> {
     {
         run_to_consistent(pid, state_call, state_word)?;
     }
-    let objects = core.wanted_in(pid)?;
+    let mut objects = core.wanted_in(pid)?;
+    if objects.is_empty() {
+        // What it loads later may have what is wanted.
+        let mapped = target::mapped_objects(pid as u32).unwrap_or_default();
+        objects.extend(super::libraries::loader_in(core, pid, &mapped));
+    }
     if objects.is_empty() {
         return Ok(Traced::new(pid, Memory::open(pid)?, Vec::new(), Vec::new(), None));
     }
