@@ -180,7 +180,8 @@ struct Kernel {
     /// By file, with the events it was prepared for.
     prepared: HashMap<(PathBuf, Vec<u32>), ArmedObject>,
     links: HashMap<u32, Vec<Link>>,
-    lost_seen: Vec<u64>,
+    /// By CPU: how many losses were told of, and when the last of them was.
+    lost_seen: Vec<(u64, u64)>,
     /// Records of one poll, to be put in order.
     batch: Vec<(StreamId, u64, u32, Task, Vec<u8>)>,
     last_ns: HashMap<u32, u64>,
@@ -299,6 +300,7 @@ impl Live {
         self.roots.push(child.id());
         self.tasks.add(child.id());
         self.left.insert(child.id(), left_by_user);
+        self.say_libraries(child.id());
         if outcome.as_ref().is_ok_and(|opened| !opened.is_empty()) {
             self.entered.insert(child.id());
         }
@@ -458,12 +460,23 @@ impl Live {
         self.unseen.iter().filter(|pid| !self.tasks.knows(**pid)).count()
     }
 
+    /// Keeps for the next look how the libraries that a process loads later will be noticed.
+    fn say_libraries(&mut self, pid: u32) {
+        if let Some((session, _)) = &mut self.user {
+            let how = session.libraries(pid as i32);
+            self.pending.push(News::Message(format!("process {pid}: {how}")));
+        }
+    }
+
     /// Takes what the user door says of processes and gives the kernel door what is left.
     fn take_reports(&mut self, reports: Vec<ProcessReport>) -> Result<Vec<Opened>, LiveError> {
         let mut opened = Vec::new();
         for report in reports {
             let pid = report.pid as u32;
             self.tasks.add(pid);
+            if !self.left.contains_key(&pid) && report.says_something() {
+                self.say_libraries(pid);
+            }
             let left = match report.outcome {
                 Ok(sites) => {
                     if !sites.is_empty() {
@@ -670,16 +683,17 @@ impl Kernel {
             }
         }
         let Ok(losses) = self.door.loss() else { return };
-        self.lost_seen.resize(losses.len(), 0);
-        for ((cpu, loss), seen) in losses.iter().enumerate().zip(&mut self.lost_seen) {
+        self.lost_seen.resize(losses.len(), (0, 0));
+        for ((cpu, loss), (seen, seen_ns)) in losses.iter().enumerate().zip(&mut self.lost_seen) {
             if loss.n_lost > *seen {
                 polled.losses.push(Loss {
                     stream: StreamId { cpu: cpu as u32, kind: StreamKind::Kernel },
                     count: loss.n_lost - *seen,
-                    first_ns: loss.first_ns,
+                    // The program keeps the very first only; this gap begins after the one before.
+                    first_ns: loss.first_ns.max(*seen_ns),
                     last_ns: loss.last_ns,
                 });
-                *seen = loss.n_lost;
+                (*seen, *seen_ns) = (loss.n_lost, loss.last_ns);
             }
         }
     }
