@@ -400,28 +400,48 @@ class Postgres:
     def __init__(self, folder, server):
         self.folder, self.server = folder, server
 
-    def children_cpu_s(self):
-        """CPU time of the children that have ended."""
-        fields = pathlib.Path(f"/proc/{self.server.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
-
     def children(self):
         return set(pathlib.Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children").read_text().split())
 
     def transactions(self, seconds):
-        """CPU microseconds of a transaction, and how many there were."""
-        before, others = self.children_cpu_s(), self.children()
+        """CPU microseconds of a transaction in each tenth of a second, and how many transactions there were.
+
+        A backend waits for its client once in each transaction, so that its waits count them.
+        """
+        others = self.children()
         # Client and backend on one CPU cost less than on two; which it is must not be left to chance.
-        client = ["taskset", "-c", ",".join(map(str, OTHER_CPUS))]
-        said = run(*client, *as_postgres(PG / "pgbench", "-h", self.folder, "-U", "postgres", "-n", "-S",
-                                         "-M", "prepared", "-c", 1, "-T", seconds, "postgres"))
+        command = as_postgres(PG / "pgbench", "-h", self.folder, "-U", "postgres", "-n", "-S", "-M", "prepared", "-c", 1,
+                              "-T", seconds, "postgres")
+        samples, costs = [], []
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with started(*command, **pipes) as client:
+            while client.poll() is None:
+                for pid in self.children() - others:
+                    with contextlib.suppress(OSError, TypeError):
+                        samples.append((pid, cpu_us(pid), waits(pid)))
+                time.sleep(0.1)
+            said = client.stdout.read()
         count = int(re.search(r"actually processed: (\d+)", said)[1])
         failed = int(re.search(r"failed transactions: (\d+)", said)[1])
         if failed:
             raise RuntimeError(f"{failed} transactions failed")
-        # A backend ends, and is waited for, a little after its client.
+        # The first tenths are those of connecting and warming up.
+        for (pid, cpu, n), (next_pid, next_cpu, next_n) in zip(samples[2:], samples[3:]):
+            if pid == next_pid and next_n - n > 100:
+                costs.append((next_cpu - cpu) / (next_n - n))
+        if not costs or not 0.9 < samples[-1][2] / count < 1.1:
+            raise RuntimeError(f"{count} transactions, and the backend waited {samples and samples[-1][2]} times")
+        # A backend ends a little after its client.
         wait_for("the backend to end", lambda: self.children() <= others)
-        return (self.children_cpu_s() - before) * 1e6 / count, count
+        return costs, count
+
+
+def cpu_us(pid):
+    return int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
+
+
+def waits(pid):
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1])
 
 
 def as_postgres(*command):
@@ -456,11 +476,11 @@ def postgres_part():
         pg.transactions(1)  # Warms up.
         for round_ in range(rounds):
             note(f"  PostgreSQL, round {round_ + 1}")
-            costs[None].append(pg.transactions(seconds)[0])
+            costs[None] += pg.transactions(seconds)[0]
             for door in ways if round_ < 2 else ("user",):
                 with nopal(pg.server.pid, "--door", door, probe="postgresql:*") as result:
                     cost, count = pg.transactions(seconds)
-                costs[door].append(cost)
+                costs[door] += cost
                 sites = result["sites"]
                 seen[door] = (f"{result['events'] / count:.1f}", result["lost"], f"{sites['user']} + {sites['kernel']}")
     rows, more = [], {}
