@@ -470,7 +470,11 @@ def postgres():
 def postgres_part():
     """CPU of a transaction of PostgreSQL with every probe recorded."""
     seconds, rounds = 2, 2 * ARGS.rounds
-    ways = {"user": "every site the user door opens", "auto": "every site, the rest by the kernel door", "kernel": "kernel door alone"}
+    ways = {
+        "user": "every site the user door opens",
+        "auto": "every site, the rest by the kernel door",
+        "kernel": "kernel door alone",
+    }
     costs, seen = {way: [] for way in (None, *ways)}, {}
     with postgres() as pg:
         pg.transactions(1)  # Warms up.
