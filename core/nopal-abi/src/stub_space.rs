@@ -120,7 +120,7 @@ pub struct JournalEntry {
     pub address: u64,
     /// Site: offset of the thunk. Stub: of the stub's entry.
     pub code: u32,
-    /// Site: offset of the slot. Stub: of its next-slot.
+    /// Site: offset of the slot. Stub: of its next-slot. Patch: 1 if instructions were moved and their pages unlocked.
     pub slot: u32,
     /// Site: offset of the resume code. Stub: bytes of code.
     pub extent: u32,

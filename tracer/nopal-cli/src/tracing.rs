@@ -25,6 +25,11 @@ pub struct TargetArgs {
     /// user: about 20 ns a hit, needs the right to ptrace; kernel: about 500 ns, needs root; auto: what each site allows.
     #[arg(long, value_enum, default_value_t = DoorArg::Auto)]
     pub door: DoorArg,
+    /// Lets the user door move up to five bytes of instructions where a site allows nothing else. Risk: an address inside
+    /// them that a signal frame or a jump buffer of the program holds is not seen and would crash it; other tracers see
+    /// nothing in such a page (4 KiB) of code while nopal is there.
+    #[arg(long)]
+    pub relocate: bool,
     /// Longest string or byte string to keep of an argument, 1 to 8k.
     #[arg(long, value_name = "SIZE", default_value = "256", value_parser = string_size)]
     pub max_string: u64,
@@ -73,6 +78,7 @@ impl TargetArgs {
                 DoorArg::Kernel => Door::Kernel,
             },
             is_only: self.only,
+            can_relocate: self.relocate,
             ring_bytes: self.buffer_size.next_power_of_two(),
         })
     }

@@ -44,6 +44,8 @@ pub struct Request {
     pub door: Door,
     /// Not the live descendants of a process.
     pub is_only: bool,
+    /// Lets the user door move instructions where nothing else helps.
+    pub can_relocate: bool,
     /// Per CPU.
     pub ring_bytes: u64,
 }
@@ -184,7 +186,10 @@ impl Live {
             None
         } else {
             match crate::clock::is_tsc_steady() {
-                true => Some(open_user(&registry, request.ring_bytes, request.is_only)?),
+                true => {
+                    let can_relocate = request.can_relocate;
+                    Some(open_user(&registry, request.ring_bytes, request.is_only, can_relocate)?)
+                }
                 false if request.door == Door::User => return Err(LiveError::UnsteadyTsc),
                 false => None,
             }
@@ -280,7 +285,7 @@ impl Live {
             // The kernel door alone: the same way of starting, with nothing for the user door to open.
             None => {
                 let ring = RingConfig::new(possible_cpus().map_err(LiveError::Cpus)?);
-                let options = Options { ring, is_only: self.is_only };
+                let options = Options { ring, is_only: self.is_only, can_relocate: false };
                 bare = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(LiveError::User)?;
                 &mut bare
             }
@@ -649,6 +654,7 @@ fn open_user(
     registry: &Arc<Mutex<Registry>>,
     ring_bytes: u64,
     is_only: bool,
+    can_relocate: bool,
 ) -> Result<(Session, Reader), LiveError> {
     let n_cpus = possible_cpus().map_err(LiveError::Cpus)?;
     let ring = RingConfig::sized(n_cpus, ring_bytes);
@@ -656,7 +662,7 @@ fn open_user(
     let select = Box::new(move |mapped: &target::MappedObject, object: &nopal_sdt::Object| {
         lock(&registry).select(mapped, object)
     });
-    let session = Session::new(&Options { ring, is_only }, select).map_err(LiveError::User)?;
+    let session = Session::new(&Options { ring, is_only, can_relocate }, select).map_err(LiveError::User)?;
     let reader = Reader::new(session.ring().clone());
     Ok((session, reader))
 }

@@ -13,12 +13,13 @@ use super::neighbourhood::{Neighbourhood, PRIVATE_BYTES, spaces_in, stub_failed}
 use super::pass_fd::{Caller, pass_fds};
 use super::process;
 use super::ptrace;
+use super::relocate::{WINDOW, pages_of, protect};
 use super::room::Room;
 use super::session::{Core, OpenSite, SiteReport, Traced, WantedObject};
 use super::stub::StubSpec;
 use super::stub::space::{Entry, ObjectIdentity, SessionFacts, landing};
-use super::stub::tail::{Tail, plan_tail};
-use super::tactic::{Refusal, Way, ways};
+use super::stub::tail::{Tail, plan_relocation, plan_tail};
+use super::tactic::{Refusal, Tactic, Way, ways};
 use super::text::{Direction, Found, Patch, apply};
 use nopal_abi::PAGE_BYTES;
 use nopal_abi::stub_space::{JournalKind, NO_SESSION, Path, RSEQ_SIGNATURE};
@@ -34,6 +35,7 @@ const SHARED: u64 = libc::MAP_SHARED as u64;
 const FREE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 const REPLACE: u64 = libc::MAP_FIXED as u64;
 const NO_FILE: u64 = u64::MAX;
+const RELOCATION_TRIES: usize = 20;
 
 /// How the threads of a process can be told apart and find their CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +178,10 @@ impl Work<'_, '_> {
                 }
             }
         }
+        spare_kernel_pages(&mut ready, &mut reports);
         self.map_landings(&mut ready, &mut reports)?;
+        self.journal_patches(&ready)?;
+        self.unlock_pages(&mut ready, &mut reports)?;
         for neighbourhood in &self.core.neighbourhoods {
             neighbourhood.fault_in()?;
         }
@@ -538,7 +543,90 @@ impl Work<'_, '_> {
                 Err(all) => return Err(all),
             }
         }
-        Err(refusal.into())
+        match self.may_relocate(at, object, wanted, &now, refusal) {
+            Ok(()) => self.prepare_way(at, object, wanted, address, &now, &Way::relocation(address)),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Whether the instructions of a site that could not be opened otherwise may be moved; else why it stays closed.
+    fn may_relocate(
+        &self,
+        at: usize,
+        object: &WantedObject,
+        wanted: &super::session::Wanted,
+        now: &[u8],
+        refusal: Refusal,
+    ) -> std::result::Result<(), Refusal> {
+        if wanted.event == LIBRARY_EVENT || wanted.site.code.first() != Some(&0x90) {
+            return Err(refusal);
+        }
+        let n = &self.core.neighbourhoods[at];
+        let address = object.bias.wrapping_add(wanted.site.address);
+        // Another session has moved them; ours is one more on the same way.
+        let is_moved = n.space.site(address).is_some_and(|site| {
+            Way::relocation(address).patched(site.thunk).is_some_and(|patched| now.starts_with(&patched))
+        });
+        if is_moved {
+            return Ok(());
+        }
+        let (Some(fixed), Refusal::LandingTaken { .. }) = (&object.fixed, &refusal) else {
+            return Err(refusal);
+        };
+        let why_not = |reason: &str| {
+            Err(Refusal::NotMovable { landing: Box::new(refusal.clone()), reason: reason.to_owned() })
+        };
+        if let Err(reason) = fixed.check(wanted.site.address) {
+            return why_not(reason);
+        }
+        let Some(tail) = plan_relocation(&wanted.site.code[1..], address + 1, WINDOW as usize - 1) else {
+            return why_not("one of them works only where it is");
+        };
+        // The way on behind a site is one for all its sessions.
+        let is_other_way = n.space.site(address).is_some_and(|site| {
+            !tail.encode(site.resume).is_ok_and(|code| {
+                self.entered.memory.read_vec(site.resume, code.len()).is_ok_and(|there| there == code)
+            })
+        });
+        if is_other_way {
+            return why_not("an earlier session opened it otherwise");
+        }
+        for page in pages_of(address) {
+            let is_writable = self.maps.find(page).is_none_or(|r| r.is_writable);
+            if is_writable && !n.relocations().any(|other| pages_of(other).contains(&page)) {
+                return why_not("the program can write to them");
+            }
+        }
+        Ok(())
+    }
+
+    /// Moved instructions lie in pages that are writable: the kernel puts no breakpoint there, which would lead into the
+    /// middle of the jump. Sites whose pages cannot be made so are given up.
+    fn unlock_pages(&mut self, ready: &mut Vec<Ready>, reports: &mut [SiteReport]) -> Result<()> {
+        let mut pages: Vec<u64> = ready
+            .iter()
+            .filter(|r| r.site.tactic == Tactic::Relocate)
+            .flat_map(|r| pages_of(r.site.address))
+            .collect();
+        pages.sort_unstable();
+        pages.dedup();
+        let calls: Vec<Call> = pages.iter().map(|page| protect(*page, EXECUTABLE | WRITABLE)).collect();
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let results = self.entered.calls(&calls)?;
+        let failed: Vec<u64> =
+            pages.into_iter().zip(results).filter(|(_, result)| *result != 0).map(|(page, _)| page).collect();
+        ready.retain(|r| {
+            let is_hit = r.site.tactic == Tactic::Relocate
+                && pages_of(r.site.address).iter().any(|page| failed.contains(page));
+            if is_hit {
+                let reason = "the system does not let code be changed by the program itself";
+                reports[r.report].outcome = Err(Refusal::Stub(reason.into()));
+            }
+            !is_hit
+        });
+        Ok(())
     }
 
     fn prepare_way(
@@ -563,10 +651,12 @@ impl Work<'_, '_> {
             None => Vec::new(),
         };
         let identity = ObjectIdentity { link_address: wanted.site.address, ..object.identity };
-        let tail = match () {
-            () if wanted.event == LIBRARY_EVENT => Tail::ret(),
-            () if way.is_tail_copied => plan_tail(&code[1..], way.resume),
-            () => Tail::to(way.resume),
+        let tail = match way.tactic {
+            _ if wanted.event == LIBRARY_EVENT => Tail::ret(),
+            Tactic::Relocate => plan_relocation(&wanted.site.code[1..], way.resume, WINDOW as usize - 1)
+                .ok_or(Failure::Site(Refusal::OutOfReach))?,
+            _ if way.is_tail_copied => plan_tail(&code[1..], way.resume),
+            _ => Tail::to(way.resume),
         };
         let site = n.space.add_site(address, &tail, identity).map_err(stub_refused)?;
         let patched = way.patched(site.thunk).ok_or(Failure::Site(Refusal::OutOfReach))?;
@@ -679,6 +769,56 @@ impl Work<'_, '_> {
         Ok(())
     }
 
+    /// Where a site could not be relocated after all, the others of its page are not either: see [`spare_kernel_pages`].
+    fn give_back_pages(
+        &mut self,
+        ready: &[Ready],
+        outcome: &mut [Option<Found>],
+        held: &[(i32, u64)],
+    ) -> Result<()> {
+        let relocated: Vec<usize> =
+            (0..ready.len()).filter(|i| ready[*i].site.tactic == Tactic::Relocate).collect();
+        let failed = relocated.iter().filter(|i| outcome[**i].is_some());
+        let mut pages: Vec<u64> = failed.flat_map(|i| pages_of(ready[*i].site.address)).collect();
+        // A session that was here before has its own reasons.
+        if pages.is_empty() || self.core.neighbourhoods.iter().any(|n| n.sessions().len() > 1) {
+            return Ok(());
+        }
+        while let Some(i) = relocated.iter().copied().find(|i| {
+            outcome[*i].is_none() && pages_of(ready[*i].site.address).iter().any(|page| pages.contains(page))
+        }) {
+            let patch = std::slice::from_ref(&ready[i].site.patch);
+            apply(self.entered.memory, patch, Direction::Out, held)?;
+            outcome[i] = Some(Found::Other(Vec::new()));
+            pages.extend(pages_of(ready[i].site.address));
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        let calls: Vec<Call> = pages.iter().map(|page| protect(*page, EXECUTABLE)).collect();
+        for result in self.entered.calls(&calls)? {
+            check(self.pid(), "make code read-only again", result)?;
+        }
+        Ok(())
+    }
+
+    /// What will be changed is written down before anything is.
+    fn journal_patches(&self, ready: &[Ready]) -> Result<()> {
+        for r in ready {
+            self.core.neighbourhoods[r.neighbourhood].journal_once(&Entry {
+                kind: JournalKind::Patch,
+                session: NO_SESSION,
+                length: r.site.patch.original.len() as u16,
+                address: r.site.patch.address,
+                code: 0,
+                slot: u32::from(r.site.tactic == Tactic::Relocate),
+                extent: (r.site.patch.address - r.site.address) as u32,
+                pid: 0,
+                object: ObjectIdentity::default(),
+            })?;
+        }
+        Ok(())
+    }
+
     /// The change itself. Semaphores first, so that whoever finds a changed site knows that they were raised.
     fn arm(&mut self, mut ready: Vec<Ready>, reports: &mut [SiteReport]) -> Result<Vec<OpenSite>> {
         let memory = self.entered.memory;
@@ -701,17 +841,6 @@ impl Work<'_, '_> {
                 Ledger::new(memory, n.ledger()).raise(index, semaphore)?;
                 r.entry_semaphore = Some(index);
             }
-            n.journal_once(&Entry {
-                kind: JournalKind::Patch,
-                session: NO_SESSION,
-                length: r.site.patch.original.len() as u16,
-                address: r.site.patch.address,
-                code: 0,
-                slot: 0,
-                extent: (r.site.patch.address - r.site.address) as u32,
-                pid: 0,
-                object: ObjectIdentity::default(),
-            })?;
             if let Some((stub, is_linked)) = self.core.stubs.get_mut(&(n.inode, r.site.address))
                 && !*is_linked
             {
@@ -721,7 +850,24 @@ impl Work<'_, '_> {
         }
         let patches: Vec<Patch> = ready.iter().map(|r| r.site.patch.clone()).collect();
         let here = self.entered.hijack.original().map_or(0, |r| r.rip);
-        let outcome = apply(memory, &patches, Direction::In, &[(self.entered.hijack.tid(), here)])?;
+        let held = [(self.entered.hijack.tid(), here)];
+        let mut outcome = apply(memory, &patches, Direction::In, &held)?;
+        // A thread that stands between the instructions to be moved is soon past them, unless it is the borrowed one.
+        for _ in 0..RELOCATION_TRIES {
+            let is_stuck = |i: &usize| {
+                ready[*i].site.tactic == Tactic::Relocate && outcome[*i] == Some(Found::Other(Vec::new()))
+            };
+            let stuck: Vec<usize> = (0..ready.len()).filter(is_stuck).collect();
+            if stuck.is_empty() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let again: Vec<Patch> = stuck.iter().map(|i| patches[*i].clone()).collect();
+            for (i, found) in stuck.into_iter().zip(apply(memory, &again, Direction::In, &held)?) {
+                outcome[i] = found;
+            }
+        }
+        self.give_back_pages(&ready, &mut outcome, &held)?;
         let is_used = |semaphore| {
             ready
                 .iter()
@@ -751,6 +897,27 @@ impl Work<'_, '_> {
             }
         }
         Ok(sites)
+    }
+}
+
+/// The kernel door opens nothing in a page that is writable: no site is relocated in one where another is left to it.
+fn spare_kernel_pages(ready: &mut Vec<Ready>, reports: &mut [SiteReport]) {
+    loop {
+        let refused = reports.iter().filter(|r| r.outcome.is_err());
+        let pages: Vec<u64> = refused.map(|r| r.address & !(PAGE - 1)).collect();
+        let before = ready.len();
+        ready.retain(|r| {
+            let is_hit = r.site.tactic == Tactic::Relocate
+                && pages_of(r.site.address).iter().any(|page| pages.contains(page));
+            if is_hit {
+                let reason = "instructions beside those of a probe for the kernel door cannot be moved";
+                reports[r.report].outcome = Err(Refusal::Stub(reason.into()));
+            }
+            !is_hit
+        });
+        if ready.len() == before {
+            return;
+        }
     }
 }
 

@@ -1,15 +1,20 @@
 //! Leaving a process: code and semaphores as they were, stubs taken out of their chains. For a session's own end, and for
 //! processes whose tracer was killed. What is mapped stays, since a thread may still be inside.
 
+use super::enter::{Entered, wait_until_idle};
 use super::entry;
 use super::error::{Error, Result};
 use super::held::Lock;
+use super::hijack::{Call, Hijack, check};
 use super::ledger::Ledger;
 use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
+use super::pass_fd::Caller;
 use super::process;
+use super::relocate::{pages_of, protect};
 use super::session::{Core, RING_NAME, Traced, in_own_thread};
+use super::tactic::Way;
 use super::text::{Direction, Files, Found, Patch, apply};
 use crate::target;
 use nopal_abi::ring::ControlPage;
@@ -235,6 +240,7 @@ fn close_process<'c>(
                 Some(found) => report.left_alone.push((pid, patch.address, found)),
             }
         }
+        lock_pages(n, &memory, is_wanted)?;
         let ledger = Ledger::new(&memory, n.ledger());
         if n.has_private_pages(&maps) {
             for (index, entry, _) in n.space.entries() {
@@ -263,6 +269,10 @@ fn patches(
         }
         let len = usize::from(entry.length);
         let Some(original) = files.original(entry.address, len) else { continue };
+        // The same site opened by one byte at one time and by five at another: both begin alike.
+        if len == 1 && is_relocated(n, memory, entry.address) {
+            continue;
+        }
         let patched = match n.space.site(site) {
             _ if len == 1 => vec![0xe9],
             Some(site) => {
@@ -278,6 +288,39 @@ fn patches(
         }
     }
     patches
+}
+
+fn is_relocated(n: &Neighbourhood, memory: &Memory, address: u64) -> bool {
+    let jump = n.space.site(address).and_then(|site| Way::relocation(address).patched(site.thunk));
+    n.relocations().any(|other| other == address)
+        && jump.is_some_and(|jump| memory.read_vec(address, jump.len()).is_ok_and(|now| now == jump))
+}
+
+/// Pages that were made writable for moved instructions are so no longer.
+fn lock_pages(n: &Neighbourhood, memory: &Memory, is_wanted: impl Fn(u64) -> bool) -> Result<()> {
+    let maps = Maps::read(memory.pid())?;
+    let (kept, left): (Vec<u64>, Vec<u64>) = n.relocations().partition(|site| is_wanted(*site));
+    let mut pages: Vec<u64> = left.into_iter().flat_map(pages_of).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    pages.retain(|page| {
+        let is_unlocked = maps
+            .find(*page)
+            .is_some_and(|r| r.is_writable && r.is_executable && !r.is_shared && r.inode != 0);
+        is_unlocked && !kept.iter().any(|site| pages_of(*site).contains(page))
+    });
+    if pages.is_empty() {
+        return Ok(());
+    }
+    wait_until_idle(memory)?;
+    let mut entered = Entered::new(memory, Hijack::choose(memory, None)?);
+    entered.use_lists(n, &maps);
+    let rights = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    let calls: Vec<Call> = pages.iter().map(|page| protect(*page, rights)).collect();
+    for result in entered.calls(&calls)? {
+        check(memory.pid(), "make code read-only again", result)?;
+    }
+    entered.hijack.restore()
 }
 
 /// Switches a dead session's stubs off, in the ring they share with whoever traced here.

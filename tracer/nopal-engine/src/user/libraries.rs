@@ -142,6 +142,7 @@ impl Loader {
                 action: Action::Wait { timeout_ms: wait_ms },
             }],
             all_sites: Arc::new(vec![self.ret]),
+            fixed: None,
         }
     }
 }

@@ -241,6 +241,14 @@ impl Neighbourhood {
         Ok(index)
     }
 
+    /// Addresses of all sites whose instructions were ever moved: their patches are journalled with slot 1.
+    pub fn relocations(&self) -> impl Iterator<Item = u64> + '_ {
+        self.space.entries().filter_map(|(_, entry, _)| {
+            (entry.kind == JournalKind::Patch && entry.length == 5 && entry.slot == 1)
+                .then_some(entry.address)
+        })
+    }
+
     /// The index of the live session with this number.
     pub fn session(&self, generation: u64) -> Option<u16> {
         let sessions = &self.space.header().sessions;

@@ -9,6 +9,7 @@ use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::process;
 use super::record::RecordLayout;
+use super::relocate::Fixed;
 use super::ring::{self, RingConfig, RingError, RingMemory};
 use super::stub::space::{self, ObjectIdentity, PlacedStub};
 use super::stub::{Action, Predicate};
@@ -47,6 +48,8 @@ pub struct Options {
     pub ring: RingConfig,
     /// Only the named process, not its live descendants.
     pub is_only: bool,
+    /// Whether instructions behind a nop may be moved where nothing else helps; see [`Tactic::Relocate`].
+    pub can_relocate: bool,
 }
 
 /// What became of one site.
@@ -105,6 +108,8 @@ pub struct WantedObject {
     pub sites: Vec<Wanted>,
     /// Link-time addresses of all sites of the object, sorted.
     pub(super) all_sites: Arc<Vec<u64>>,
+    /// Which of its sites can be relocated, if that is wanted.
+    pub(super) fixed: Option<Arc<Fixed>>,
 }
 
 impl WantedObject {
@@ -196,6 +201,7 @@ pub struct Core {
     pub(super) library_wait_ms: u32,
     /// By device and inode.
     pub(super) loaders: HashMap<(u64, u64), std::result::Result<Loader, &'static str>>,
+    can_relocate: bool,
     select: Select,
     objects: HashMap<(u64, u64), Option<Arc<ReadObject>>>,
 }
@@ -203,6 +209,7 @@ pub struct Core {
 struct ReadObject {
     object: nopal_sdt::Object,
     sites: Arc<Vec<u64>>,
+    fixed: Option<Arc<Fixed>>,
     device: u64,
     build_id: u64,
 }
@@ -235,6 +242,7 @@ impl Core {
             layouts: HashMap::new(),
             library_wait_ms: libraries::WAIT_MS,
             loaders: HashMap::new(),
+            can_relocate: options.can_relocate,
             select,
             objects: HashMap::new(),
         })
@@ -281,6 +289,7 @@ impl Core {
                     },
                     sites: sites.clone(),
                     all_sites: Arc::clone(&read.sites),
+                    fixed: read.fixed.clone(),
                 });
             }
         }
@@ -294,6 +303,7 @@ impl Core {
     fn read_object(&mut self, object: &MappedObject) -> Option<Arc<ReadObject>> {
         let mapping = object.mappings.first()?;
         let device = libc::makedev(mapping.device_major, mapping.device_minor);
+        let can_relocate = self.can_relocate;
         self.objects
             .entry((device, mapping.inode))
             .or_insert_with(|| {
@@ -308,7 +318,9 @@ impl Core {
                     .as_deref()
                     .and_then(|b| b.get(..8))
                     .map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
-                Some(Arc::new(ReadObject { object: read, sites: Arc::new(sites), device, build_id }))
+                let fixed =
+                    (can_relocate && !sites.is_empty()).then(|| Arc::new(Fixed::of(image.bytes(), &sites)));
+                Some(Arc::new(ReadObject { object: read, sites: Arc::new(sites), fixed, device, build_id }))
             })
             .clone()
     }

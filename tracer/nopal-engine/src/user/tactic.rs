@@ -12,6 +12,8 @@ pub enum Tactic {
     Pun,
     /// On nopal's own sites: the same with the first byte of the 10-byte nop, beside the nop that belongs to others.
     OwnPun,
+    /// A 5-byte jump over the nop and the instructions behind it, which run elsewhere meanwhile. Only where asked for.
+    Relocate,
 }
 
 impl fmt::Display for Tactic {
@@ -20,6 +22,7 @@ impl fmt::Display for Tactic {
             Tactic::Jump => "5-byte jump over the long nop",
             Tactic::Pun => "one-byte jump that lands where the next instruction's bytes say",
             Tactic::OwnPun => "one-byte jump inside the 10-byte nop",
+            Tactic::Relocate => "5-byte jump over instructions that were moved",
         })
     }
 }
@@ -43,6 +46,11 @@ pub enum Refusal {
     },
     /// Another site begins within the bytes that are the pun's distance.
     NextSiteTooClose,
+    /// The instructions behind the nop must stay where they are, and the pun has no place to land either.
+    NotMovable {
+        landing: Box<Refusal>,
+        reason: String,
+    },
     ThreadInside,
     OutOfReach,
     Stub(String),
@@ -61,6 +69,9 @@ impl fmt::Display for Refusal {
                 write!(f, "its jump would land at {address:#x}, which is taken by {by}")
             }
             Refusal::NextSiteTooClose => write!(f, "another probe is less than 5 bytes further on"),
+            Refusal::NotMovable { landing, reason } => {
+                write!(f, "{landing}, and the instructions behind it cannot be moved: {reason}")
+            }
             Refusal::ThreadInside => write!(f, "a thread stands inside the bytes to be changed"),
             Refusal::OutOfReach => write!(f, "no stub could be placed within 2 GiB"),
             Refusal::Stub(reason) => f.write_str(reason),
@@ -87,7 +98,7 @@ impl Way {
     /// Bytes that change.
     pub fn patch_len(&self) -> usize {
         match self.tactic {
-            Tactic::Jump => 5,
+            Tactic::Jump | Tactic::Relocate => 5,
             Tactic::Pun | Tactic::OwnPun => 1,
         }
     }
@@ -96,12 +107,25 @@ impl Way {
     pub fn patched(&self, thunk: u64) -> Option<Vec<u8>> {
         match self.tactic {
             Tactic::Pun | Tactic::OwnPun => Some(vec![0xe9]),
-            Tactic::Jump => {
+            Tactic::Jump | Tactic::Relocate => {
                 let distance = i32::try_from(thunk.wrapping_sub(self.patch + 5) as i64).ok()?;
                 let mut bytes = vec![0xe9];
                 bytes.extend_from_slice(&distance.to_le_bytes());
                 Some(bytes)
             }
+        }
+    }
+}
+
+impl Way {
+    /// Over a classic nop and what follows it.
+    pub fn relocation(address: u64) -> Way {
+        Way {
+            tactic: Tactic::Relocate,
+            patch: address,
+            landing: None,
+            resume: address + 1,
+            is_tail_copied: true,
         }
     }
 }

@@ -1,0 +1,401 @@
+//! Whether the instructions behind a site may be moved: nothing in the file may lead into the middle of the five bytes.
+//! Over-approximated from the file alone; in doubt the answer is no. Moving them is in [`super::stub::tail`].
+//!
+//! What leads somewhere: direct branches of the whole text, addresses taken relative to an instruction or as a constant,
+//! words of data and relocations that hold an address (tables of pointers), tables of 32-bit distances (what compilers
+//! make of `switch`), symbols, starts of functions, and landing pads of exceptions.
+
+use super::hijack::Call;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use nopal_abi::PAGE_BYTES;
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+use std::collections::BTreeSet;
+
+/// Bytes that a jump takes.
+pub const WINDOW: u64 = 5;
+
+/// The page or the two pages that a site's five bytes lie in.
+pub fn pages_of(site: u64) -> Vec<u64> {
+    let page = |address: u64| address & !(PAGE_BYTES as u64 - 1);
+    let mut pages = vec![page(site), page(site.wrapping_add(WINDOW - 1))];
+    pages.dedup();
+    pages
+}
+
+pub fn protect(page: u64, rights: u64) -> Call {
+    Call::new("change the rights of", libc::SYS_mprotect, [page, PAGE_BYTES as u64, rights, 0, 0, 0])
+}
+
+/// The sites of an object whose instructions must stay where they are, with the reason; all link-time addresses.
+#[derive(Debug)]
+pub struct Fixed {
+    /// By address of the site.
+    reasons: Vec<(u64, &'static str)>,
+    movable: Vec<u64>,
+}
+
+impl Fixed {
+    /// Looks at the whole file once for all its sites.
+    pub fn of(image: &[u8], sites: &[u64]) -> Fixed {
+        match Survey::new(image, sites) {
+            Some(survey) => survey.judge(),
+            None => Fixed { reasons: Vec::new(), movable: Vec::new() },
+        }
+    }
+
+    pub fn check(&self, site: u64) -> Result<(), &'static str> {
+        if self.movable.binary_search(&site).is_ok() {
+            return Ok(());
+        }
+        let reason = self.reasons.iter().find(|(address, _)| *address == site);
+        Err(reason.map_or("its functions cannot be told apart", |(_, reason)| *reason))
+    }
+}
+
+/// A loaded section.
+struct Part<'a> {
+    address: u64,
+    bytes: &'a [u8],
+    is_code: bool,
+}
+
+struct Survey<'a> {
+    sites: &'a [u64],
+    parts: Vec<Part<'a>>,
+    /// Where decoding begins afresh.
+    starts: BTreeSet<u64>,
+    exceptions: &'a [u8],
+    /// Sites into whose window something leads.
+    entered: BTreeSet<u64>,
+    /// Sites that begin an instruction of a function that could be decoded whole.
+    decoded: BTreeSet<u64>,
+    /// Data whose address some instruction takes.
+    tables: BTreeSet<u64>,
+}
+
+impl<'a> Survey<'a> {
+    fn new(image: &'a [u8], sites: &'a [u64]) -> Option<Survey<'a>> {
+        let file = object::File::parse(image).ok()?;
+        let mut parts = Vec::new();
+        let mut exceptions: &[u8] = &[];
+        let mut starts = BTreeSet::new();
+        for section in file.sections() {
+            let object::SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
+            if !sh_flags.contains(object::elf::SHF_ALLOC) {
+                continue;
+            }
+            let bytes = section.data().ok()?;
+            if section.name() == Ok(".gcc_except_table") {
+                exceptions = bytes;
+            }
+            if section.name() == Ok(".eh_frame_hdr") {
+                starts.extend(function_starts(section.address(), bytes)?);
+            }
+            let is_code = sh_flags.contains(object::elf::SHF_EXECINSTR);
+            parts.push(Part { address: section.address(), bytes, is_code });
+        }
+        // Without a table of functions a decoder that lost its way would never find back.
+        if starts.is_empty() {
+            return None;
+        }
+        let mut survey = Survey {
+            sites,
+            parts,
+            starts,
+            exceptions,
+            entered: BTreeSet::new(),
+            decoded: BTreeSet::new(),
+            tables: BTreeSet::new(),
+        };
+        survey.lead_to(file.entry());
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            survey.lead_to(symbol.address());
+            if symbol.kind() == object::SymbolKind::Text && symbol.address() != 0 {
+                survey.starts.insert(symbol.address());
+            }
+        }
+        let relocations = file.dynamic_relocations().into_iter().flatten();
+        for (_, relocation) in relocations {
+            survey.lead_to(relocation.addend() as u64);
+        }
+        Some(survey)
+    }
+
+    /// Something leads to this address.
+    fn lead_to(&mut self, address: u64) {
+        let at = self.sites.partition_point(|site| *site < address);
+        if let Some(site) = at.checked_sub(1).and_then(|before| self.sites.get(before))
+            && address - site < WINDOW
+        {
+            self.entered.insert(*site);
+        }
+    }
+
+    fn judge(mut self) -> Fixed {
+        let parts = std::mem::take(&mut self.parts);
+        for part in parts.iter().filter(|p| p.is_code) {
+            self.decode_part(part);
+        }
+        for part in parts.iter().filter(|p| !p.is_code) {
+            for word in part.bytes.chunks_exact(8) {
+                self.lead_to(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+            }
+        }
+        for table in std::mem::take(&mut self.tables) {
+            self.read_table(&parts, table);
+        }
+        for start in self.starts.clone() {
+            self.lead_to(start);
+        }
+        let mut fixed = Fixed { reasons: Vec::new(), movable: Vec::new() };
+        for site in self.sites {
+            let reason = if self.entered.contains(site) {
+                Some("a branch leads into them")
+            } else if !self.decoded.contains(site) {
+                Some("its function cannot be decoded")
+            } else if self.may_be_landing_pad(*site) {
+                Some("an exception may land in them")
+            } else {
+                None
+            };
+            match reason {
+                Some(reason) => fixed.reasons.push((*site, reason)),
+                None => fixed.movable.push(*site),
+            }
+        }
+        fixed
+    }
+
+    fn decode_part(&mut self, part: &Part<'_>) {
+        let end = part.address.saturating_add(part.bytes.len() as u64);
+        let mut bounds: Vec<u64> = vec![part.address];
+        bounds.extend(self.starts.range(part.address..end).filter(|start| **start > part.address));
+        bounds.push(end);
+        for pair in bounds.windows(2) {
+            let from = (pair[0] - part.address) as usize;
+            let to = (pair[1] - part.address) as usize;
+            self.decode_function(&part.bytes[from..to], pair[0]);
+        }
+    }
+
+    fn decode_function(&mut self, code: &[u8], address: u64) {
+        let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        let mut found = Vec::new();
+        let mut is_whole = true;
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            if instruction.is_invalid() {
+                is_whole = false;
+                continue;
+            }
+            if self.sites.binary_search(&instruction.ip()).is_ok() {
+                found.push(instruction.ip());
+            }
+            self.follow(&instruction);
+        }
+        if is_whole {
+            self.decoded.extend(found);
+        }
+    }
+
+    fn follow(&mut self, instruction: &Instruction) {
+        if matches!(
+            instruction.flow_control(),
+            FlowControl::ConditionalBranch
+                | FlowControl::UnconditionalBranch
+                | FlowControl::Call
+                | FlowControl::XbeginXabortXend
+        ) {
+            self.lead_to(instruction.near_branch_target());
+        }
+        // A call comes back behind itself; behind its nop a site has no call.
+        if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
+            self.lead_to(instruction.next_ip());
+        }
+        if instruction.is_ip_rel_memory_operand() {
+            self.lead_to(instruction.ip_rel_memory_address());
+            self.tables.insert(instruction.ip_rel_memory_address());
+        }
+        for operand in 0..instruction.op_count() {
+            match instruction.op_kind(operand) {
+                OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64 => {
+                    self.lead_to(instruction.immediate(operand));
+                    self.tables.insert(instruction.immediate(operand));
+                }
+                OpKind::Memory => {
+                    self.tables.insert(instruction.memory_displacement64());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Distances from a table's own beginning, for as long as they lead into code.
+    fn read_table(&mut self, parts: &[Part<'_>], table: u64) {
+        let is_in = |part: &&Part<'_>, address: u64| {
+            address.checked_sub(part.address).is_some_and(|offset| offset < part.bytes.len() as u64)
+        };
+        let Some(part) = parts.iter().find(|p| is_in(p, table)) else { return };
+        let offset = (table - part.address) as usize;
+        for entry in part.bytes[offset..].chunks_exact(4) {
+            let distance = i32::from_le_bytes(entry.try_into().expect("four bytes"));
+            let to = table.wrapping_add(distance as i64 as u64);
+            if !parts.iter().any(|p| p.is_code && is_in(&p, to)) {
+                return;
+            }
+            self.lead_to(to);
+        }
+    }
+
+    /// Landing pads are written as distances from their function: any bytes that could be such a one count.
+    fn may_be_landing_pad(&self, site: u64) -> bool {
+        let Some(start) = self.starts.range(..=site).next_back() else { return true };
+        (1..WINDOW).any(|inside| {
+            let encoded = uleb128(site + inside - start);
+            self.exceptions.windows(encoded.len()).any(|bytes| bytes == encoded)
+        })
+    }
+}
+
+fn uleb128(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = (value & 0x7f) as u8;
+        value >>= 7;
+        if value == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
+}
+
+/// The binary search table of `.eh_frame_hdr`, in the one form that linkers write.
+fn function_starts(address: u64, bytes: &[u8]) -> Option<Vec<u64>> {
+    const VERSION: u8 = 1;
+    const UDATA4: u8 = 0x03;
+    const DATAREL_SDATA4: u8 = 0x3b;
+    let [VERSION, _, UDATA4, DATAREL_SDATA4, rest @ ..] = bytes else { return None };
+    let n_entries = u32::from_le_bytes(rest.get(4..8)?.try_into().ok()?) as usize;
+    let table = rest.get(8..)?.get(..n_entries.checked_mul(8)?)?;
+    Some(
+        table
+            .chunks_exact(8)
+            .map(|entry| {
+                let distance = i32::from_le_bytes(entry[..4].try_into().expect("four bytes"));
+                address.wrapping_add(distance as i64 as u64)
+            })
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Judges a piece of code at 0x1000 with a site somewhere in it and perhaps a table at 0x2000.
+    fn verdict(code: &[u8], site: u64, table: &[i32], exceptions: &[u8]) -> Result<(), &'static str> {
+        let sites = [site];
+        let table: Vec<u8> = table.iter().flat_map(|e| e.to_le_bytes()).collect();
+        let survey = Survey {
+            sites: &sites,
+            parts: vec![
+                Part { address: 0x1000, bytes: code, is_code: true },
+                Part { address: 0x2000, bytes: &table, is_code: false },
+            ],
+            starts: BTreeSet::from([0x1000]),
+            exceptions,
+            entered: BTreeSet::new(),
+            decoded: BTreeSet::new(),
+            tables: BTreeSet::new(),
+        };
+        survey.judge().check(site)
+    }
+
+    #[test]
+    fn nothing_may_lead_into_the_five_bytes() {
+        const BRANCH: Result<(), &str> = Err("a branch leads into them");
+        type Row =
+            (&'static str, &'static [u8], u64, &'static [i32], &'static [u8], Result<(), &'static str>);
+        let table: &[Row] = &[
+            ("straight on", &[0x90, 0x48, 0x89, 0xc7, 0x5d, 0xc3], 0x1000, &[], &[], Ok(())),
+            // jmp to the site itself
+            ("to the site", &[0x90, 0x48, 0x89, 0xc7, 0x5d, 0xeb, 0xf9], 0x1000, &[], &[], Ok(())),
+            ("into it", &[0x90, 0x48, 0x89, 0xc7, 0x5d, 0xeb, 0xfa], 0x1000, &[], &[], BRANCH),
+            ("if, into it", &[0x90, 0x48, 0x89, 0xc7, 0x5d, 0x74, 0xfd], 0x1000, &[], &[], BRANCH),
+            ("behind it", &[0x90, 0x48, 0x89, 0xc7, 0x5d, 0xeb, 0xfe], 0x1000, &[], &[], Ok(())),
+            // call, the site right behind it
+            (
+                "after a call",
+                &[0xe8, 0, 0x10, 0, 0, 0x90, 0x48, 0x89, 0xc7, 0x5d, 0xc3],
+                0x1005,
+                &[],
+                &[],
+                Ok(()),
+            ),
+            ("a call inside", &[0x90, 0xff, 0xd0, 0x90, 0x90, 0xc3], 0x1000, &[], &[], BRANCH),
+            // lea 0xff9(%rip): the table at 0x2000
+            (
+                "a table that leads into it",
+                &[0x48, 0x8d, 0x05, 0xf9, 0x0f, 0, 0, 0x90, 0x48, 0x89, 0xc7, 0x5d, 0xc3],
+                0x1007,
+                &[-0x1000, 0x1008 - 0x2000],
+                &[],
+                BRANCH,
+            ),
+            (
+                "a table that leads elsewhere",
+                &[0x48, 0x8d, 0x05, 0xf9, 0x0f, 0, 0, 0x90, 0x48, 0x89, 0xc7, 0x5d, 0xc3],
+                0x1007,
+                &[-0x1000, 0x1007 - 0x2000, 0x7000, 0x1008 - 0x2000],
+                &[],
+                Ok(()),
+            ),
+            ("a pointer in data", &[0x90, 0x48, 0x89, 0xc7, 0x5d, 0xc3], 0x1000, &[0x1001, 0], &[], BRANCH),
+            (
+                "mov $0x1004,%eax",
+                &[0x90, 0x48, 0x89, 0xc7, 0x5d, 0xb8, 0x04, 0x10, 0, 0, 0xc3],
+                0x1000,
+                &[],
+                &[],
+                BRANCH,
+            ),
+            (
+                "a landing pad",
+                &[0x90, 0x48, 0x89, 0xc7, 0x5d, 0xc3],
+                0x1000,
+                &[],
+                &[9, 4],
+                Err("an exception may land in them"),
+            ),
+            (
+                "no code behind",
+                &[0x90, 0x48, 0x89, 0xc7, 0x06, 0xc3],
+                0x1000,
+                &[],
+                &[],
+                Err("its function cannot be decoded"),
+            ),
+            (
+                "within an instruction",
+                &[0xb8, 0x90, 0, 0, 0, 0xc3],
+                0x1001,
+                &[],
+                &[],
+                Err("its function cannot be decoded"),
+            ),
+        ];
+        for (name, code, site, jumps, exceptions, expected) in table {
+            assert_eq!(verdict(code, *site, jumps, exceptions), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn rubbish_is_refused() {
+        for image in [&[][..], &[0x7f, b'E', b'L', b'F'], &[0; 4096]] {
+            assert!(Fixed::of(image, &[0x1000]).check(0x1000).is_err());
+        }
+        assert_eq!(function_starts(0x100, &[1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 9, 0, 0, 0]), None);
+    }
+}
