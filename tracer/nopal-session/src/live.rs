@@ -287,6 +287,7 @@ impl Live {
                 let ring = RingConfig::new(possible_cpus().map_err(LiveError::Cpus)?);
                 let options = Options { ring, is_only: self.is_only, can_relocate: false };
                 bare = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(LiveError::User)?;
+                bare.set_library_wait(0);
                 &mut bare
             }
         };

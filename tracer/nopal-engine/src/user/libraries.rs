@@ -153,6 +153,9 @@ pub(super) fn loader_in(
     pid: i32,
     mapped: &[MappedObject],
 ) -> std::result::Result<WantedObject, Unfit> {
+    if core.library_wait_ms == 0 {
+        return Err("it was not asked for");
+    }
     let base = process::auxv(pid).map_or(0, |auxv| auxv.loader_base);
     let object = mapped.iter().find(|o| base != 0 && o.mappings.iter().any(|m| m.contains(base)));
     let object = object.ok_or("it was not started by a dynamic linker")?;
@@ -202,7 +205,8 @@ pub(super) fn of_probes(reports: &[SiteReport]) -> Vec<SiteReport> {
 }
 
 impl Session {
-    /// For processes entered from now on: how long a thread that loads a library waits at most.
+    /// For processes entered from now on: how long a thread that loads a library waits at most; 0: libraries are
+    /// only polled for.
     pub fn set_library_wait(&mut self, wait_ms: u32) {
         self.core.library_wait_ms = wait_ms;
     }
