@@ -16,6 +16,7 @@ const SUITES: [(&str, &[&str]); 4] = [
         "tracing",
         &[
             "both_doors_tell_the_truth",
+            "programs_that_a_command_starts",
             "conditions_choose_events",
             "an_ordinary_user",
             "memcached",
