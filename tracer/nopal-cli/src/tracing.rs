@@ -3,6 +3,7 @@
 use crate::commands::provider_file;
 use crate::failure::Failure;
 use nopal_engine::user;
+use nopal_engine::user::ring::possible_cpus;
 use nopal_session::live::{Door, Live, LiveError, News, Opened, Request, Way};
 use nopal_session::plan::Limits;
 use nopal_session::registry::{Choice, Unfit};
@@ -33,9 +34,9 @@ pub struct TargetArgs {
     /// Longest string or byte string to keep of an argument, 1 to 8k.
     #[arg(long, value_name = "SIZE", default_value = "256", value_parser = string_size)]
     pub max_string: u64,
-    /// Ring size for each CPU, 64k to 1G, rounded up to a power of two.
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = ring_size)]
-    pub buffer_size: u64,
+    /// Ring size for each CPU, 64k to 1G, rounded up to a power of two; without it 1M to 16M, the more the fewer CPUs.
+    #[arg(long, value_name = "SIZE", value_parser = ring_size)]
+    pub buffer_size: Option<u64>,
     /// A `.d` file that names the arguments of probes; may be given several times.
     #[arg(long = "provider", value_name = "FILE.d")]
     pub providers: Vec<PathBuf>,
@@ -79,7 +80,7 @@ impl TargetArgs {
             },
             is_only: self.only,
             can_relocate: self.relocate,
-            ring_bytes: self.buffer_size.next_power_of_two(),
+            ring_bytes: self.buffer_size.unwrap_or_else(default_ring_bytes).next_power_of_two(),
         })
     }
 
@@ -207,6 +208,13 @@ impl Open {
         }
         !self.live.is_any_alive()
     }
+}
+
+/// 16 MiB hold 80 ms of 5 million events a second; machines with many CPUs get less for each.
+fn default_ring_bytes() -> u64 {
+    const ALL_RINGS_BYTES: u64 = 64 << 20;
+    let n_cpus = possible_cpus().map_or(1, u64::from);
+    (ALL_RINGS_BYTES / n_cpus.max(1)).clamp(1 << 20, 16 << 20)
 }
 
 /// How many sites went through each door.
