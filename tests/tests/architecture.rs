@@ -7,25 +7,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each crate of the workspace and the crates of the workspace it may use.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("nopal", &["nopal-provider"]),
     ("nopal-demo", &["nopal"]),
     ("nopal-abi", &[]),
     ("nopal-provider", &[]),
     ("nopal-sdt", &["nopal-provider"]),
-    ("nopal-script", &["nopal-sdt"]),
-    ("nopal-engine", &["nopal-abi", "nopal-sdt"]),
+    ("nopal-program", &[]),
+    ("nopal-script", &["nopal-program"]),
+    ("nopal-engine", &["nopal-abi", "nopal-program", "nopal-sdt"]),
     ("nopal-trace", &[]),
     ("nopal-bench-stub", &["nopal-abi", "nopal-engine", "nopal-sdt"]),
     (
         "nopal-session",
-        &["nopal-abi", "nopal-engine", "nopal-sdt", "nopal-trace", "nopal-provider", "nopal-script"],
+        &["nopal-abi", "nopal-engine", "nopal-program", "nopal-sdt", "nopal-trace", "nopal-provider", "nopal-script"],
     ),
     (
         "nopal-cli",
         &[
             "nopal-demo",
             "nopal-engine",
+            "nopal-program",
             "nopal-provider",
             "nopal-script",
             "nopal-sdt",
@@ -38,6 +40,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
         &[
             "nopal-abi",
             "nopal-engine",
+            "nopal-program",
             "nopal-provider",
             "nopal-script",
             "nopal-sdt",

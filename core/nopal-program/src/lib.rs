@@ -1,0 +1,329 @@
+//! What to do at a hit: the typed form a script is compiled to. The interpreter defines its meaning; eBPF code and
+//! stubs are made from it elsewhere. Knows no script text, no eBPF, no process.
+
+pub mod aggregate;
+pub mod op;
+
+use op::Op;
+
+/// A compiled script.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Program {
+    /// In the order of the script.
+    pub clauses: Vec<Clause>,
+    pub maps: Vec<MapDef>,
+    /// What the tracer does when a hit emits.
+    pub actions: Vec<Action>,
+    /// Byte strings that [`Op::Constant`] copies.
+    pub constants: Vec<Vec<u8>>,
+    pub limits: Limits,
+}
+
+/// One body of the script, and the points that run it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clause {
+    /// What the body was compiled for. Points with the same code share a clause.
+    pub points: Vec<Point>,
+    pub code: Code,
+}
+
+/// Straight lines and branches over 64-bit registers and a frame of bytes. Registers are 0 and the frame is zero when a hit begins.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Code {
+    pub ops: Vec<Op>,
+    pub n_regs: u16,
+    pub frame_bytes: u32,
+}
+
+/// One place where a clause runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Point {
+    /// As `probe` gives it, such as `usdt:/usr/bin/memcached:memcached:command__get`.
+    pub name: String,
+    pub kind: PointKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PointKind {
+    Begin,
+    End,
+    /// All sites of one probe in one file.
+    Usdt {
+        path: String,
+        provider: String,
+        name: String,
+    },
+    Uprobe {
+        path: String,
+        place: Place,
+    },
+    Uretprobe {
+        path: String,
+        place: Place,
+    },
+    Tracepoint {
+        category: String,
+        name: String,
+    },
+    Kprobe {
+        function: String,
+        offset: u64,
+    },
+    Kretprobe {
+        function: String,
+    },
+    /// On one CPU.
+    Interval {
+        period_ns: u64,
+    },
+    /// On every CPU, in whatever runs there.
+    Profile {
+        period_ns: u64,
+    },
+    Software {
+        event: SoftwareEvent,
+        count: u64,
+    },
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    Symbol {
+        name: String,
+        offset: u64,
+    },
+    /// Link-time address.
+    Address(u64),
+}
+
+/// Events the kernel counts; the names and aliases are bpftrace's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SoftwareEvent {
+    AlignmentFaults,
+    BpfOutput,
+    ContextSwitches,
+    CpuClock,
+    CpuMigrations,
+    Dummy,
+    EmulationFaults,
+    MajorFaults,
+    MinorFaults,
+    PageFaults,
+    TaskClock,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Room for a string, its NUL included.
+    pub string_bytes: u32,
+    pub map_entries: u32,
+    pub stack_frames: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { string_bytes: 256, map_entries: 4096, stack_frames: 127 }
+    }
+}
+
+/// What bytes mean, and how they are shown.
+///
+/// Layout: integers, floats, pointers, probes and symbols as [`Type::size_bytes`] says, little endian; strings padded
+/// with zeros, at least one; members of a tuple one after another, each at a multiple of 8.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// `size_bytes` is that of the declared type; a value always takes 8.
+    Int {
+        size_bytes: u8,
+        is_signed: bool,
+    },
+    /// The bits of a double, in 8 bytes.
+    Float,
+    /// Shown in hexadecimal.
+    Pointer,
+    Str {
+        max_bytes: u32,
+    },
+    /// u64 length, then the bytes.
+    Buffer {
+        max_bytes: u32,
+    },
+    Tuple(Vec<Type>),
+    /// u32 clause, u32 point in it.
+    Probe,
+    /// u64 address, u64 pid.
+    UserSymbol,
+    /// u64 address.
+    KernelSymbol,
+    /// u64 pid, u64 number of frames, then u64 addresses.
+    UserStack {
+        max_frames: u32,
+    },
+    /// u64 number of frames, then u64 addresses.
+    KernelStack {
+        max_frames: u32,
+    },
+    /// u64 nanoseconds as `nsecs` gives them, shown by this strftime format.
+    Time {
+        format: String,
+    },
+    /// u64 number of an enum whose labels are known.
+    Enum {
+        labels: Vec<(i64, String)>,
+    },
+}
+
+impl Type {
+    pub const U64: Type = Type::Int { size_bytes: 8, is_signed: false };
+    pub const I64: Type = Type::Int { size_bytes: 8, is_signed: true };
+
+    /// Bytes a value takes in the frame, in a key, in a map: a multiple of 8.
+    pub fn size_bytes(&self) -> u32 {
+        match self {
+            Type::Int { .. }
+            | Type::Float
+            | Type::Pointer
+            | Type::Probe
+            | Type::KernelSymbol
+            | Type::Time { .. }
+            | Type::Enum { .. } => 8,
+            Type::UserSymbol => 16,
+            Type::Str { max_bytes } => max_bytes.next_multiple_of(8),
+            Type::Buffer { max_bytes } => 8 + max_bytes.next_multiple_of(8),
+            Type::Tuple(members) => members.iter().map(Type::size_bytes).sum(),
+            Type::UserStack { max_frames } => 16 + 8 * max_frames,
+            Type::KernelStack { max_frames } => 8 + 8 * max_frames,
+        }
+    }
+
+    /// In a register rather than in the frame.
+    pub fn is_scalar(&self) -> bool {
+        matches!(
+            self,
+            Type::Int { .. }
+                | Type::Float
+                | Type::Pointer
+                | Type::Probe
+                | Type::KernelSymbol
+                | Type::Time { .. }
+                | Type::Enum { .. }
+        )
+    }
+}
+
+/// A map of the script. The key is its members one after another as in a tuple; a map without one has an empty key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MapDef {
+    /// With its `@`.
+    pub name: String,
+    pub key: Vec<Type>,
+    pub value: MapValue,
+}
+
+impl MapDef {
+    pub fn key_bytes(&self) -> u32 {
+        self.key.iter().map(Type::size_bytes).sum()
+    }
+
+    /// Bytes of one value; of one CPU's share where it is an aggregate.
+    pub fn value_bytes(&self) -> u32 {
+        match &self.value {
+            MapValue::Plain(value_type) => value_type.size_bytes(),
+            MapValue::Aggregate(aggregate) => 8 * aggregate.n_words(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum MapValue {
+    /// One value for all CPUs; the last store wins.
+    Plain(Type),
+    /// A share per CPU, added up when it is read.
+    Aggregate(aggregate::Aggregate),
+}
+
+/// What the tracer does with an emitted payload. Fields lie in the payload as [`Field`] says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    Printf {
+        format: Format,
+    },
+    /// `print(@map, top, div)`; without payload.
+    PrintMap {
+        map: u32,
+        top: u32,
+        div: u64,
+    },
+    /// `print(value)`, and `print(@map[key])`.
+    PrintValue {
+        field: Field,
+    },
+    PrintEntry {
+        map: u32,
+        key_at: u32,
+        value: Field,
+    },
+    Clear {
+        map: u32,
+    },
+    Zero {
+        map: u32,
+    },
+    /// Ends the script with this code after what is in flight.
+    Exit {
+        code: Option<Field>,
+    },
+    /// `time(format)`: the wall time when the tracer sees it.
+    Time {
+        format: String,
+    },
+    /// `join(argv, separator)`: strings of `max_bytes` each, u64 count first.
+    Join {
+        at: u32,
+        max_count: u32,
+        max_bytes: u32,
+        separator: String,
+    },
+    Cat {
+        format: Format,
+    },
+    System {
+        format: Format,
+    },
+}
+
+/// A printf format, parsed: `pieces` in order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Format {
+    pub pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Piece {
+    Text(String),
+    Field { spec: Spec, field: Field },
+}
+
+/// `%-08.3llx` in parts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Spec {
+    pub is_left: bool,
+    pub has_plus: bool,
+    pub has_space: bool,
+    pub has_zeros: bool,
+    pub is_alternate: bool,
+    pub width: Option<u32>,
+    pub precision: Option<u32>,
+    /// Bytes the length modifier cuts the number to.
+    pub size_bytes: Option<u8>,
+    /// `d i u x X o c s p r f e g`.
+    pub conversion: char,
+}
+
+/// A value in a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    pub at: u32,
+    pub value_type: Type,
+}

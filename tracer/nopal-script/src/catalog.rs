@@ -1,0 +1,74 @@
+//! What the compiler must be told about the points a script names: which there are, and what arguments they have.
+
+use nopal_program::Point;
+
+/// A point as the script has it, wildcards and all: `usdt:./app:prov:na*`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PointSpec {
+    /// With aliases resolved: `usdt`, `uprobe`, `uretprobe`, `tracepoint`, `kprobe`, `kretprobe`, `interval`, `profile`,
+    /// `software`, `BEGIN`, `END`.
+    pub kind: String,
+    /// What stands between the colons.
+    pub parts: Vec<String>,
+}
+
+/// Answers for one target: the processes traced, or a recording.
+pub trait Catalog {
+    /// The points a spec stands for, in a stable order; never empty.
+    fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoPoint {
+    pub reason: String,
+    /// Such as "did you mean `memcached:command__get`?".
+    pub hint: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownPoint {
+    pub point: Point,
+    /// Of a USDT probe in the order of `arg0`, `arg1`...; of a tracepoint its fields.
+    pub args: Vec<KnownArg>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownArg {
+    /// Empty if nobody knows.
+    pub name: String,
+    pub shape: Shape,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Shape {
+    Int {
+        size_bytes: u8,
+        is_signed: bool,
+    },
+    Enum {
+        labels: Vec<(i64, String)>,
+    },
+    Pointer,
+    /// A pointer to a string that ends at its NUL, or the string itself in a recording.
+    Str,
+    /// A pointer to as many bytes as argument `length_arg` says.
+    Bytes {
+        length_arg: Option<u8>,
+    },
+    Float,
+    /// Of a tracepoint: a number at `offset` of its record.
+    Field {
+        offset: u16,
+        size_bytes: u8,
+        is_signed: bool,
+    },
+    /// Of a tracepoint: `size_bytes` characters at `offset`.
+    FieldChars {
+        offset: u16,
+        size_bytes: u16,
+    },
+    /// Of a tracepoint: a string whose place stands at `offset`.
+    FieldString {
+        offset: u16,
+    },
+}
