@@ -77,7 +77,9 @@
 #define NOPAL_ENDS(partner) (ITEM, _NOPAL_NOTE_TEXT(0x04, "\t.byte 2\n", #partner))
 #define NOPAL_LOGLEVEL(number) (ITEM, "\t.2byte 0x05, 4\n\t.4byte " #number "\n")
 
-/* The rest is how it is done.
+/* Probes that are declared while the program runs are in section 8, at the end.
+
+   The rest is how it is done.
 
    4. Items. Each of the macros above becomes a list in parentheses, whose first word is its shape:
 
@@ -383,6 +385,111 @@ static __inline__ __attribute__((__always_inline__, __unused__)) unsigned long _
 #define _NOPAL_CHECK_END(i, n, ...)
 #define __nopal_bits_of_double(value) (value)
 
+#endif
+
+/* 8. Probes that are declared while the program runs, for languages without a compiler and for names that are not known
+   before: link with -lnopal.
+
+     nopal_provider *app = nopal_provider_new("app");
+     nopal_arg args[] = {{"id", NOPAL_UINT64, 0}, {"path", NOPAL_STRING, 0}};
+     nopal_probe *request = nopal_provider_add(app, "request", args, 2);
+     nopal_provider_load(app);
+     ...
+     if (nopal_probe_enabled(request)) {
+       nopal_value values[] = {{id, 0}, {(uintptr_t) path, 0}};
+       nopal_probe_fire(request, values, 2);
+     }
+
+   To every tracer they are probes as those above, in a small shared object that exists in memory alone. All functions may
+   be called from any thread; nopal_probe_enabled, nopal_probe_fire and nopal_probe_semaphore also from signal handlers, and
+   while another thread loads or unloads. A forked child has its parent's probes. NULL for a provider or a probe is an
+   error, never a crash. On systems other than Linux on x86-64 and arm64 loading fails with NOPAL_ERROR_UNSUPPORTED. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nopal_provider nopal_provider;
+typedef struct nopal_probe nopal_probe;
+
+/* Types of arguments. (NOPAL_FLOAT and NOPAL_BYTES are macros only where a parenthesis follows.) */
+enum {
+  NOPAL_INT8 = 1,
+  NOPAL_UINT8,
+  NOPAL_INT16,
+  NOPAL_UINT16,
+  NOPAL_INT32,
+  NOPAL_UINT32,
+  NOPAL_INT64,
+  NOPAL_UINT64,
+  NOPAL_FLOAT,
+  NOPAL_DOUBLE,
+  NOPAL_STRING,			/* a pointer to text that ends with NUL, or NULL */
+  NOPAL_BYTES			/* a pointer and a length, or NULL; counts as two of the 12 operands */
+};
+
+/* What functions return below zero. */
+enum {
+  NOPAL_ERROR_INVALID = -1,	/* NULL, a name or a type that cannot be, a name that is taken */
+  NOPAL_ERROR_ARGUMENTS = -2,	/* more than 12 operands; or not as many values as the probe has arguments */
+  NOPAL_ERROR_NOT_LOADED = -3,	/* fired before the provider was loaded, or after it was unloaded */
+  NOPAL_ERROR_SYSTEM = -4,	/* the kernel or the dynamic linker refused; nopal_error() says what */
+  NOPAL_ERROR_UNSUPPORTED = -5	/* not on this system */
+};
+
+typedef struct {
+  const char *name;		/* NULL: arg0, arg1, ... */
+  uint32_t type;
+  uint32_t reserved;		/* 0 */
+} nopal_arg;
+
+typedef struct {
+  uint64_t word;		/* the integer; the bits of the float (in the lower half) or double; the pointer */
+  uint64_t length;		/* NOPAL_BYTES: how many; otherwise ignored */
+} nopal_value;
+
+/* NULL on error. Several providers of one name may exist; a tracer sees the probes of all. */
+nopal_provider *nopal_provider_new(const char *name);
+
+/* A probe of the provider, which owns it; NULL on error. It can be seen and fired after the next nopal_provider_load.
+   Probes that are loaded already keep their addresses, and tracers that listen to them. */
+nopal_probe *nopal_provider_add(nopal_provider *, const char *name, const nopal_arg *args, size_t n_args);
+
+/* Makes all probes visible that are not yet so: 0, or an error. Each call that finds new probes takes a file descriptor. */
+int nopal_provider_load(nopal_provider *);
+
+/* Hides all probes: 0, or an error. They can be loaded again, and are then where they were. */
+int nopal_provider_unload(nopal_provider *);
+
+/* Unloads and frees the provider and its probes, which no thread may use any more. NULL is allowed. */
+void nopal_provider_destroy(nopal_provider *);
+
+/* Where tracers find the object, /proc/PID/fd/N, with the calling process's pid; of several objects the newest. NULL while
+   nothing is loaded. The text lives until this thread's next call. */
+const char *nopal_provider_path(const nopal_provider *);
+
+/* 1 while a tracer listens, otherwise 0. Two comparisons, whatever the number of probes. */
+int nopal_probe_enabled(const nopal_probe *);
+
+/* 1: fired. 0: no tracer listens; nothing was looked at. Below 0: an error. Texts and bytes must be valid during the call. */
+int nopal_probe_fire(nopal_probe *, const nopal_value *values, size_t n_values);
+
+/* The probe's semaphore, to be tested without a call: above zero while a tracer listens. NULL while the probe is not
+   loaded. The address stays readable until the provider is destroyed. (A tracer that does not know semaphores does not
+   raise it; nopal_probe_enabled sees such a tracer, too.) */
+const volatile uint16_t *nopal_probe_semaphore(const nopal_probe *);
+
+/* What went wrong in this thread last, and what to do about it; never NULL. The text lives until the next error. */
+const char *nopal_error(void);
+
+/* Of the library: major << 16 | minor << 8 | patch. */
+uint32_t nopal_runtime_version(void);
+
+#ifdef __cplusplus
+}
 #endif
 
 #endif
