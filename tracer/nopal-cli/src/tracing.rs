@@ -81,6 +81,7 @@ impl TargetArgs {
             is_only: self.only,
             can_relocate: self.relocate,
             ring_bytes: self.buffer_size.unwrap_or_else(default_ring_bytes).next_power_of_two(),
+            is_overwriting: false,
         })
     }
 

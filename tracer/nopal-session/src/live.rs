@@ -8,6 +8,7 @@ use crate::plan::Limits;
 use crate::registry::{Choice, Registry, Unfit};
 use crate::tasks::Tasks;
 use by_kernel::{Kernel, open_by_kernel};
+use nopal_abi::ring::Mode;
 use nopal_engine::kernel::KernelError;
 use nopal_engine::target::{self, TargetError, mapped_objects};
 use nopal_engine::user;
@@ -48,6 +49,8 @@ pub struct Request {
     pub can_relocate: bool,
     /// Per CPU.
     pub ring_bytes: u64,
+    /// Keeps the newest hits and hands them out by [`Live::snapshot`] only.
+    pub is_overwriting: bool,
 }
 
 /// How a site was opened.
@@ -188,7 +191,8 @@ impl Live {
             match crate::clock::is_tsc_steady() {
                 true => {
                     let can_relocate = request.can_relocate;
-                    Some(open_user(&registry, request.ring_bytes, request.is_only, can_relocate)?)
+                    let mode = if request.is_overwriting { Mode::Overwrite } else { Mode::Discard };
+                    Some(open_user(&registry, request.ring_bytes, mode, request.is_only, can_relocate)?)
                 }
                 false if request.door == Door::User => return Err(LiveError::UnsteadyTsc),
                 false => None,
@@ -580,6 +584,28 @@ impl Live {
         polled
     }
 
+    /// Hands out what the rings that are written over hold now, oldest first on each CPU; it stays there. Hits of the
+    /// kernel door and of threads without rseq are not among them: [`Live::poll`] gives those.
+    pub fn snapshot(&mut self, mut each: impl FnMut(&Registry, Hit<'_>)) -> Polled {
+        self.clock.correct(Anchor::now());
+        let mut polled = Polled::default();
+        let registry = lock(&self.registry);
+        let Some((_, reader)) = &mut self.user else { return polled };
+        let clock = &self.clock;
+        let result = reader.snapshot(|source, record| {
+            let RecordKind::Event(event) = record.kind else { return };
+            let (Some(time), Some(task)) = (record.time, record.task) else { return };
+            let stream = StreamId { cpu: source.cpu, kind: StreamKind::Rseq };
+            let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
+            if registry.holds(&hit) {
+                polled.n_hits += 1;
+                each(&registry, hit);
+            }
+        });
+        polled.n_damaged = result.damaged;
+        polled
+    }
+
     /// Whether a traced root process still lives.
     pub fn is_any_alive(&self) -> bool {
         self.roots
@@ -654,11 +680,12 @@ fn divide(
 fn open_user(
     registry: &Arc<Mutex<Registry>>,
     ring_bytes: u64,
+    mode: Mode,
     is_only: bool,
     can_relocate: bool,
 ) -> Result<(Session, Reader), LiveError> {
     let n_cpus = possible_cpus().map_err(LiveError::Cpus)?;
-    let ring = RingConfig::sized(n_cpus, ring_bytes);
+    let ring = RingConfig { mode, ..RingConfig::sized(n_cpus, ring_bytes) };
     let registry = registry.clone();
     let select = Box::new(move |mapped: &target::MappedObject, object: &nopal_sdt::Object| {
         lock(&registry).select(mapped, object)

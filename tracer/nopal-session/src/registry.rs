@@ -7,9 +7,10 @@ use crate::predicate::{Comparison, Constant, Predicate, PredicateError};
 use nopal_engine::target::MappedObject;
 use nopal_engine::user::session::Wanted;
 use nopal_engine::user::stub::{self, Action, Relation};
-use nopal_sdt::probe::Site;
+use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,22 +19,41 @@ use std::sync::Arc;
 pub struct Choice {
     pub pattern: Pattern,
     pub condition: Option<String>,
+    /// Probes that the pattern names and that are not wanted nevertheless.
+    pub except: Vec<Pattern>,
+    /// Only probes with a log level in this range; the more severe, the smaller. A probe without one is a line of
+    /// debugging, as in LTTng.
+    pub log_levels: Option<RangeInclusive<i32>>,
 }
 
+/// LTTng's TRACE_DEBUG_LINE: the level of a probe that says nothing.
+pub const DEFAULT_LOG_LEVEL: i32 = 13;
+
 impl Choice {
+    fn new(pattern: &str, condition: Option<&str>) -> Choice {
+        Choice {
+            pattern: Pattern::parse(pattern.trim()),
+            condition: condition.map(|text| text.trim().to_owned()),
+            except: Vec::new(),
+            log_levels: None,
+        }
+    }
+
+    fn accepts(&self, probe: &Probe) -> bool {
+        let level = probe.about.as_ref().and_then(|about| about.log_level).unwrap_or(DEFAULT_LOG_LEVEL);
+        self.pattern.matches(&probe.provider, &probe.name)
+            && !self.except.iter().any(|pattern| pattern.matches(&probe.provider, &probe.name))
+            && self.log_levels.as_ref().is_none_or(|levels| levels.contains(&level))
+    }
+
     /// `PATTERN` or `PATTERN if CONDITION`, as on the command line.
     pub fn parse(text: &str) -> Choice {
         match text.split_once(" if ") {
-            Some((pattern, condition)) => Choice {
-                pattern: Pattern::parse(pattern.trim()),
-                condition: Some(condition.trim().to_owned()),
-            },
+            Some((pattern, condition)) => Choice::new(pattern, Some(condition)),
             // A condition that was forgotten is told of like any other that cannot be read.
             None => match text.trim().strip_suffix(" if") {
-                Some(pattern) => {
-                    Choice { pattern: Pattern::parse(pattern.trim()), condition: Some(String::new()) }
-                }
-                None => Choice { pattern: Pattern::parse(text.trim()), condition: None },
+                Some(pattern) => Choice::new(pattern, Some("")),
+                None => Choice::new(text, None),
             },
         }
     }
@@ -129,7 +149,7 @@ impl Registry {
         nopal_sdt::describe(&mut probes, &self.given);
         let mut wanted = Vec::new();
         for probe in &probes {
-            let is_asked_for = |c: &&Choice| c.pattern.matches(&probe.provider, &probe.name);
+            let is_asked_for = |c: &&Choice| c.accepts(probe);
             if !self.choices.iter().any(|c| is_asked_for(&c)) {
                 self.others.push((probe.provider.clone(), probe.name.clone()));
                 continue;
@@ -261,7 +281,7 @@ fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<stu
 mod tests {
     use super::*;
     use nopal_sdt::operand::{Arch, parse, split};
-    use nopal_sdt::probe::{About, Arg, ArgAbout, Kind, Probe};
+    use nopal_sdt::probe::{About, Arg, ArgAbout, Kind};
 
     #[test]
     fn a_choice_is_a_pattern_with_or_without_a_condition() {
@@ -270,6 +290,30 @@ mod tests {
         assert_eq!(choice.condition.as_deref(), Some("len > 100"));
         assert_eq!(Choice::parse("memcached:*").condition, None);
         assert_eq!(Choice::parse("memcached:* if ").condition.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn exceptions_and_log_levels_narrow_a_choice() {
+        let probe = |name: &str, log_level| Probe {
+            provider: "p".into(),
+            name: name.into(),
+            sites: Vec::new(),
+            about: Some(About { log_level, ..About::default() }),
+        };
+        let choice = Choice {
+            except: vec![Pattern::parse("p:get_*")],
+            log_levels: Some(0..=6),
+            ..Choice::parse("p:*")
+        };
+        for (name, log_level, is_accepted) in [
+            ("set", Some(4), true),
+            ("set", Some(7), false),
+            ("set", None, false),
+            ("get_hit", Some(4), false),
+        ] {
+            assert_eq!(choice.accepts(&probe(name, log_level)), is_accepted, "{name} {log_level:?}");
+        }
+        assert!(Choice::parse("p:*").accepts(&probe("set", None)));
     }
 
     #[test]
@@ -297,7 +341,7 @@ mod tests {
             ("id > 3 || !(id == 'x')", Some("`id` is a number")),
             ("", Some("expected the name")),
         ] {
-            let choice = Choice { pattern: Pattern::parse("p:n"), condition: Some(text.to_owned()) };
+            let choice = Choice::new("p:n", Some(text));
             let said = condition(&choice, &plan, "p:n").err().map(|e| e.error.reason);
             assert_eq!(said.is_some(), reason.is_some(), "{text}: {said:?}");
             assert!(said.unwrap_or_default().starts_with(reason.unwrap_or_default()), "{text}");
