@@ -5,6 +5,7 @@ mod bpf;
 mod insn;
 pub mod program;
 mod ringbuf;
+pub mod script;
 
 use bpf::{LinkSite, LoadError, MapType};
 use nopal_sdt::probe::Site;
