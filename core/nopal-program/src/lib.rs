@@ -2,6 +2,7 @@
 //! stubs are made from it elsewhere. Knows no script text, no eBPF, no process.
 
 pub mod aggregate;
+pub mod interpret;
 pub mod op;
 
 use op::Op;
@@ -172,6 +173,12 @@ pub enum Type {
     Enum {
         labels: Vec<(i64, String)>,
     },
+    /// u64 address family (2 or 10), then 4 or 16 bytes of the address and zeros.
+    Inet,
+    /// Six bytes and two zeros, in a register the first byte lowest.
+    Mac,
+    /// u64 user id, shown as the user's name.
+    Username,
 }
 
 impl Type {
@@ -187,8 +194,11 @@ impl Type {
             | Type::Probe
             | Type::KernelSymbol
             | Type::Time { .. }
-            | Type::Enum { .. } => 8,
+            | Type::Enum { .. }
+            | Type::Mac
+            | Type::Username => 8,
             Type::UserSymbol => 16,
+            Type::Inet => 24,
             Type::Str { max_bytes } => max_bytes.next_multiple_of(8),
             Type::Buffer { max_bytes } => 8 + max_bytes.next_multiple_of(8),
             Type::Tuple(members) => members.iter().map(Type::size_bytes).sum(),
@@ -208,6 +218,8 @@ impl Type {
                 | Type::KernelSymbol
                 | Type::Time { .. }
                 | Type::Enum { .. }
+                | Type::Mac
+                | Type::Username
         )
     }
 }
@@ -317,7 +329,8 @@ pub struct Spec {
     pub precision: Option<u32>,
     /// Bytes the length modifier cuts the number to.
     pub size_bytes: Option<u8>,
-    /// `d i u x X o c s p r f e g`.
+    /// `d i u x X o c s p r f e g`. Of a buffer: `r` with `\x` before bytes that are no text, `x` (from `%rx`) with `\x`
+    /// before every byte, `h` (from `%rh`) as pairs of hexadecimal digits with spaces between them.
     pub conversion: char,
 }
 

@@ -1,6 +1,9 @@
 //! The operations of a [`Code`](crate::Code).
 //!
 //! Arithmetic wraps at 64 bits. x / 0 is 0 and x % 0 is x, as eBPF has it; shifts use the low six bits of the count.
+//!
+//! An operation with a slot `to` writes all of it: what it has no bytes for becomes zero, since slots are used again.
+//! Operands are read before `dst` is written, so it may be one of them.
 
 /// A 64-bit virtual register.
 pub type Reg = u16;
@@ -155,7 +158,7 @@ pub enum Op {
         to: Slot,
         constant: u32,
     },
-    /// As many bytes as both have, then zeros.
+    /// As many bytes as both have, then zeros. The two may overlap where `to` begins first.
     Move {
         to: Slot,
         from: Slot,
@@ -295,6 +298,55 @@ pub enum Binary {
     LtSigned,
     LeUnsigned,
     LeSigned,
+    GtUnsigned,
+    GtSigned,
+    GeUnsigned,
+    GeSigned,
+}
+
+impl Unary {
+    /// What the operation gives.
+    pub fn apply(self, a: i64) -> i64 {
+        match self {
+            Unary::Neg => a.wrapping_neg(),
+            Unary::BitNot => !a,
+            Unary::Not => i64::from(a == 0),
+        }
+    }
+}
+
+impl Binary {
+    /// What the operation gives; comparisons 1 or 0.
+    pub fn apply(self, a: i64, b: i64) -> i64 {
+        let (ua, ub) = (a as u64, b as u64);
+        match self {
+            Binary::Add => a.wrapping_add(b),
+            Binary::Sub => a.wrapping_sub(b),
+            Binary::Mul => a.wrapping_mul(b),
+            Binary::DivUnsigned => ua.checked_div(ub).unwrap_or(0) as i64,
+            Binary::DivSigned if b == 0 => 0,
+            Binary::DivSigned => a.wrapping_div(b),
+            Binary::RemUnsigned => ua.checked_rem(ub).unwrap_or(ua) as i64,
+            Binary::RemSigned if b == 0 => a,
+            Binary::RemSigned => a.wrapping_rem(b),
+            Binary::And => a & b,
+            Binary::Or => a | b,
+            Binary::Xor => a ^ b,
+            Binary::Shl => a.wrapping_shl(b as u32),
+            Binary::ShrUnsigned => ua.wrapping_shr(b as u32) as i64,
+            Binary::ShrSigned => a.wrapping_shr(b as u32),
+            Binary::Eq => i64::from(a == b),
+            Binary::Ne => i64::from(a != b),
+            Binary::LtUnsigned => i64::from(ua < ub),
+            Binary::LtSigned => i64::from(a < b),
+            Binary::LeUnsigned => i64::from(ua <= ub),
+            Binary::LeSigned => i64::from(a <= b),
+            Binary::GtUnsigned => i64::from(ua > ub),
+            Binary::GtSigned => i64::from(a > b),
+            Binary::GeUnsigned => i64::from(ua >= ub),
+            Binary::GeSigned => i64::from(a >= b),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
