@@ -428,7 +428,8 @@ enum {
   NOPAL_FLOAT,
   NOPAL_DOUBLE,
   NOPAL_STRING,			/* a pointer to text that ends with NUL, or NULL */
-  NOPAL_BYTES			/* a pointer and a length, or NULL; counts as two of the 12 operands */
+  NOPAL_BYTES,			/* a pointer and a length, or NULL; counts as two of the 12 operands */
+  NOPAL_TEXT			/* the same for text, which needs no NUL then */
 };
 
 /* What functions return below zero. */
@@ -448,7 +449,7 @@ typedef struct {
 
 typedef struct {
   uint64_t word;		/* the integer; the bits of the float (in the lower half) or double; the pointer */
-  uint64_t length;		/* NOPAL_BYTES: how many; otherwise ignored */
+  uint64_t length;		/* NOPAL_BYTES, NOPAL_TEXT: how many bytes; otherwise ignored */
 } nopal_value;
 
 /* NULL on error. Several providers of one name may exist; a tracer sees the probes of all. */

@@ -1,0 +1,110 @@
+//! What must survive a fork: the lock of all providers, which no thread may hold in the moment of it, and the names by which
+//! debuggers find the objects, which hold the pid.
+
+use crate::error::{Error, Result};
+use crate::sys::{self, LinkMap};
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+/// The names that the dynamic linker has for loaded objects, and that debuggers read.
+#[derive(Debug)]
+pub struct Names(Vec<(*mut LinkMap, i32)>);
+
+// SAFETY: the pointers are used only under the lock, and only while the objects are loaded.
+unsafe impl Send for Names {}
+
+static NAMES: Mutex<Names> = Mutex::new(Names(Vec::new()));
+
+/// Linux has pids of up to seven digits.
+const PID_DIGITS: usize = 7;
+
+/// Whoever changes a provider holds this: one lock for all, so that a fork has only one to take.
+pub fn lock() -> MutexGuard<'static, Names> {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // If it fails, forks are as dangerous as without the handlers, and everything else works.
+        let _ = sys::at_fork(prepare, parent, child);
+    });
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock while a fork is under way.
+struct Held(UnsafeCell<Option<MutexGuard<'static, Names>>>);
+
+// SAFETY: only the thread that forks touches it, and it does so while it holds the lock.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new(None));
+
+extern "C" fn prepare() {
+    let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: this thread holds the lock.
+    unsafe { *HELD.0.get() = Some(names) };
+}
+
+extern "C" fn parent() {
+    // SAFETY: `prepare` took the lock in this thread.
+    drop(unsafe { (*HELD.0.get()).take() });
+}
+
+extern "C" fn child() {
+    // SAFETY: `prepare` took the lock in the thread of which this is the copy.
+    if let Some(names) = unsafe { (*HELD.0.get()).take() } {
+        names.rewrite();
+    }
+}
+
+impl Names {
+    /// The path of a descriptor of this process, with as many slashes as leave room for any other pid.
+    pub fn path_with_room(&self, fd: i32) -> String {
+        let pid = std::process::id().to_string();
+        format!("/proc/{pid}/fd/{}{fd}", "/".repeat(PID_DIGITS.saturating_sub(pid.len())))
+    }
+
+    /// The file under a number that no loaded object has. A program that closes all descriptors leads to such: the dynamic
+    /// linker would take the path for that of the older object.
+    pub fn under_new_number(&self, file: File) -> Result<File> {
+        let mut taken = Vec::new();
+        let mut file = file;
+        while self.0.iter().any(|(_, fd)| *fd == file.as_raw_fd()) {
+            let next = file.try_clone().map_err(|error| Error::System {
+                what: "get another file descriptor",
+                errno: error.raw_os_error().unwrap_or(0),
+            })?;
+            taken.push(std::mem::replace(&mut file, next));
+        }
+        Ok(file)
+    }
+
+    pub fn add(&mut self, object: *mut LinkMap, fd: i32) {
+        self.0.push((object, fd));
+    }
+
+    pub fn remove(&mut self, object: *mut LinkMap) {
+        self.0.retain(|(known, _)| *known != object);
+    }
+
+    /// Puts this process's pid in place of the one that the process had of which this is a copy. Allocates nothing: in
+    /// the child of a process with threads only few functions may be called.
+    fn rewrite(&self) {
+        let pid = std::process::id();
+        for &(object, fd) in &self.0 {
+            let mut text = [0; 64];
+            let mut rest = &mut text[..];
+            let n_slashes = PID_DIGITS.saturating_sub(pid.checked_ilog10().unwrap_or(0) as usize + 1);
+            let written = write!(rest, "/proc/{pid}/fd/{}{fd}", &"///////"[..n_slashes]);
+            let len = 64 - rest.len();
+            // SAFETY: the object is loaded, and so is its name, which `path_with_room` made. Nobody else runs in the child.
+            unsafe {
+                let name = (*object).name;
+                if written.is_ok() && !name.is_null() && CStr::from_ptr(name).count_bytes() == len {
+                    std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), len);
+                }
+            }
+        }
+    }
+}
