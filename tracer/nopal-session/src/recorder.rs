@@ -1,18 +1,10 @@
 //! Puts hits into a recording: one stream per CPU and way of writing, each in the order of time by itself.
 
+use crate::context::{ContextField, Contexts};
 use crate::live::{Hit, Loss, StreamId, StreamKind};
 use crate::registry::Registry;
-use nopal_trace::{Error, RecordingInfo, RecordingWriter, StreamWriter, Type, TypeId};
+use nopal_trace::{Error, RecordingInfo, RecordingWriter, StreamWriter, TypeId};
 use std::path::Path;
-
-/// What stands in front of every event's own fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Context {
-    None,
-    /// `vpid` and `vtid`, as the traced process counts.
-    #[default]
-    Task,
-}
 
 /// A recording in the making.
 #[derive(Debug)]
@@ -21,7 +13,8 @@ pub struct Recorder {
     streams: Streams,
     /// By plan.
     types: Vec<TypeId>,
-    context: Context,
+    pub contexts: Contexts,
+    context: Vec<u8>,
     payload: Vec<u8>,
     pub tally: Tally,
 }
@@ -39,15 +32,14 @@ pub struct Tally {
 }
 
 impl Recorder {
-    pub fn create(dir: &Path, mut info: RecordingInfo, context: Context) -> Result<Recorder, Error> {
-        if context == Context::Task {
-            info = info.context("vpid", Type::signed(32)).context("vtid", Type::signed(32));
-        }
+    pub fn create(dir: &Path, info: RecordingInfo, fields: &[ContextField]) -> Result<Recorder, Error> {
+        let info = fields.iter().fold(info, |info, field| field.declare(info));
         Ok(Recorder {
             writer: RecordingWriter::create(dir, info)?,
             streams: Streams::default(),
             types: Vec::new(),
-            context,
+            contexts: Contexts::new(fields),
+            context: Vec::new(),
             payload: Vec::new(),
             tally: Tally::default(),
         })
@@ -81,17 +73,10 @@ impl Recorder {
                 &self.payload
             }
         };
-        let mut context = [0; 8];
-        let context = match self.context {
-            Context::None => &context[..0],
-            Context::Task => {
-                context[..4].copy_from_slice(&hit.task.pid.to_le_bytes());
-                context[4..].copy_from_slice(&hit.task.tid.to_le_bytes());
-                &context[..]
-            }
-        };
+        self.context.clear();
+        self.contexts.write(registry, &hit, &mut self.context);
         let ty = self.types[event.plan_idx];
-        self.streams.get(&mut self.writer, hit.stream)?.append(ty, hit.ns, context, payload)?;
+        self.streams.get(&mut self.writer, hit.stream)?.append(ty, hit.ns, &self.context, payload)?;
         self.tally.n_events += 1;
         Ok(())
     }

@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
+use nopal_session::context::ContextField;
 use nopal_session::live::Live;
-use nopal_session::recorder::{Context, Recorder};
+use nopal_session::recorder::Recorder;
 use nopal_trace::clock::monotonic_ns;
 use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{EnvValue, Error, RecordingInfo};
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     })?;
     let info = RecordingInfo { n_event_types: open.live.registry().plans.len(), ..info(&args) };
-    let context = if args.no_context { Context::None } else { Context::Task };
+    let context = if args.no_context { &[][..] } else { &ContextField::USUAL };
     let recorder = Recorder::create(&dir, info, context)
         .and_then(|mut recorder| recorder.declare(&open.live.registry()).map(|()| recorder));
     let recorder = recorder.map_err(|e| {

@@ -1,0 +1,133 @@
+//! What can stand in front of every event's own fields: who left it, and where.
+
+use crate::live::Hit;
+use crate::registry::Registry;
+use crate::tasks::Tasks;
+use nopal_engine::target::mapped_objects;
+use nopal_trace::{Integer, RecordingInfo, Type};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// One field in front of an event's own. The names are LTTng's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContextField {
+    /// The process, as it counts itself.
+    Vpid,
+    /// The thread, as its process counts.
+    Vtid,
+    /// The thread's name.
+    Procname,
+    /// The address of the probe's instruction.
+    Ip,
+}
+
+impl ContextField {
+    pub const ALL: [ContextField; 4] =
+        [ContextField::Vpid, ContextField::Vtid, ContextField::Procname, ContextField::Ip];
+    /// What a recording has unless told otherwise.
+    pub const USUAL: [ContextField; 2] = [ContextField::Vpid, ContextField::Vtid];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ContextField::Vpid => "vpid",
+            ContextField::Vtid => "vtid",
+            ContextField::Procname => "procname",
+            ContextField::Ip => "ip",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<ContextField> {
+        ContextField::ALL.into_iter().find(|field| field.name() == name)
+    }
+
+    /// Declares the field in a recording's metadata.
+    pub fn declare(self, info: RecordingInfo) -> RecordingInfo {
+        let ty = match self {
+            ContextField::Vpid | ContextField::Vtid => Type::signed(32),
+            ContextField::Procname => Type::String,
+            ContextField::Ip => match Type::unsigned(64) {
+                Type::Integer(integer) => Type::Integer(Integer { base: 16, ..integer }),
+                other => other,
+            },
+        };
+        info.context(self.name(), ty)
+    }
+}
+
+/// A thread may change its name at any time.
+const NAME_AGE: Duration = Duration::from_secs(1);
+
+/// Writes the fields of hits, and remembers what had to be looked up.
+#[derive(Debug, Default)]
+pub struct Contexts {
+    pub fields: Vec<ContextField>,
+    /// Processes of other namespaces must be made known before names of theirs can be found.
+    pub tasks: Tasks,
+    names: HashMap<(u32, u32), (Vec<u8>, Instant)>,
+    addresses: HashMap<(u32, u32), u64>,
+}
+
+impl Contexts {
+    pub fn new(fields: &[ContextField]) -> Contexts {
+        Contexts { fields: fields.to_vec(), ..Contexts::default() }
+    }
+
+    /// Appends the fields of `hit`, as the metadata lays them out.
+    pub fn write(&mut self, registry: &Registry, hit: &Hit<'_>, into: &mut Vec<u8>) {
+        for idx in 0..self.fields.len() {
+            match self.fields[idx] {
+                ContextField::Vpid => into.extend_from_slice(&hit.task.pid.to_le_bytes()),
+                ContextField::Vtid => into.extend_from_slice(&hit.task.tid.to_le_bytes()),
+                ContextField::Procname => {
+                    into.extend_from_slice(self.name(hit));
+                    into.push(0);
+                }
+                ContextField::Ip => into.extend_from_slice(&self.address(registry, hit).to_le_bytes()),
+            }
+        }
+    }
+
+    fn name(&mut self, hit: &Hit<'_>) -> &[u8] {
+        let key = (hit.task.pid, hit.task.tid);
+        let is_fresh = self.names.get(&key).is_some_and(|(_, since)| since.elapsed() < NAME_AGE);
+        if !is_fresh {
+            let task = self.tasks.translate(hit.task);
+            let path = format!("/proc/{}/task/{}/comm", task.pid, task.tid);
+            // Of a thread that has ended the last name known is kept.
+            let known = self.names.remove(&key).map(|(name, _)| name).unwrap_or_default();
+            let name = std::fs::read(path).map_or(known, |mut name| {
+                name.retain(|byte| *byte != b'\n' && *byte != 0);
+                name
+            });
+            self.names.insert(key, (name, Instant::now()));
+        }
+        self.names.get(&key).map_or(b"", |(name, _)| name)
+    }
+
+    fn address(&mut self, registry: &Registry, hit: &Hit<'_>) -> u64 {
+        if let Some(address) = self.addresses.get(&(hit.task.pid, hit.event)) {
+            return *address;
+        }
+        let pid = self.tasks.translate(hit.task).pid;
+        let address = find_address(registry, pid, hit.event);
+        self.addresses.insert((hit.task.pid, hit.event), address);
+        address
+    }
+}
+
+/// Where a site is in a process; its link-time address if that cannot be told any more.
+fn find_address(registry: &Registry, pid: u32, event: u32) -> u64 {
+    let event = &registry.events[event as usize];
+    let address = event.site.address;
+    for mapped in mapped_objects(pid).unwrap_or_default() {
+        if mapped.path != event.path {
+            continue;
+        }
+        let Ok(image) = mapped.open() else { continue };
+        let Ok(object) = nopal_sdt::read(image.bytes()) else { continue };
+        if let Some(bias) = mapped.load_biases(&object).first() {
+            return address.wrapping_add(*bias);
+        }
+    }
+    address
+}
