@@ -1,0 +1,159 @@
+"""Latency of functions, coroutines and blocks of code, and the ids that tell concurrent ones apart.
+
+An id belongs to one measured call. It is kept in a context variable, so each thread and each asyncio task has its own, and
+a task knows the measured call that started it.
+"""
+
+import contextvars
+import functools
+import inspect
+import itertools
+import os
+import threading
+from time import perf_counter_ns
+
+from ._types import Type
+from .provider import Provider
+
+_current = contextvars.ContextVar("nopal_id", default=0)
+_numbers = itertools.count(1)
+_process = os.getpid() << 32
+_providers = {}
+_probes = {}
+_lock = threading.Lock()
+
+
+def _after_fork():
+    global _process
+    _process = os.getpid() << 32
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def new_id():
+    """A number that no other call in this or another living process has: the process, then a count."""
+    return _process | (next(_numbers) & 0xFFFF_FFFF)
+
+
+def current_id():
+    """The id of the innermost measured call that is being traced, here and in this task; 0 if there is none."""
+    return _current.get()
+
+
+def _provider(named):
+    """The loaded provider of this name that the functions here share."""
+    if isinstance(named, Provider):
+        return named
+    with _lock:
+        provider = _providers.get(named)
+        if provider is None:
+            provider = _providers[named] = Provider(named)
+            provider.load()
+        return provider
+
+
+def _probe(provider, name):
+    """The probe that measurements of this name fire."""
+    probe = _probes.get((provider, name))
+    if probe is None:
+        probe = _provider(provider).add_probe(
+            name, name=str, duration_ns=int, id=Type.UINT64, parent_id=Type.UINT64
+        )
+        _probes[provider, name] = probe
+    return probe
+
+
+class _Measured:
+    """One measured call, from its beginning to its end."""
+
+    __slots__ = ("_id", "_name", "_parent", "_probe", "_started")
+
+    def __init__(self, probe, name):
+        self._probe = probe
+        self._name = name
+
+    def __enter__(self):
+        self._parent = _current.get()
+        self._id = new_id()
+        _current.set(self._id)
+        self._started = perf_counter_ns()
+
+    def __exit__(self, *_):
+        duration = perf_counter_ns() - self._started
+        _current.set(self._parent)
+        self._probe.fire(self._name, duration, self._id, self._parent)
+
+
+class latency:
+    """Fires how long something took, when it is over, be it by an exception: ``(name, duration_ns, id, parent_id)``.
+
+    As a decorator, of functions and coroutine functions; the probe has the function's name unless another is given::
+
+        @nopal.latency("shop")
+        async def checkout(cart): ...
+
+    As a context manager, also an asynchronous one::
+
+        with nopal.latency("shop", "pay"): ...
+
+    ``provider`` is a name, or a :class:`Provider` of one's own, to be loaded by its owner. While nobody listens, no clock
+    is read and no id is made.
+    """
+
+    def __init__(self, provider, name=None):
+        self._provider = provider
+        self._name = name
+        self._probe = _probe(provider, name) if name is not None else None
+        # What `with` has begun in this task and not ended; None for what nobody listened to. One object may be in use
+        # many times at once.
+        self._begun = contextvars.ContextVar("nopal_begun", default=())
+
+    def __call__(self, function):
+        # A probe's name has letters, digits and underscores alone; `<lambda>` has others.
+        name = self._name or "".join(c if c.isalnum() and c.isascii() else "_" for c in function.__name__)
+        probe = self._probe or _probe(self._provider, name)
+        shown = function.__qualname__ if self._name is None else name
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def measured(*args, **kwargs):
+                if not probe.is_enabled:
+                    return await function(*args, **kwargs)
+                with _Measured(probe, shown):
+                    return await function(*args, **kwargs)
+
+        else:
+
+            @functools.wraps(function)
+            def measured(*args, **kwargs):
+                if not probe.is_enabled:
+                    return function(*args, **kwargs)
+                with _Measured(probe, shown):
+                    return function(*args, **kwargs)
+
+        return measured
+
+    def __enter__(self):
+        if self._probe is None:
+            raise TypeError("as a context manager, latency needs the name of a probe: latency(provider, name)")
+        measured = _Measured(self._probe, self._name) if self._probe.is_enabled else None
+        self._begun.set((*self._begun.get(), measured))
+        if measured:
+            measured.__enter__()
+        return self
+
+    def __exit__(self, *_):
+        begun = self._begun.get()
+        # Empty if this is another context than that of the beginning, as when a generator is thrown away.
+        if begun:
+            self._begun.set(begun[:-1])
+            if begun[-1]:
+                begun[-1].__exit__()
+
+    async def __aenter__(self):
+        return self.__enter__()
+
+    async def __aexit__(self, *_):
+        self.__exit__()
