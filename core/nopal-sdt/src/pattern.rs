@@ -89,6 +89,12 @@ impl Pattern {
     }
 }
 
+/// The word most like `wanted`, if one is like it at all.
+pub fn nearest<'a>(wanted: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (wanted.chars().count() / 3).max(1);
+    words.map(|word| (distance(wanted, word), word)).filter(|(d, _)| *d <= limit).min().map(|(_, word)| word)
+}
+
 fn name_glob(pattern: &str, name: &str) -> bool {
     glob(pattern, name) || (pattern.contains('-') && glob(&pattern.replace('-', "__"), name))
 }

@@ -4,7 +4,7 @@ use crate::live::Hit;
 use crate::registry::Registry;
 use crate::tasks::Tasks;
 use nopal_engine::target::mapped_objects;
-use nopal_trace::{Integer, RecordingInfo, Type};
+use nopal_trace::{RecordingInfo, Type};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,10 @@ impl ContextField {
             ContextField::Vpid | ContextField::Vtid => Type::signed(32),
             ContextField::Procname => Type::String,
             ContextField::Ip => match Type::unsigned(64) {
-                Type::Integer(integer) => Type::Integer(Integer { base: 16, ..integer }),
+                Type::Integer(mut integer) => {
+                    integer.base = 16;
+                    Type::Integer(integer)
+                }
                 other => other,
             },
         };

@@ -7,4 +7,5 @@ pub mod plan;
 pub mod predicate;
 pub mod recorder;
 pub mod registry;
+pub mod sessions;
 pub mod tasks;

@@ -1,0 +1,284 @@
+//! A channel under way: its probes open in the tracked processes, its hits on their way into a recording.
+
+use super::config::{Channel, Mode, Rule};
+use crate::live::{Hit, Live, LiveError, News, Opened, Request, StreamId, Way, attach_when_free};
+use crate::plan::Limits;
+use crate::recorder::Recorder;
+use crate::registry::{Registry, Unfit};
+use nopal_engine::user::record::Task;
+use nopal_trace::clock::monotonic_ns;
+use nopal_trace::{EnvValue, Error, RecordingInfo};
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// Per CPU, where the channel does not say.
+const RING_BYTES: u64 = 4 << 20;
+
+#[derive(Debug)]
+pub(super) struct Running {
+    pub config: Channel,
+    /// The rules the probes were opened for.
+    pub rules: Vec<Rule>,
+    pub live: Live,
+    pub attached: HashSet<u32>,
+    recorder: Option<(Recorder, PathBuf)>,
+    /// Hits before and after belong to others, which were there before or come later.
+    span: std::ops::Range<u64>,
+    held: Held,
+    pub sites: Sites,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Sites {
+    pub user: u64,
+    pub kernel: u64,
+    pub closed: u64,
+}
+
+/// A recording that is whole.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub path: PathBuf,
+    pub n_events: u64,
+    pub n_lost: u64,
+}
+
+impl Running {
+    pub fn open(config: &Channel) -> Result<Running, LiveError> {
+        let rules: Vec<Rule> = config.events.iter().filter(|rule| rule.enabled).cloned().collect();
+        let ring_bytes = config.ring_bytes.unwrap_or(RING_BYTES).next_power_of_two();
+        let live = Live::new(Request {
+            choices: rules.iter().map(Rule::choice).collect(),
+            given: Vec::new(),
+            limits: Limits { max_string_bytes: config.max_string },
+            door: config.door.into(),
+            is_only: false,
+            can_relocate: false,
+            ring_bytes,
+            is_overwriting: config.mode == Mode::Overwrite,
+        })?;
+        Ok(Running {
+            config: config.clone(),
+            rules,
+            live,
+            attached: HashSet::new(),
+            recorder: None,
+            span: 0..u64::MAX,
+            held: Held::new(ring_bytes as usize),
+            sites: Sites::default(),
+        })
+    }
+
+    pub fn is_overwriting(&self) -> bool {
+        self.config.mode == Mode::Overwrite
+    }
+
+    /// Whether it does what the configuration says now.
+    pub fn does(&self, config: &Channel) -> bool {
+        let enabled = config.events.iter().filter(|rule| rule.enabled);
+        let settings = |c: &Channel| Channel { events: Vec::new(), ..c.clone() };
+        enabled.eq(self.rules.iter()) && settings(config) == settings(&self.config)
+    }
+
+    pub fn attach(&mut self, pid: u32, is_stopped: impl Fn() -> bool) -> Result<(), LiveError> {
+        let opened = attach_when_free(&mut self.live, pid, is_stopped)?;
+        self.attached.insert(pid);
+        self.count(&opened);
+        self.know(&opened);
+        Ok(())
+    }
+
+    /// What of the rules nothing fits so far.
+    pub fn unfit(&self) -> Option<Unfit> {
+        self.live.unfit()
+    }
+
+    /// Hits before are another's.
+    pub fn begin_at(&mut self, ns: u64) {
+        self.span.start = ns;
+    }
+
+    /// Hits from then on are another's.
+    pub fn end_at(&mut self, ns: u64) {
+        self.span.end = ns;
+    }
+
+    /// Throws hits away; tells how many there were.
+    pub fn drain(&mut self) -> u64 {
+        self.live.poll(|_, _| {}).n_hits
+    }
+
+    /// Starts a recording in a folder of `chunk`.
+    pub fn record_into(&mut self, chunk: &Path) -> Result<(), Error> {
+        let dir = free_dir(chunk, &self.config.name);
+        self.recorder = Some((self.recorder_in(&dir)?, dir));
+        Ok(())
+    }
+
+    fn recorder_in(&self, dir: &Path) -> Result<Recorder, Error> {
+        let text = |value: &str| EnvValue::Text(value.to_owned());
+        let info = RecordingInfo::of_this_host()
+            .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
+            .env("channel", text(&self.config.name));
+        let info = RecordingInfo { n_event_types: self.live.registry().plans.len(), ..info };
+        let mut recorder = Recorder::create(dir, info, &self.config.context_fields())?;
+        recorder.declare(&self.live.registry())?;
+        for pid in &self.attached {
+            recorder.contexts.tasks.add(*pid);
+        }
+        Ok(recorder)
+    }
+
+    /// Moves hits from the rings to where they go; tells how many there were.
+    pub fn pass(&mut self) -> Result<u64, Error> {
+        let mut result = Ok(());
+        let (recorder, held, span) = (&mut self.recorder, &mut self.held, &self.span);
+        let polled = self.live.poll(|registry, hit| {
+            if result.is_err() || !span.contains(&hit.ns) {
+                return;
+            }
+            match recorder {
+                Some((recorder, _)) => result = recorder.hit(registry, hit),
+                None => held.push(hit),
+            }
+        });
+        result?;
+        if let Some((recorder, _)) = recorder {
+            for loss in polled.losses.iter().filter(|loss| span.contains(&loss.last_ns)) {
+                recorder.loss(loss)?;
+            }
+            recorder.tally.n_malformed += polled.n_damaged;
+        }
+        Ok(polled.n_hits)
+    }
+
+    /// Keeps the probes open and follows new processes. Gives what is missing, in words.
+    pub fn look_after(&mut self, log: &mut dyn FnMut(&str)) -> Vec<String> {
+        let mut gaps = Vec::new();
+        if !self.live.is_look_due() {
+            return gaps;
+        }
+        for news in self.live.look_after() {
+            match news {
+                News::Opened(opened) => {
+                    self.count(&opened);
+                    self.know(&opened);
+                }
+                News::Gap(text) => gaps.push(text),
+                News::NotFollowed { pid, error } => {
+                    gaps.push(format!("process {pid} could not be followed: {error:?}"));
+                }
+                News::Late { pid, n_sites } => gaps.push(format!(
+                    "process {pid}: {n_sites} sites were opened a moment after their program or library had started"
+                )),
+                News::Message(text) => log(&text),
+            }
+        }
+        gaps
+    }
+
+    pub fn flush(&mut self) -> Result<(), Error> {
+        match &mut self.recorder {
+            Some((recorder, _)) => recorder.flush(monotonic_ns()),
+            None => Ok(()),
+        }
+    }
+
+    /// Events recorded, events lost, bytes written of the recording under way.
+    pub fn tally(&self) -> (u64, u64, u64) {
+        self.recorder.as_ref().map_or((0, 0, 0), |(recorder, _)| {
+            (
+                recorder.tally.n_events,
+                recorder.tally.n_lost + recorder.tally.n_malformed,
+                recorder.bytes_written(),
+            )
+        })
+    }
+
+    /// Ends the recording under way.
+    pub fn finish(&mut self) -> Result<Option<Written>, Error> {
+        let Some((recorder, path)) = self.recorder.take() else { return Ok(None) };
+        let tally = recorder.tally;
+        recorder.finish()?;
+        Ok(Some(Written { path, n_events: tally.n_events, n_lost: tally.n_lost + tally.n_malformed }))
+    }
+
+    /// Writes what the rings hold into a folder of `dir`. They go on as before.
+    pub fn snapshot(&mut self, dir: &Path) -> Result<Written, Error> {
+        let path = free_dir(dir, &self.config.name);
+        let mut recorder = self.recorder_in(&path)?;
+        self.pass()?;
+        let mut result = Ok(());
+        let polled = self.live.snapshot(|registry, hit| {
+            if result.is_ok() {
+                result = recorder.hit(registry, hit);
+            }
+        });
+        result?;
+        recorder.tally.n_malformed += polled.n_damaged;
+        self.held.replay(&self.live.registry(), &mut recorder)?;
+        let tally = recorder.tally;
+        recorder.finish()?;
+        Ok(Written { path, n_events: tally.n_events, n_lost: tally.n_malformed })
+    }
+
+    fn count(&mut self, opened: &[Opened]) {
+        for site in opened {
+            match site.way {
+                Way::User(_) => self.sites.user += 1,
+                Way::Kernel(_) => self.sites.kernel += 1,
+                Way::Closed(_) => self.sites.closed += 1,
+            }
+        }
+    }
+
+    fn know(&mut self, opened: &[Opened]) {
+        if let Some((recorder, _)) = &mut self.recorder {
+            let pids: HashSet<u32> = opened.iter().map(|site| site.pid).collect();
+            pids.into_iter().for_each(|pid| recorder.contexts.tasks.add(pid));
+        }
+    }
+}
+
+/// `NAME`, or `NAME-2` and so on where that is taken.
+fn free_dir(parent: &Path, name: &str) -> PathBuf {
+    let mut dir = parent.join(name);
+    let mut n = 2;
+    while dir.exists() {
+        dir = parent.join(format!("{name}-{n}"));
+        n += 1;
+    }
+    dir
+}
+
+/// The newest hits of those that no ring keeps: the kernel door's and those of threads without rseq.
+#[derive(Debug)]
+struct Held {
+    hits: VecDeque<(StreamId, u32, u64, Task, Box<[u8]>)>,
+    n_bytes: usize,
+    max_bytes: usize,
+}
+
+impl Held {
+    fn new(max_bytes: usize) -> Held {
+        Held { hits: VecDeque::new(), n_bytes: 0, max_bytes }
+    }
+
+    fn push(&mut self, hit: Hit<'_>) {
+        const FIXED_BYTES: usize = 64;
+        self.n_bytes += hit.payload.len() + FIXED_BYTES;
+        self.hits.push_back((hit.stream, hit.event, hit.ns, hit.task, hit.payload.into()));
+        while self.n_bytes > self.max_bytes {
+            let Some((.., payload)) = self.hits.pop_front() else { break };
+            self.n_bytes -= payload.len() + FIXED_BYTES;
+        }
+    }
+
+    fn replay(&self, registry: &Registry, recorder: &mut Recorder) -> Result<(), Error> {
+        for (stream, event, ns, task, payload) in &self.hits {
+            let hit = Hit { stream: *stream, event: *event, ns: *ns, task: *task, payload };
+            recorder.hit(registry, hit)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,643 @@
+//! The recorder process of a started session: opens the probes, moves hits into recordings, answers commands, ends with
+//! `stop`. It holds the session's lock for as long as it lives.
+
+use super::channel::{Running, Written};
+use super::config::{Channel, Mode, Rule, SessionConfig};
+use super::control::{Asked, Listener, Reply, Request, Status};
+use super::error::{InWords, SessionError};
+use super::home::{Session, State};
+use super::programs::Programs;
+use crate::live::LiveError;
+use nopal_trace::Error;
+use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
+use nopal_trace::localtime::{ClockText, text_of};
+use std::collections::HashSet;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long to sleep when the rings were nearly empty.
+const IDLE: Duration = Duration::from_millis(5);
+/// A crash costs at most the events of this long.
+const FLUSH: Duration = Duration::from_secs(1);
+const LOOK_FOR_DEATHS: Duration = Duration::from_millis(50);
+/// A trigger that keeps firing makes no more snapshots than this.
+const BETWEEN_TRIGGERED: Duration = Duration::from_secs(1);
+const MAX_TRIGGERED: u32 = 100;
+/// Gaps kept in words; of more only the number is known.
+const MAX_GAPS: usize = 1000;
+
+/// What the command that started the session is told.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Started {
+    pub pids: Vec<u32>,
+    pub user_sites: u64,
+    pub kernel_sites: u64,
+    pub closed_sites: u64,
+    /// Things to know that are no failure.
+    pub notes: Vec<String>,
+}
+
+/// What the recorder's surroundings give it.
+pub struct Surroundings<'a> {
+    pub in_words: InWords,
+    pub is_stopped: fn() -> bool,
+    /// Takes a line for the recorder's log.
+    pub log: &'a mut dyn FnMut(&str),
+}
+
+/// Starts the session, tells `started` how that went, and holds it until it is stopped.
+pub fn hold(
+    session: &Session,
+    surroundings: Surroundings<'_>,
+    started: impl FnOnce(Result<Started, SessionError>),
+) -> Result<(), SessionError> {
+    let lock = match session.lock() {
+        Ok(Some(lock)) => lock,
+        Ok(None) => {
+            let error = SessionError::new(
+                "already-started",
+                format!("session `{}` is started already", session.name),
+            );
+            started(Err(error.clone()));
+            return Err(error);
+        }
+        Err(error) => {
+            started(Err(error.clone()));
+            return Err(error);
+        }
+    };
+    let mut holder = match Holder::open(session, surroundings) {
+        Ok((holder, report)) => {
+            started(Ok(report));
+            holder
+        }
+        Err(error) => {
+            started(Err(error.clone()));
+            return Err(error);
+        }
+    };
+    let result = holder.run();
+    let ended = holder.close(result);
+    drop(lock);
+    ended
+}
+
+struct Holder<'a> {
+    session: Session,
+    config: SessionConfig,
+    surroundings: Surroundings<'a>,
+    listener: Listener,
+    running: Vec<Running>,
+    /// Watches for the events that make a snapshot.
+    trigger: Option<Running>,
+    programs: Programs,
+    state: State,
+    chunk: Option<PathBuf>,
+    /// Tracked processes that were alive when last looked at.
+    alive: HashSet<u32>,
+    /// Of all processes that were attached to; a number that came again is not attached to twice.
+    known: HashSet<u32>,
+    last_flush: Instant,
+    last_death_look: Instant,
+    last_triggered: Option<Instant>,
+    n_triggered: u32,
+    asked_to_stop: Option<Asked>,
+}
+
+impl<'a> Holder<'a> {
+    fn open(
+        session: &Session,
+        surroundings: Surroundings<'a>,
+    ) -> Result<(Holder<'a>, Started), SessionError> {
+        let config = session.config()?;
+        let now = Instant::now();
+        let mut holder = Holder {
+            session: session.clone(),
+            programs: Programs::new(&config.track),
+            state: State {
+                is_started: true,
+                failure: None,
+                gaps: Vec::new(),
+                pids: Vec::new(),
+                ..session.state()
+            },
+            config,
+            surroundings,
+            listener: Listener::open(session)?,
+            running: Vec::new(),
+            trigger: None,
+            chunk: None,
+            alive: HashSet::new(),
+            known: HashSet::new(),
+            last_flush: now,
+            last_death_look: now,
+            last_triggered: None,
+            n_triggered: 0,
+            asked_to_stop: None,
+        };
+        match holder.begin() {
+            Ok(notes) => {
+                let sites = holder.sites();
+                let report = Started {
+                    pids: holder.pids(),
+                    user_sites: sites.0,
+                    kernel_sites: sites.1,
+                    closed_sites: sites.2,
+                    notes,
+                };
+                Ok((holder, report))
+            }
+            Err(error) => {
+                holder.close_probes();
+                let _ = std::fs::remove_file(holder.session.socket());
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens every channel in every tracked process, then the recordings.
+    fn begin(&mut self) -> Result<Vec<String>, SessionError> {
+        let wanted: Vec<Channel> = self.wanted_channels().cloned().collect();
+        if wanted.is_empty() {
+            return Err(SessionError::new("no-event", "no event is enabled in this session")
+                .hint("`nopal enable-event -u 'provider:*'` enables some"));
+        }
+        let mut notes = Vec::new();
+        let pids = self.tracked(&mut notes)?;
+        for channel in &wanted {
+            let mut running = Running::open(channel).map_err(|e| (self.surroundings.in_words)(&e))?;
+            let attached = self.attach_all(&mut running, &pids, &mut notes);
+            // What is open must be closed even where not all could be.
+            self.running.push(running);
+            attached?;
+        }
+        if !self.config.triggers.is_empty() {
+            let mut trigger = self.open_trigger()?;
+            let attached = self.attach_all(&mut trigger, &pids, &mut notes);
+            self.trigger = Some(trigger);
+            attached?;
+        }
+        self.known.extend(&pids);
+        self.alive.extend(&pids);
+        self.judge(&mut notes)?;
+        self.next_chunk()?;
+        self.keep_state();
+        Ok(notes)
+    }
+
+    fn wanted_channels(&self) -> impl Iterator<Item = &Channel> {
+        self.config.channels.iter().filter(|c| c.enabled && c.events.iter().any(|rule| rule.enabled))
+    }
+
+    /// The live processes that are tracked; an error if there can never be one.
+    fn tracked(&mut self, notes: &mut Vec<String>) -> Result<Vec<u32>, SessionError> {
+        let track = &self.config.track;
+        if track.processes.is_empty() && track.programs.is_empty() {
+            return Err(SessionError::new("nothing-tracked", "no process is tracked")
+                .hint("`nopal track -u -p PID` or `nopal track -u --program NAME` names one; nothing else is touched"));
+        }
+        let mut pids = Vec::new();
+        for process in &track.processes {
+            if process.is_alive() {
+                pids.push(process.pid);
+            } else {
+                notes.push(format!(
+                    "process {} has ended; `nopal untrack -u -p {}` forgets it",
+                    process.pid, process.pid
+                ));
+            }
+        }
+        let known = pids.iter().copied().collect();
+        pids.extend(self.programs.fresh(&known));
+        if pids.is_empty() && track.programs.is_empty() {
+            return Err(SessionError::new("gone", "every tracked process has ended")
+                .hint("track one that runs: `nopal list -u` shows programs with probes"));
+        }
+        if pids.is_empty() {
+            notes.push(format!("waiting for {} to be started", track.programs.join(", ")));
+        }
+        Ok(pids)
+    }
+
+    fn attach_all(
+        &self,
+        running: &mut Running,
+        pids: &[u32],
+        notes: &mut Vec<String>,
+    ) -> Result<(), SessionError> {
+        let mut failure = None;
+        for pid in pids {
+            if let Err(error) = running.attach(*pid, self.surroundings.is_stopped) {
+                let error = (self.surroundings.in_words)(&error);
+                notes.push(format!("process {pid}: {error}"));
+                failure = Some(error);
+            }
+        }
+        match failure {
+            Some(error) if running.attached.is_empty() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rules that fit nothing are told of; a session in which nothing at all was found is an error.
+    fn judge(&self, notes: &mut Vec<String>) -> Result<(), SessionError> {
+        for running in self.running.iter().chain(&self.trigger) {
+            let Some(unfit) = running.unfit() else { continue };
+            let error = (self.surroundings.in_words)(&LiveError::Unfit(unfit));
+            let has_sites = running.sites.user + running.sites.kernel + running.sites.closed > 0;
+            // A program yet to be started may have what is not there now; a condition that cannot be read never fits.
+            let may_come = !self.programs.is_empty() && error.code != "bad-condition";
+            if !has_sites && !may_come {
+                return Err(error);
+            }
+            notes.push(error.to_string());
+        }
+        Ok(())
+    }
+
+    fn open_trigger(&self) -> Result<Running, SessionError> {
+        let rule = |text: &String| match text.split_once(" if ") {
+            Some((pattern, filter)) => {
+                Rule { filter: Some(filter.trim().to_owned()), ..Rule::new(pattern.trim()) }
+            }
+            None => Rule::new(text.trim()),
+        };
+        let channel = Channel {
+            mode: Mode::Discard,
+            ring_bytes: Some(64 << 10),
+            events: self.config.triggers.iter().map(rule).collect(),
+            ..Channel::named("trigger")
+        };
+        Running::open(&channel).map_err(|e| (self.surroundings.in_words)(&e))
+    }
+
+    /// Begins recordings in a folder of their own. Channels that are written over have none until they are asked for.
+    fn next_chunk(&mut self) -> Result<(), SessionError> {
+        if self.running.iter().all(Running::is_overwriting) {
+            self.chunk = None;
+            return Ok(());
+        }
+        self.state.n_chunks += 1;
+        let chunk = self.config.output.join(format!("chunk-{}", self.state.n_chunks));
+        make_dir(&chunk)?;
+        for running in self.running.iter_mut().filter(|r| !r.is_overwriting()) {
+            running.record_into(&chunk).map_err(|e| recording_error(&e))?;
+        }
+        self.chunk = Some(chunk);
+        Ok(())
+    }
+
+    /// Until somebody says stop, or an error that cannot be lived with.
+    fn run(&mut self) -> Result<(), SessionError> {
+        loop {
+            let mut n_hits = 0;
+            for running in &mut self.running {
+                n_hits += running.pass().map_err(|e| recording_error(&e))?;
+                let gaps = running.look_after(self.surroundings.log);
+                note_gaps(&mut self.state, gaps);
+            }
+            self.watch_trigger()?;
+            self.watch_processes()?;
+            if self.last_flush.elapsed() >= FLUSH {
+                self.flush()?;
+            }
+            while let Some(asked) = self.listener.next() {
+                if asked.request == Request::Stop {
+                    self.asked_to_stop = Some(asked);
+                    return Ok(());
+                }
+                let reply = self.answer(&asked.request);
+                let is_fatal = matches!(&reply, Err(e) if e.code == "disk-full");
+                match &reply {
+                    Ok(reply) => asked.answer(reply),
+                    Err(error) => asked.answer(&Reply::Failed(error.clone())),
+                }
+                if is_fatal && self.chunk.is_some() {
+                    return reply.map(drop);
+                }
+            }
+            if (self.surroundings.is_stopped)() {
+                return Ok(());
+            }
+            if n_hits < 1000 {
+                std::thread::sleep(IDLE);
+            }
+        }
+    }
+
+    fn answer(&mut self, request: &Request) -> Result<Reply, SessionError> {
+        match request {
+            Request::Status => Ok(Reply::Status(self.status())),
+            Request::Stop => Ok(Reply::Done { notes: Vec::new() }),
+            Request::Reload => self.reload().map(|notes| Reply::Done { notes }),
+            Request::Rotate => self.rotate(),
+            Request::Snapshot { name } => {
+                if !self.running.iter().any(Running::is_overwriting) {
+                    return Err(SessionError::new(
+                        "no-snapshot",
+                        "no channel of this session keeps a snapshot",
+                    )
+                    .hint(
+                        "`nopal create NAME --snapshot` makes a session whose rings keep the newest events",
+                    ));
+                }
+                let written = self.snapshot(name.as_deref())?;
+                Ok(Reply::Written { path: written.path, n_events: written.n_events })
+            }
+            Request::Flush => {
+                let until_ns = monotonic_ns() as i64 + monotonic_to_epoch_ns();
+                for running in &mut self.running {
+                    running.pass().map_err(|e| recording_error(&e))?;
+                }
+                self.flush()?;
+                Ok(Reply::Flushed { until_ns })
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), SessionError> {
+        self.last_flush = Instant::now();
+        self.running.iter_mut().try_for_each(|r| r.flush().map_err(|e| recording_error(&e)))
+    }
+
+    fn status(&self) -> Status {
+        let mut status = Status {
+            recorder_pid: std::process::id(),
+            n_events: self.state.n_events,
+            n_lost: self.state.n_lost,
+            pids: self.pids(),
+            n_snapshots: self.state.n_snapshots,
+            gaps: self.state.gaps.clone(),
+            path: self.chunk.clone(),
+            ..Status::default()
+        };
+        (status.user_sites, status.kernel_sites, status.closed_sites) = self.sites();
+        for running in &self.running {
+            let (n_events, n_lost, n_bytes) = running.tally();
+            status.n_events += n_events;
+            status.n_lost += n_lost;
+            status.n_bytes += n_bytes;
+        }
+        status
+    }
+
+    fn sites(&self) -> (u64, u64, u64) {
+        self.running.iter().fold((0, 0, 0), |(user, kernel, closed), r| {
+            (user + r.sites.user, kernel + r.sites.kernel, closed + r.sites.closed)
+        })
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.running.iter().flat_map(|r| r.attached.iter().copied()).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// Does what the configuration newly says. A channel that changes is opened anew beside the old one; each hit goes to
+    /// exactly one of them, by its time.
+    fn reload(&mut self) -> Result<Vec<String>, SessionError> {
+        let config = self.session.config()?;
+        let mut notes = Vec::new();
+        let is_retracked = config.track != self.config.track;
+        self.programs.set(&config.track);
+        self.config = config;
+        let pids = if is_retracked { self.tracked(&mut notes)? } else { self.pids() };
+        let pids: Vec<u32> = pids.into_iter().collect();
+        let wanted: Vec<Channel> = self.wanted_channels().cloned().collect();
+        let has_same_processes = |running: &Running| {
+            !is_retracked || pids.iter().copied().collect::<HashSet<_>>() == running.attached
+        };
+        let mut fresh = Vec::new();
+        for channel in &wanted {
+            let is_done = self.running.iter().any(|r| r.does(channel) && has_same_processes(r));
+            if is_done {
+                continue;
+            }
+            let mut running = Running::open(channel).map_err(|e| (self.surroundings.in_words)(&e))?;
+            if let Err(error) = self.attach_all(&mut running, &pids, &mut notes) {
+                running.live.close();
+                return Err(error);
+            }
+            if let Some(unfit) = running.unfit() {
+                notes.push((self.surroundings.in_words)(&LiveError::Unfit(unfit)).to_string());
+            }
+            fresh.push(running);
+        }
+        let cut_ns = monotonic_ns();
+        let (kept, ended): (Vec<Running>, Vec<Running>) = std::mem::take(&mut self.running)
+            .into_iter()
+            .partition(|r| wanted.iter().any(|channel| r.does(channel)) && has_same_processes(r));
+        self.running = kept;
+        for mut running in ended {
+            running.end_at(cut_ns);
+            running.live.close();
+            running.pass().map_err(|e| recording_error(&e))?;
+            if let Some(written) = running.finish().map_err(|e| recording_error(&e))? {
+                self.add(&written);
+            }
+        }
+        if self.chunk.is_none() && fresh.iter().any(|r| !r.is_overwriting()) {
+            self.running.extend(fresh);
+            self.next_chunk()?;
+        } else {
+            for mut running in fresh {
+                running.begin_at(cut_ns);
+                if let Some(chunk) = self.chunk.as_deref().filter(|_| !running.is_overwriting()) {
+                    running.record_into(chunk).map_err(|e| recording_error(&e))?;
+                }
+                self.running.push(running);
+            }
+        }
+        self.known.extend(&pids);
+        self.alive.extend(&pids);
+        self.keep_state();
+        Ok(notes)
+    }
+
+    fn add(&mut self, written: &Written) {
+        self.state.n_events += written.n_events;
+        self.state.n_lost += written.n_lost;
+    }
+
+    fn rotate(&mut self) -> Result<Reply, SessionError> {
+        let Some(path) = self.chunk.clone() else {
+            return Err(SessionError::new("no-rotation", "a session of snapshots has nothing to rotate")
+                .hint("`nopal snapshot record` writes what the rings hold"));
+        };
+        let n_events = self.end_chunk()?;
+        self.next_chunk()?;
+        self.keep_state();
+        Ok(Reply::Written { path, n_events })
+    }
+
+    /// Ends the recordings under way. Rings that are written over in a session that records are written out too.
+    fn end_chunk(&mut self) -> Result<u64, SessionError> {
+        let mut n_events = 0;
+        let chunk = self.chunk.take();
+        for idx in 0..self.running.len() {
+            let running = &mut self.running[idx];
+            running.pass().map_err(|e| recording_error(&e))?;
+            let written = match (running.is_overwriting(), &chunk) {
+                (true, Some(chunk)) => Some(running.snapshot(chunk)),
+                _ => running.finish().transpose(),
+            };
+            if let Some(written) = written.transpose().map_err(|e| recording_error(&e))? {
+                n_events += written.n_events;
+                self.add(&written);
+            }
+        }
+        Ok(n_events)
+    }
+
+    fn snapshot(&mut self, name: Option<&str>) -> Result<Written, SessionError> {
+        self.state.n_snapshots += 1;
+        let mut folder = format!("snapshot-{}-{}", self.state.n_snapshots, stamp());
+        if let Some(name) = name {
+            super::config::check_name(name)?;
+            folder = format!("{folder}-{name}");
+        }
+        let path = self.config.output.join(folder);
+        make_dir(&path)?;
+        let mut n_events = 0;
+        let mut n_lost = 0;
+        for running in self.running.iter_mut().filter(|r| r.is_overwriting()) {
+            let written = running.snapshot(&path).map_err(|e| recording_error(&e))?;
+            n_events += written.n_events;
+            n_lost += written.n_lost;
+        }
+        (self.surroundings.log)(&format!("snapshot of {n_events} events in {}", path.display()));
+        self.keep_state();
+        Ok(Written { path, n_events, n_lost })
+    }
+
+    /// A snapshot by itself, when an event that was waited for has come.
+    fn watch_trigger(&mut self) -> Result<(), SessionError> {
+        let Some(trigger) = &mut self.trigger else { return Ok(()) };
+        let gaps = trigger.look_after(self.surroundings.log);
+        let n_hits = trigger.drain();
+        note_gaps(&mut self.state, gaps);
+        let is_too_soon = self.last_triggered.is_some_and(|last| last.elapsed() < BETWEEN_TRIGGERED);
+        if n_hits == 0 || is_too_soon || self.n_triggered >= MAX_TRIGGERED {
+            return Ok(());
+        }
+        self.last_triggered = Some(Instant::now());
+        self.n_triggered += 1;
+        if self.n_triggered == MAX_TRIGGERED {
+            (self.surroundings.log)(
+                "that was the last snapshot by a trigger; start the session again for more",
+            );
+        }
+        self.snapshot(Some("trigger")).map(drop)
+    }
+
+    /// Picks up programs that were started, and takes a snapshot of those that ended.
+    fn watch_processes(&mut self) -> Result<(), SessionError> {
+        for pid in self.programs.fresh(&self.known) {
+            self.known.insert(pid);
+            let mut notes = Vec::new();
+            for idx in 0..self.running.len() {
+                if let Err(error) = self.running[idx].attach(pid, self.surroundings.is_stopped) {
+                    notes.push((self.surroundings.in_words)(&error).to_string());
+                }
+            }
+            if let Some(trigger) = &mut self.trigger {
+                let _ = trigger.attach(pid, self.surroundings.is_stopped);
+            }
+            self.alive.insert(pid);
+            let text = match notes.first() {
+                None => {
+                    format!("process {pid} was picked up after it had started; its first hits may be missing")
+                }
+                Some(why) => format!("process {pid} could not be picked up: {why}"),
+            };
+            note_gaps(&mut self.state, vec![text]);
+            self.keep_state();
+        }
+        if self.last_death_look.elapsed() < LOOK_FOR_DEATHS {
+            return Ok(());
+        }
+        self.last_death_look = Instant::now();
+        let is_alive = |pid: &u32| nopal_engine::target::Process::read(*pid).is_ok_and(|p| !p.is_zombie);
+        let ended: Vec<u32> = self.alive.iter().copied().filter(|pid| !is_alive(pid)).collect();
+        for pid in ended {
+            self.alive.remove(&pid);
+            self.known.remove(&pid);
+            (self.surroundings.log)(&format!("process {pid} has ended"));
+            if self.config.snapshot {
+                self.snapshot(Some(&format!("end-of-{pid}")))?;
+            }
+            self.keep_state();
+        }
+        Ok(())
+    }
+
+    /// What a later command must know if we are killed. A full disk must not end the recording for that.
+    fn keep_state(&mut self) {
+        self.state.pids = self.pids();
+        if let Err(error) = self.session.set_state(&self.state) {
+            (self.surroundings.log)(&error.to_string());
+        }
+    }
+
+    fn close_probes(&mut self) {
+        for running in self.running.iter_mut().chain(&mut self.trigger) {
+            for failure in running.live.close() {
+                (self.surroundings.log)(&format!("cannot close every site: {failure}"));
+            }
+        }
+    }
+
+    fn close(mut self, result: Result<(), SessionError>) -> Result<(), SessionError> {
+        self.close_probes();
+        // What came before the error is written as far as possible; the first error is the one that is told.
+        let ended = self.end_chunk();
+        let result = result.and(ended.map(drop));
+        self.state.is_started = false;
+        self.state.pids.clear();
+        self.state.failure = result.as_ref().err().cloned();
+        if let Err(error) = self.session.set_state(&self.state) {
+            (self.surroundings.log)(&error.to_string());
+        }
+        let _ = std::fs::remove_file(self.session.socket());
+        let status = self.status();
+        if let Some(asked) = self.asked_to_stop.take() {
+            match &result {
+                Ok(()) => asked.answer(&Reply::Status(status)),
+                Err(error) => asked.answer(&Reply::Failed(error.clone())),
+            }
+        }
+        result
+    }
+}
+
+fn note_gaps(state: &mut State, gaps: Vec<String>) {
+    let room = MAX_GAPS.saturating_sub(state.gaps.len());
+    state.gaps.extend(gaps.into_iter().take(room));
+}
+
+fn make_dir(dir: &Path) -> Result<(), SessionError> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|e| SessionError::io(dir, "make", &e))
+}
+
+/// `20261115-153019`
+pub fn stamp() -> String {
+    let now = monotonic_ns() as i64 + monotonic_to_epoch_ns();
+    let digits: String =
+        text_of(now, ClockText::Date, false).chars().filter(char::is_ascii_digit).take(14).collect();
+    let (date, time) = digits.split_at(digits.len().min(8));
+    format!("{date}-{time}")
+}
+
+fn recording_error(error: &Error) -> SessionError {
+    if error.is_disk_full() {
+        return SessionError::new("disk-full", format!("the disk is full: {error}"))
+            .hint("what was written before is whole and can be viewed");
+    }
+    SessionError::new("recording", error.to_string())
+}

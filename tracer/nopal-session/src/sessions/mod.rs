@@ -1,0 +1,15 @@
+//! Sessions in LTTng's words, without a daemon. A session is a folder that only its owner can read: `session.toml` says
+//! what is wanted, and while it is started one recorder process holds the folder's lock and listens on its socket. Every
+//! command finds the recorder again through the folder.
+
+mod channel;
+pub mod config;
+pub mod control;
+mod error;
+pub mod holder;
+pub mod home;
+mod programs;
+
+pub use config::{Channel, Rule, SessionConfig, Tracked};
+pub use error::SessionError;
+pub use home::{Home, Session};
