@@ -1,0 +1,340 @@
+/* Reads the header of a provider again and again; each time its words mean something else. No guard.
+
+   What comes out, for a class of tracepoints and for each tracepoint:
+
+     struct values  all fields of the class, evaluated        with CREATE_PROBES
+     fill           evaluates them, each once                 with CREATE_PROBES
+     measure        puts them into slots or counts them       with CREATE_PROBES
+     pack           writes the others into a block            with CREATE_PROBES
+     describe       their operands and the items of the note  with DEFINE
+     site           the probe; slots are its operands         with DEFINE
+     tracepoint     what programs call                        with DEFINE
+     probe          fill, measure and pack, then site         with CREATE_PROBES alone; tracepoint calls it
+
+   SPDX-License-Identifier: MIT OR Apache-2.0 */
+
+#pragma GCC system_header
+
+#include "ust-tracepoint-site.h"
+
+#define LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ 1
+#if LTTNG_UST_COMPAT_API(0)
+# define TRACEPOINT_HEADER_MULTI_READ 1
+#endif
+
+#undef _NOPAL_TP_FILE
+#ifdef LTTNG_UST_TRACEPOINT_INCLUDE
+# define _NOPAL_TP_FILE LTTNG_UST_TRACEPOINT_INCLUDE
+#else
+# define _NOPAL_TP_FILE TRACEPOINT_INCLUDE
+#endif
+
+#ifdef LTTNG_UST_TRACEPOINT_CREATE_PROBES
+
+/* The values of a class. Arrays and sequences are where the program has them until they are packed. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_CLASS
+#define _NOPAL_TP_CLASS(provider, name, args, fields)			\
+  struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) { _NOPAL_TP_OPEN fields };
+#undef _NOPAL_TP_INT
+#define _NOPAL_TP_INT(type, name, expr, items) type _nopal_f_##name;
+#undef _NOPAL_TP_FLOAT
+#define _NOPAL_TP_FLOAT(type, name, expr, items) type _nopal_f_##name;
+#undef _NOPAL_TP_STRING
+#define _NOPAL_TP_STRING(name, expr, items) const char *_nopal_f_##name; __SIZE_TYPE__ _nopal_n_##name;
+#undef _NOPAL_TP_ENUM
+#define _NOPAL_TP_ENUM(provider, table, type, name, expr, items) type _nopal_f_##name;
+#undef _NOPAL_TP_ARRAY
+#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items) const void *_nopal_f_##name;
+#undef _NOPAL_TP_SEQUENCE
+#define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
+  const void *_nopal_f_##name; __SIZE_TYPE__ _nopal_n_##name;
+#include _NOPAL_TP_FILE
+
+/* Each expression is evaluated once, in the order of the fields. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_CLASS
+#define _NOPAL_TP_CLASS(provider, name, args, fields)			\
+  _NOPAL_TP_INLINE void _NOPAL_TP_PASTE(__nopal_fill_, provider, ___, name) \
+    (struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)) \
+     _NOPAL_TP_MORE_PROTO args)						\
+  {									\
+    _NOPAL_TP_OPEN fields						\
+  }
+#undef _NOPAL_TP_INT
+#define _NOPAL_TP_INT(type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
+#undef _NOPAL_TP_FLOAT
+#define _NOPAL_TP_FLOAT(type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
+#undef _NOPAL_TP_STRING
+#define _NOPAL_TP_STRING(name, expr, items)				\
+  _nopal_values->_nopal_f_##name = (const char *) (expr);		\
+  if (!_nopal_values->_nopal_f_##name)					\
+    _nopal_values->_nopal_f_##name = "(null)";
+#undef _NOPAL_TP_ENUM
+#define _NOPAL_TP_ENUM(provider, table, type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
+#undef _NOPAL_TP_ARRAY
+#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items)	\
+  _nopal_values->_nopal_f_##name = (const void *) (expr);
+#undef _NOPAL_TP_SEQUENCE
+#define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
+  _nopal_values->_nopal_f_##name = (const void *) (expr);		\
+  _nopal_values->_nopal_n_##name = __nopal_tp_length((long) (length_type) (length));
+#include _NOPAL_TP_FILE
+
+/* The slots, and the size of the block; what has no bound of its own is cut where it would exceed the room there is. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_CLASS
+#define _NOPAL_TP_CLASS(provider, name, args, fields)			\
+  _NOPAL_TP_INLINE __SIZE_TYPE__ _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name) \
+    (struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)), \
+     unsigned long *_nopal_slots __attribute__((__unused__)))		\
+  {									\
+    __SIZE_TYPE__ _nopal_bytes = 0, _nopal_room __attribute__((__unused__)) = _NOPAL_TP_ROOM; \
+    int _nopal_n __attribute__((__unused__)) = 0;			\
+    _NOPAL_TP_OPEN fields						\
+    return _nopal_bytes;						\
+  }
+#undef _NOPAL_TP_SCALAR
+#define _NOPAL_TP_SCALAR(name)						\
+  if (_nopal_n < _NOPAL_TP_SLOTS)					\
+    __builtin_memcpy(&_nopal_slots[_nopal_n++], &_nopal_values->_nopal_f_##name, sizeof _nopal_values->_nopal_f_##name); \
+  else									\
+    _nopal_bytes += sizeof _nopal_values->_nopal_f_##name;
+#undef _NOPAL_TP_INT
+#define _NOPAL_TP_INT(type, name, expr, items) _NOPAL_TP_SCALAR(name)
+#undef _NOPAL_TP_FLOAT
+#define _NOPAL_TP_FLOAT(type, name, expr, items) _NOPAL_TP_SCALAR(name)
+#undef _NOPAL_TP_ENUM
+#define _NOPAL_TP_ENUM(provider, table, type, name, expr, items) _NOPAL_TP_SCALAR(name)
+#undef _NOPAL_TP_STRING
+#define _NOPAL_TP_STRING(name, expr, items)				\
+  if (_nopal_n < _NOPAL_TP_SLOTS)					\
+    _nopal_slots[_nopal_n++] = (unsigned long) _nopal_values->_nopal_f_##name; \
+  else									\
+    _nopal_bytes += __nopal_tp_string_bytes(_nopal_values->_nopal_f_##name, &_nopal_values->_nopal_n_##name, &_nopal_room);
+#undef _NOPAL_TP_ARRAY
+#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items) _nopal_bytes += sizeof(type) * (count);
+#undef _NOPAL_TP_SEQUENCE
+#define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
+  _nopal_bytes += __nopal_tp_sequence_bytes(&_nopal_values->_nopal_n_##name, sizeof(type), &_nopal_room);
+#include _NOPAL_TP_FILE
+
+/* The block. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_CLASS
+#define _NOPAL_TP_CLASS(provider, name, args, fields)			\
+  _NOPAL_TP_INLINE void _NOPAL_TP_PASTE(__nopal_pack_, provider, ___, name) \
+    (const struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)), \
+     char *_nopal_to __attribute__((__unused__)))			\
+  {									\
+    int _nopal_n __attribute__((__unused__)) = 0;			\
+    _NOPAL_TP_OPEN fields						\
+  }
+#undef _NOPAL_TP_SCALAR
+#define _NOPAL_TP_SCALAR(name)						\
+  if (_nopal_n++ >= _NOPAL_TP_SLOTS)					\
+    _nopal_to = __nopal_tp_append(_nopal_to, &_nopal_values->_nopal_f_##name, sizeof _nopal_values->_nopal_f_##name);
+#undef _NOPAL_TP_INT
+#define _NOPAL_TP_INT(type, name, expr, items) _NOPAL_TP_SCALAR(name)
+#undef _NOPAL_TP_FLOAT
+#define _NOPAL_TP_FLOAT(type, name, expr, items) _NOPAL_TP_SCALAR(name)
+#undef _NOPAL_TP_ENUM
+#define _NOPAL_TP_ENUM(provider, table, type, name, expr, items) _NOPAL_TP_SCALAR(name)
+#undef _NOPAL_TP_STRING
+#define _NOPAL_TP_STRING(name, expr, items)				\
+  if (_nopal_n++ >= _NOPAL_TP_SLOTS) {					\
+    _nopal_to = __nopal_tp_append(_nopal_to, _nopal_values->_nopal_f_##name, _nopal_values->_nopal_n_##name); \
+    *_nopal_to++ = 0;							\
+  }
+#undef _NOPAL_TP_ARRAY
+#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items)	\
+  _nopal_to = __nopal_tp_append(_nopal_to, _nopal_values->_nopal_f_##name, sizeof(type) * (count));
+#undef _NOPAL_TP_SEQUENCE
+#define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
+  _nopal_to = __nopal_tp_append_sequence(_nopal_to, _nopal_values->_nopal_f_##name, _nopal_values->_nopal_n_##name, \
+					 sizeof(type));
+#include _NOPAL_TP_FILE
+
+/* All of it, as code in the middle of a function: the block lives until that function ends. */
+#undef _NOPAL_TP_EVALUATE
+#define _NOPAL_TP_EVALUATE(class_provider, class_name, args, pass)	\
+  struct _NOPAL_TP_PASTE(__nopal_values_, class_provider, ___, class_name) _nopal_values; \
+  unsigned long _nopal_slots[_NOPAL_TP_SLOTS + 2];			\
+  __SIZE_TYPE__ _nopal_bytes;						\
+  /* Slots that no operand names are never read; the compiler need not fear that they are. */ \
+  __asm__ ("" : "=m" (_nopal_slots));					\
+  _NOPAL_TP_PASTE(__nopal_fill_, class_provider, ___, class_name)(&_nopal_values _NOPAL_TP_MORE_NAMES args); \
+  _nopal_bytes = _NOPAL_TP_PASTE(__nopal_measure_, class_provider, ___, class_name)(&_nopal_values, _nopal_slots); \
+  if (_nopal_bytes > 0) {						\
+    char *_nopal_block = (char *) __builtin_alloca(_nopal_bytes);	\
+    _NOPAL_TP_PASTE(__nopal_pack_, class_provider, ___, class_name)(&_nopal_values, _nopal_block); \
+    _nopal_slots[_NOPAL_TP_SLOTS] = (unsigned long) _nopal_block;	\
+    _nopal_slots[_NOPAL_TP_SLOTS + 1] = _nopal_bytes;			\
+  } else {								\
+    _nopal_slots[_NOPAL_TP_SLOTS] = 0;					\
+    _nopal_slots[_NOPAL_TP_SLOTS + 1] = 0;				\
+  }									\
+  pass(_nopal_slots);
+
+#endif
+
+#ifdef LTTNG_UST_TRACEPOINT_DEFINE
+
+/* Tables of labels, as items for the note of each field that has one. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_TABLE
+#define _NOPAL_TP_TABLE(provider, name, values)				\
+  _NOPAL_TP_INLINE void _NOPAL_TP_PASTE(__nopal_table_, provider, ___, name)(void) \
+  {									\
+    _NOPAL_TP_ASM (_NOPAL_TP_TABLE_BEGIN);				\
+    _NOPAL_TP_OPEN values						\
+    _NOPAL_TP_ASM (_NOPAL_TP_TABLE_END);				\
+  }
+/* The label stands in an asm statement without operands: there % and { are but characters. */
+#undef _NOPAL_TP_LABEL
+#define _NOPAL_TP_LABEL(label, first, last)				\
+  _NOPAL_TP_ASM (_NOPAL_TP_LABEL_BEGIN :				\
+		 : [_nopal_first] "n" ((int) (first)), [_nopal_first_high] "n" ((int) ((long) (first) >> 32)), \
+		   [_nopal_last] "n" ((int) (last)), [_nopal_last_high] "n" ((int) ((long) (last) >> 32))); \
+  _NOPAL_TP_ASM (_NOPAL_TP_LABEL_END(label));
+#undef _NOPAL_TP_LABEL_AUTO
+#define _NOPAL_TP_LABEL_AUTO(label)					\
+  _NOPAL_TP_ASM (_NOPAL_TP_LABEL_NEXT);					\
+  _NOPAL_TP_ASM (_NOPAL_TP_LABEL_END(label));
+#include _NOPAL_TP_FILE
+
+/* What the fields of a class are, as pieces of the two notes of a tracepoint. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_CLASS
+#define _NOPAL_TP_CLASS(provider, name, args, fields)			\
+  _NOPAL_TP_INLINE void _NOPAL_TP_PASTE(__nopal_describe_, provider, ___, name)(void) \
+  {									\
+    _NOPAL_TP_OPEN fields						\
+  }
+#undef _NOPAL_TP_INT
+#define _NOPAL_TP_INT(type, name, expr, items)				\
+  _NOPAL_TP_ASM (_NOPAL_TP_OPERAND("2-%c[_nopal_sign]", #name, #type, _NOPAL_TP_SIZE, items) : \
+		 : [_nopal_size] "n" (sizeof(type)), [_nopal_sign] "n" (_NOPAL_TP_IS_SIGNED(type)));
+#undef _NOPAL_TP_FLOAT
+#define _NOPAL_TP_FLOAT(type, name, expr, items)			\
+  _NOPAL_TP_ASM (_NOPAL_TP_OPERAND("8", #name, #type, _NOPAL_TP_SIZE, items) : \
+		 : [_nopal_size] "n" (sizeof(type)), [_nopal_sign] "n" (0));
+#undef _NOPAL_TP_STRING
+#define _NOPAL_TP_STRING(name, expr, items)				\
+  _NOPAL_TP_ASM (_NOPAL_TP_OPERAND("5", #name, "const char *", "", _NOPAL_TP_TRUSTED items) : \
+		 : [_nopal_size] "n" (sizeof(char *)), [_nopal_sign] "n" (0));
+#undef _NOPAL_TP_ENUM
+#define _NOPAL_TP_ENUM(provider, table, type, name, expr, items)	\
+  _NOPAL_TP_ASM (_NOPAL_TP_OPERAND("9", #name, #type, _NOPAL_TP_SIZE _NOPAL_TP_SIGN, items) : \
+		 : [_nopal_size] "n" (sizeof(type)), [_nopal_sign] "n" (_NOPAL_TP_IS_SIGNED(type))); \
+  _NOPAL_TP_PASTE(__nopal_table_, provider, ___, table)();
+#undef _NOPAL_TP_ARRAY
+#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items)	\
+  _NOPAL_TP_ASM (_NOPAL_TP_ELEMENTS("10", #name, #type, items) :	\
+		 : [_nopal_size] "n" (sizeof(type)), [_nopal_count] "n" (count),	\
+		   [_nopal_kind] "n" (is_text ? 12 : 2 - _NOPAL_TP_IS_SIGNED(type)));
+#undef _NOPAL_TP_SEQUENCE
+#define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
+  _NOPAL_TP_ASM (_NOPAL_TP_ELEMENTS("11", #name, #type, items) :	\
+		 : [_nopal_size] "n" (sizeof(type)), [_nopal_count] "n" (0),		\
+		   [_nopal_kind] "n" (is_text ? 12 : 2 - _NOPAL_TP_IS_SIGNED(type)));
+#include _NOPAL_TP_FILE
+
+#endif
+
+/* The tracepoints. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_TRACEPOINT
+#undef _NOPAL_TP_INSTANCE
+#undef _NOPAL_TP_LEVEL
+#undef _NOPAL_TP_MODEL
+
+#ifdef LTTNG_UST_TRACEPOINT_DEFINE
+# define _NOPAL_TP_LEVEL(provider, name, level)				\
+  __attribute__((__used__)) static void _NOPAL_TP_PASTE(__nopal_level_, provider, ___, name)(void) \
+  {									\
+    _NOPAL_TP_ASM (_NOPAL_TP_NOTE_BEGIN(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name)) \
+		   _NOPAL_TP_IN_NOTE("\t.2byte 0x05, 4\n\t.4byte %c[_nopal_level]\n") _NOPAL_TP_NOTE_END : \
+		   : [_nopal_level] "n" ((int) (level)));			\
+  }
+# define _NOPAL_TP_MODEL(provider, name, uri)				\
+  __attribute__((__used__)) static void _NOPAL_TP_PASTE(__nopal_model_, provider, ___, name)(void) \
+  {									\
+    _NOPAL_TP_ASM (_NOPAL_TP_NOTE_BEGIN(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name)) \
+		   _NOPAL_TP_IN_NOTE("\t.2byte 0x06, 982f-981f\n981:\t.ascii " _NOPAL_SDT_TEXT(uri) "\n982:\n") \
+		   _NOPAL_TP_NOTE_END);					\
+  }
+/* The function of the site is one of its own, so that each tracepoint has one site; its first parameter is in a register
+   that the operands can name. The asm statements make the eleven bytes of the site and no other code. */
+# define _NOPAL_TP_SITE(class_provider, class_name, provider, name)	\
+  __attribute__((__noinline__ _NOPAL_TP_NOCLONE)) static void		\
+  _NOPAL_TP_PASTE(__nopal_site_, provider, ___, name)(const unsigned long *_nopal_slots) \
+  {									\
+    _NOPAL_TP_PIN(_nopal_pinned, _nopal_slots)				\
+    _NOPAL_TP_ASM (_NOPAL_TP_SITE_BEGIN(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name), \
+					_NOPAL_TP_SEMAPHORE(provider, name)) \
+		   _NOPAL_TP_NOTE_BEGIN(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name)) : \
+		   : _NOPAL_TP_PINNED(_nopal_pinned) : "memory"); \
+    _NOPAL_TP_PASTE(__nopal_describe_, class_provider, ___, class_name)(); \
+    _NOPAL_TP_ASM (_NOPAL_TP_SITE_END _NOPAL_TP_NOTE_END);		\
+  }
+#else
+# define _NOPAL_TP_LEVEL(provider, name, level)
+# define _NOPAL_TP_MODEL(provider, name, uri)
+#endif
+
+#if defined LTTNG_UST_TRACEPOINT_DEFINE && defined LTTNG_UST_TRACEPOINT_CREATE_PROBES
+# define _NOPAL_TP_INSTANCE(class_provider, class_name, provider, name, args) \
+  _NOPAL_TP_SITE(class_provider, class_name, provider, name)		\
+  void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args)		\
+  {									\
+    _NOPAL_TP_EVALUATE(class_provider, class_name, args, _NOPAL_TP_PASTE(__nopal_site_, provider, ___, name)) \
+  }
+#elif defined LTTNG_UST_TRACEPOINT_DEFINE && defined LTTNG_UST_TRACEPOINT_PROBE_DYNAMIC_LINKAGE
+/* A pointer, which the library of the probes sets when it is loaded; it finds it by a note in memory. */
+# define _NOPAL_TP_INSTANCE(class_provider, class_name, provider, name, args) \
+  _NOPAL_TP_SITE(class_provider, class_name, provider, name)		\
+  _NOPAL_TP_EXTERN_C __attribute__((__visibility__("hidden")))		\
+  void (*volatile _NOPAL_TP_PASTE(__nopal_link_, provider, ___, name))(__nopal_tp_site _NOPAL_TP_MORE_PROTO args); \
+  void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args)		\
+  {									\
+    void (*_nopal_probe)(__nopal_tp_site _NOPAL_TP_MORE_PROTO args) \
+      = _NOPAL_TP_PASTE(__nopal_link_, provider, ___, name);		\
+    _NOPAL_TP_ASM (_NOPAL_TP_LINK(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name), \
+				  _NOPAL_SDT_TEXT(_NOPAL_TP_PASTE(__nopal_link_, provider, ___, name)))); \
+    if (_nopal_probe)							\
+      _nopal_probe(_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
+  }
+#elif defined LTTNG_UST_TRACEPOINT_DEFINE
+# define _NOPAL_TP_INSTANCE(class_provider, class_name, provider, name, args) \
+  _NOPAL_TP_SITE(class_provider, class_name, provider, name)		\
+  _NOPAL_TP_EXTERN_C void _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name) \
+    (__nopal_tp_site _NOPAL_TP_MORE_PROTO args);		\
+  void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args)		\
+  {									\
+    _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)		\
+      (_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
+  }
+#else
+# define _NOPAL_TP_INSTANCE(class_provider, class_name, provider, name, args) \
+  _NOPAL_TP_EXTERN_C __attribute__((__visibility__("default")))		\
+  void _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)		\
+    (__nopal_tp_site _nopal_site _NOPAL_TP_MORE_PROTO args);	\
+  void _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)		\
+    (__nopal_tp_site _nopal_site _NOPAL_TP_MORE_PROTO args)	\
+  {									\
+    _NOPAL_TP_EVALUATE(class_provider, class_name, args, _nopal_site)	\
+  }									\
+  __attribute__((__constructor__)) static void _NOPAL_TP_PASTE(__nopal_register_, provider, ___, name)(void) \
+  {									\
+    __nopal_lttng_provide(_NOPAL_SDT_TEXT(provider) ":" _NOPAL_SDT_TEXT(name), \
+			  (void (*)(void)) _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)); \
+  }
+#endif
+#include _NOPAL_TP_FILE
+
+#undef LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ
+#undef TRACEPOINT_HEADER_MULTI_READ
+#undef _NOPAL_TP_FILE
+#undef _NOPAL_TP_SITE
+#include "ust-tracepoint-event-reset.h"
