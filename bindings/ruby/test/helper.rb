@@ -28,13 +28,18 @@ module Listening
     Listening.heard.clear
     counters = tracepoints.map do |tracepoint|
       tracepoint.provider.enable
-      StaticTracing::Native.probe_semaphore(tracepoint.instance_variable_get(:@handle))
+      counter(tracepoint)
     end
     counters.each { |counter| counter[0] += 1 }
     yield
     Listening.heard.dup
   ensure
     counters&.each { |counter| counter[0] -= 1 }
+  end
+
+  # The semaphore of a loaded tracepoint.
+  def counter(tracepoint)
+    StaticTracing::Native.probe_semaphore(tracepoint.instance_variable_get(:@handle))
   end
 
   def tracepoint(provider, name)

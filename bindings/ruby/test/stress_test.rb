@@ -59,8 +59,7 @@ class StressTest < TestCase
       provider = StaticTracing::Provider.register("destroyed#{round}")
       made = provider.add_tracepoint('event', Integer, String)
       provider.enable
-      counter = StaticTracing::Native.probe_semaphore(made.instance_variable_get(:@handle))
-      counter[0] = 1
+      counter(made)[0] = 1
       threads = Array.new(3) { Thread.new { 20.times { |i| made.fire(i, 'text') } } }
       provider.destroy
       GC.start if (round % 20).zero?

@@ -119,20 +119,22 @@ class TracepointTest < TestCase
     made = Tracepoint.new('test', 'unloaded', Integer)
     assert_equal false, made.fire(1)
     made.provider.enable
-    listening_to(made) do
-      assert made.enabled?
-      made.provider.disable
-      refute made.enabled?
-      assert_equal false, made.fire(1)
-      made.provider.enable
-    end
+    counter(made)[0] = 1
+    assert made.enabled?
+    assert made.fire(1)
+    made.provider.disable
+    refute made.enabled?
     assert_equal false, made.fire(1)
+    # Who listened has to come again.
+    made.provider.enable
+    assert_equal false, made.fire(1)
+    assert_equal [['test:unloaded', [2]]], listening_to(made) { assert made.fire(2) }
   end
 
   def test_every_value_of_the_counter_counts
     made = Tracepoint.new('test', 'counter', Integer)
     made.provider.enable
-    counter = StaticTracing::Native.probe_semaphore(made.instance_variable_get(:@handle))
+    counter = counter(made)
     [[0, 0, false], [1, 0, true], [0, 1, true], [255, 255, true], [0, 0, false]].each do |low, high, expected|
       counter[0, 2] = [low, high].pack('CC')
       assert_equal expected, made.enabled?, [low, high].inspect

@@ -89,18 +89,16 @@ class Provider:
                 probe._pointer = self._add(name, kinds, names)
             self._probes[name] = probe
             if self._is_loaded:
-                self.load()
+                self._load([probe])
             return probe
 
     def load(self):
         """Makes the probes visible to tracers. Harmless if they are so already."""
         with self._lock:
             self._check_open()
-            if self._library:
-                self._checked(self._library.nopal_provider_load(self._handle.pointer))
-                for probe in self._probes.values():
-                    probe._watch(self._library, self._handle)
-            self._is_loaded = True
+            if not self._is_loaded:
+                self._load(self._probes.values())
+                self._is_loaded = True
 
     def unload(self):
         """Hides the probes; firing them does nothing until the next :meth:`load`."""
@@ -131,6 +129,13 @@ class Provider:
 
     def __repr__(self):
         return f"<nopal.Provider {self._name}: {len(self._probes)} probes>"
+
+    def _load(self, probes):
+        """Makes all probes visible, of which these were not so before."""
+        if self._library:
+            self._checked(self._library.nopal_provider_load(self._handle.pointer))
+            for probe in probes:
+                probe._watch(self._library, self._handle)
 
     def _check_open(self):
         if self._is_closed:

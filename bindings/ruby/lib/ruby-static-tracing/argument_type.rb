@@ -39,7 +39,7 @@ module StaticTracing
       signed(8, 1), unsigned(8, 2), signed(16, 3), unsigned(16, 4),
       signed(32, 5), unsigned(32, 6), signed(64, 7), unsigned(64, 8),
       new(:float, 9, 'ex12', &NUMBER), new(:double, 10, 'Ex8', &NUMBER),
-      new(:string, 11, 'px8', &TEXT), new(:bytes, 12, 'PQ', is_bytes: true, &TEXT)
+      new(:string, 11, 'px8', &TEXT), new(:bytes, 12, 'P0Q', is_bytes: true, &TEXT)
     ].to_h { |type| [type.name, type] }.freeze
 
     BY_CLASS = { Integer => BY_NAME[:int64], Float => BY_NAME[:double], String => BY_NAME[:string] }.freeze

@@ -90,8 +90,10 @@ module StaticTracing
     def enable
       raise USDTError, "provider #{namespace} was destroyed" if @destroyed
 
-      load_natively if Native.available?
-      @enabled = true
+      unless @enabled
+        load_natively(@tracepoints.values) if Native.available?
+        @enabled = true
+      end
       @inner.each(&:enable)
       true
     end
@@ -144,7 +146,7 @@ module StaticTracing
 
         earlier(tracepoint) || add(tracepoint)
       end
-      load_natively if enabled? && Native.available? && known.equal?(tracepoint)
+      load_natively([tracepoint]) if enabled? && Native.available? && known.equal?(tracepoint)
       known
     end
 
@@ -187,10 +189,11 @@ module StaticTracing
       @tracepoints[tracepoint.name] = tracepoint
     end
 
-    def load_natively
+    # Makes all tracepoints seen, of which these were not so before.
+    def load_natively(tracepoints)
       raise Native.failure("provider #{namespace}") unless Native.provider_load(@handle).zero?
 
-      @tracepoints.values.each(&:load)
+      tracepoints.each(&:load)
     end
   end
 end
