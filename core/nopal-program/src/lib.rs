@@ -2,6 +2,7 @@
 //! stubs are made from it elsewhere. Knows no script text, no eBPF, no process.
 
 pub mod aggregate;
+pub mod captures;
 pub mod interpret;
 pub mod op;
 

@@ -1,5 +1,6 @@
 //! What the compiler must be told about the points a script names: which there are, and what arguments they have.
 
+use crate::ctype::{CType, Record};
 use nopal_program::Point;
 
 /// A point as the script has it, wildcards and all: `usdt:./app:prov:na*`.
@@ -14,8 +15,44 @@ pub struct PointSpec {
 
 /// Answers for one target: the processes traced, or a recording.
 pub trait Catalog {
-    /// The points a spec stands for, in a stable order; never empty.
+    /// The points a spec stands for, in a stable order; never empty. Not asked for `BEGIN`, `END`, `interval`,
+    /// `profile` and `software`.
     fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint>;
+
+    /// A type of the kernel the script does not define, by its full name: `struct task_struct`.
+    fn record(&self, _name: &str) -> Option<Record> {
+        None
+    }
+
+    /// A named number of the kernel the script does not define: `TCP_CLOSE`.
+    fn constant(&self, _name: &str) -> Option<i64> {
+        None
+    }
+
+    /// What argument `name` of a point is where its [`Shape`] says too little, such as a pointer to a record.
+    fn arg_type(&self, _point: &Point, _name: &str) -> Option<CType> {
+        None
+    }
+
+    /// For `kaddr("symbol")`.
+    fn kernel_address(&self, _symbol: &str) -> Option<u64> {
+        None
+    }
+
+    /// For `uaddr("symbol")`: in the file of the point.
+    fn user_address(&self, _point: &Point, _symbol: &str) -> Option<u64> {
+        None
+    }
+
+    /// For `cgroupid("/sys/fs/cgroup/...")`.
+    fn cgroup_id(&self, _path: &str) -> Option<u64> {
+        None
+    }
+
+    /// For `cpid`: the process started for the script.
+    fn child_pid(&self) -> Option<u32> {
+        None
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,18 @@
 //! The bpftrace language: script text becomes a [`nopal_program::Program`], and what a program gathers becomes text again.
 //! Knows no eBPF and no process.
 
+mod ast;
+mod builtins;
 pub mod catalog;
+mod compile;
+pub mod ctype;
+mod diagnostic;
+mod lex;
+mod parse;
+pub mod render;
+
+pub use ast::{Options, Script};
+pub use catalog::{Catalog, PointSpec};
+pub use compile::{compile, compile_with_warnings};
+pub use diagnostic::{Diagnostic, Severity, Span};
+pub use parse::parse;

@@ -1,0 +1,255 @@
+//! A script as a tree: what was written, with names not yet looked up and types not yet known.
+
+use crate::catalog::PointSpec;
+use crate::ctype::{CType, Records};
+use crate::diagnostic::Span;
+use nopal_program::Limits;
+
+/// What the script may do, and how it is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `system` and the like are allowed.
+    pub is_unsafe: bool,
+}
+
+/// A script that has been read. [`compile`](crate::compile) makes a program of it.
+#[derive(Debug, Clone)]
+pub struct Script {
+    pub(crate) clauses: Vec<Clause>,
+    /// One for each entry of a clause's list, in the order of the script.
+    pub(crate) specs: Vec<PointSpec>,
+    pub(crate) records: Records,
+    pub(crate) limits: Limits,
+    pub(crate) options: Options,
+    pub(crate) parameters: Vec<String>,
+}
+
+impl Script {
+    /// The points the script names, in its order.
+    pub fn specs(&self) -> &[PointSpec] {
+        &self.specs
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Clause {
+    pub points: Vec<PointRef>,
+    pub predicate: Option<Expr>,
+    pub body: Vec<Stmt>,
+}
+
+/// Index in [`Script::specs`] and where it stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PointRef {
+    pub spec: usize,
+    pub span: Span,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Stmt {
+    pub kind: StmtKind,
+    pub span: Span,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum StmtKind {
+    Expr(Expr),
+    /// `$x = value`, and with an operator `$x += value`.
+    AssignVar {
+        name: String,
+        op: Option<BinaryOp>,
+        value: Expr,
+        target: Span,
+    },
+    AssignMap {
+        map: MapRef,
+        op: Option<BinaryOp>,
+        value: Expr,
+    },
+    /// `let $x`, `let $x: int64 = 1`.
+    Let {
+        name: String,
+        declared: Option<CType>,
+        value: Option<Expr>,
+        target: Span,
+    },
+    If {
+        condition: Expr,
+        then: Vec<Stmt>,
+        otherwise: Vec<Stmt>,
+    },
+    While {
+        condition: Expr,
+        body: Vec<Stmt>,
+    },
+    Unroll {
+        count: Expr,
+        body: Vec<Stmt>,
+    },
+    /// `for ($kv : @map)`.
+    ForMap {
+        variable: String,
+        map: String,
+        map_span: Span,
+        body: Vec<Stmt>,
+    },
+    /// `for ($i : 0..10)`.
+    ForRange {
+        variable: String,
+        from: Expr,
+        to: Expr,
+        body: Vec<Stmt>,
+    },
+    Block(Vec<Stmt>),
+    Break,
+    Continue,
+    Return,
+}
+
+/// `@name[keys]`; without brackets no keys.
+#[derive(Debug, Clone)]
+pub(crate) struct MapRef {
+    /// With its `@`.
+    pub name: String,
+    pub keys: Vec<Expr>,
+    pub span: Span,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Expr {
+    pub kind: ExprKind,
+    pub span: Span,
+    /// Levels of the tree below and with this one; the parser keeps it small.
+    pub depth: u16,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum ExprKind {
+    Int {
+        value: i64,
+        is_signed: bool,
+    },
+    Str(Vec<u8>),
+    /// `$1`.
+    Param(usize),
+    /// `$#`.
+    ParamCount,
+    /// A builtin or the label of an enum.
+    Name(String),
+    Var(String),
+    Map(MapRef),
+    Call {
+        name: String,
+        name_span: Span,
+        args: Vec<Expr>,
+    },
+    /// `base.name`, `base->name`.
+    Member {
+        base: Box<Expr>,
+        name: String,
+        is_arrow: bool,
+        name_span: Span,
+    },
+    /// `base.0`.
+    TupleMember {
+        base: Box<Expr>,
+        index: u32,
+    },
+    Index {
+        base: Box<Expr>,
+        index: Box<Expr>,
+    },
+    Unary {
+        op: UnaryOp,
+        operand: Box<Expr>,
+    },
+    Binary {
+        op: BinaryOp,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Ternary {
+        condition: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Box<Expr>,
+    },
+    Cast {
+        to: CType,
+        operand: Box<Expr>,
+    },
+    Tuple(Vec<Expr>),
+    /// `++` and `--`, of a variable or an entry of a map.
+    Step {
+        target: Box<Expr>,
+        by: i64,
+        is_prefix: bool,
+    },
+    SizeofType(CType),
+    SizeofExpr(Box<Expr>),
+    Offsetof {
+        record: CType,
+        path: Vec<String>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnaryOp {
+    Neg,
+    BitNot,
+    Not,
+    Deref,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Shl,
+    Shr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    And,
+    Or,
+}
+
+impl BinaryOp {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "+",
+            BinaryOp::Sub => "-",
+            BinaryOp::Mul => "*",
+            BinaryOp::Div => "/",
+            BinaryOp::Rem => "%",
+            BinaryOp::BitAnd => "&",
+            BinaryOp::BitOr => "|",
+            BinaryOp::BitXor => "^",
+            BinaryOp::Shl => "<<",
+            BinaryOp::Shr => ">>",
+            BinaryOp::Eq => "==",
+            BinaryOp::Ne => "!=",
+            BinaryOp::Lt => "<",
+            BinaryOp::Le => "<=",
+            BinaryOp::Gt => ">",
+            BinaryOp::Ge => ">=",
+            BinaryOp::And => "&&",
+            BinaryOp::Or => "||",
+        }
+    }
+
+    pub(crate) fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge
+        )
+    }
+}

@@ -1,0 +1,1 @@
+//! The functions and variables of the language, one file for each group.

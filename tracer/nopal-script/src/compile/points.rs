@@ -1,0 +1,169 @@
+//! The points of each body: those that depend on no target are made here, for the others the catalog is asked. Points
+//! whose arguments differ are compiled apart.
+
+use crate::ast::{Clause, PointRef, Script};
+use crate::catalog::{Catalog, KnownArg, KnownPoint, PointSpec};
+use crate::diagnostic::{Diagnostic, nearest};
+use crate::lex::parse_number;
+use nopal_program::op::Space;
+use nopal_program::{Point, PointKind, SoftwareEvent};
+
+/// Points of one body for which the same code is right.
+#[derive(Debug)]
+pub(super) struct Variant {
+    pub points: Vec<Point>,
+    pub args: Vec<KnownArg>,
+    pub place: PointRef,
+}
+
+impl Variant {
+    pub(super) fn kind(&self) -> &PointKind {
+        &self.points[0].kind
+    }
+
+    /// Where pointers of unknown origin lead.
+    pub(super) fn space(&self) -> Space {
+        match self.kind() {
+            PointKind::Begin
+            | PointKind::End
+            | PointKind::Usdt { .. }
+            | PointKind::Uprobe { .. }
+            | PointKind::Uretprobe { .. } => Space::User,
+            PointKind::Tracepoint { category, .. } if category == "syscalls" => Space::User,
+            PointKind::Tracepoint { .. }
+            | PointKind::Kprobe { .. }
+            | PointKind::Kretprobe { .. }
+            | PointKind::Interval { .. }
+            | PointKind::Profile { .. }
+            | PointKind::Software { .. } => Space::Kernel,
+        }
+    }
+}
+
+/// In the order of the script, never empty.
+pub(super) fn variants(
+    script: &Script,
+    clause: &Clause,
+    uses_args: bool,
+    catalog: &dyn Catalog,
+) -> Result<Vec<Variant>, Diagnostic> {
+    let mut variants: Vec<Variant> = Vec::new();
+    for place in &clause.points {
+        for known in known_points(&script.specs[place.spec], *place, catalog)? {
+            let args = if uses_args { known.args } else { Vec::new() };
+            let point = known.point;
+            let same = variants.iter_mut().find(|variant| {
+                let first = &variant.points[0].kind;
+                std::mem::discriminant(first) == std::mem::discriminant(&point.kind)
+                    && is_syscall(first) == is_syscall(&point.kind)
+                    && variant.args == args
+            });
+            match same {
+                Some(variant) => variant.points.push(point),
+                None => variants.push(Variant { points: vec![point], args, place: *place }),
+            }
+        }
+    }
+    Ok(variants)
+}
+
+fn is_syscall(kind: &PointKind) -> bool {
+    matches!(kind, PointKind::Tracepoint { category, .. } if category == "syscalls")
+}
+
+fn known_points(
+    spec: &PointSpec,
+    place: PointRef,
+    catalog: &dyn Catalog,
+) -> Result<Vec<KnownPoint>, Diagnostic> {
+    let name =
+        || format!("{}{}", spec.kind, spec.parts.iter().map(|part| format!(":{part}")).collect::<String>());
+    let kind = match spec.kind.as_str() {
+        "BEGIN" => PointKind::Begin,
+        "END" => PointKind::End,
+        "interval" => PointKind::Interval { period_ns: period_ns(spec, place)? },
+        "profile" => PointKind::Profile { period_ns: period_ns(spec, place)? },
+        "software" => software(spec, place)?,
+        _ => {
+            let points = catalog.points(spec).map_err(|no_point| {
+                let diagnostic = Diagnostic::error(place.span, no_point.reason);
+                match no_point.hint {
+                    Some(hint) => diagnostic.help(hint),
+                    None => diagnostic,
+                }
+            })?;
+            if points.is_empty() {
+                return Err(Diagnostic::error(place.span, format!("nothing matches `{}`", name())));
+            }
+            return Ok(points);
+        }
+    };
+    Ok(vec![KnownPoint { point: Point { name: name(), kind }, args: Vec::new() }])
+}
+
+/// `s:1`, `hz:99`, or `1s`.
+fn period_ns(spec: &PointSpec, place: PointRef) -> Result<u64, Diagnostic> {
+    let wrong = |message: String| {
+        Diagnostic::error(place.span, message)
+            .help(format!("write `{0}:s:1`, `{0}:ms:100`, `{0}:us:500` or `{0}:hz:99`", spec.kind))
+    };
+    let period_ns = match &spec.parts[..] {
+        [unit, number] => {
+            let Some(Ok(number)) = parse_number(number) else {
+                return Err(wrong(format!("`{number}` is no number")));
+            };
+            match unit.as_str() {
+                "s" => number.checked_mul(1_000_000_000),
+                "ms" => number.checked_mul(1_000_000),
+                "us" => number.checked_mul(1_000),
+                "hz" => 1_000_000_000u64.checked_div(number),
+                _ => return Err(wrong(format!("there is no unit `{unit}`"))),
+            }
+        }
+        [whole] if !whole.ends_with(|c: char| c.is_ascii_digit()) => match parse_number(whole) {
+            Some(number) => number.ok(),
+            None => return Err(wrong(format!("`{whole}` is no time"))),
+        },
+        _ => return Err(wrong("a unit is missing".into())),
+    };
+    match period_ns {
+        Some(period_ns) if (1_000..=86_400_000_000_000).contains(&period_ns) => Ok(period_ns),
+        _ => Err(wrong("the time must be between 1 us and a day".into())),
+    }
+}
+
+const SOFTWARE: [(&str, &str, SoftwareEvent, u64); 11] = [
+    ("alignment-faults", "", SoftwareEvent::AlignmentFaults, 1),
+    ("bpf-output", "", SoftwareEvent::BpfOutput, 1),
+    ("context-switches", "cs", SoftwareEvent::ContextSwitches, 1000),
+    ("cpu-clock", "cpu", SoftwareEvent::CpuClock, 1_000_000),
+    ("cpu-migrations", "", SoftwareEvent::CpuMigrations, 1),
+    ("dummy", "", SoftwareEvent::Dummy, 1),
+    ("emulation-faults", "", SoftwareEvent::EmulationFaults, 1),
+    ("major-faults", "", SoftwareEvent::MajorFaults, 1),
+    ("minor-faults", "", SoftwareEvent::MinorFaults, 100),
+    ("page-faults", "faults", SoftwareEvent::PageFaults, 100),
+    ("task-clock", "", SoftwareEvent::TaskClock, 1),
+];
+
+fn software(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> {
+    let name = spec.parts[0].as_str();
+    let found =
+        SOFTWARE.iter().find(|(long, short, ..)| name == *long || (name == *short && !short.is_empty()));
+    let Some((_, _, event, default)) = found else {
+        let names = || SOFTWARE.iter().map(|(name, ..)| *name);
+        let help = match nearest(name, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("events are {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(Diagnostic::error(place.span, format!("there is no software event `{name}`")).help(help));
+    };
+    let count = match spec.parts.get(1) {
+        None => *default,
+        Some(text) => match parse_number(text) {
+            Some(Ok(count)) if count > 0 => count,
+            _ => return Err(Diagnostic::error(place.span, format!("`{text}` is no count"))),
+        },
+    };
+    Ok(PointKind::Software { event: *event, count })
+}

@@ -1,0 +1,259 @@
+//! Expressions, with the precedence of C.
+
+use super::{MAX_DEPTH, Parsed, Parser, too_deep};
+use crate::ast::{BinaryOp, Expr, ExprKind, MapRef, UnaryOp};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::lex::Token;
+
+/// Loosest first; operators of a row go together from the left.
+const LEVELS: [&[(&str, BinaryOp)]; 10] = [
+    &[("||", BinaryOp::Or)],
+    &[("&&", BinaryOp::And)],
+    &[("|", BinaryOp::BitOr)],
+    &[("^", BinaryOp::BitXor)],
+    &[("&", BinaryOp::BitAnd)],
+    &[("==", BinaryOp::Eq), ("!=", BinaryOp::Ne)],
+    &[("<", BinaryOp::Lt), ("<=", BinaryOp::Le), (">", BinaryOp::Gt), (">=", BinaryOp::Ge)],
+    &[("<<", BinaryOp::Shl), (">>", BinaryOp::Shr)],
+    &[("+", BinaryOp::Add), ("-", BinaryOp::Sub)],
+    &[("*", BinaryOp::Mul), ("/", BinaryOp::Div), ("%", BinaryOp::Rem)],
+];
+
+impl Parser<'_> {
+    pub(super) fn expression(&mut self) -> Parsed<Expr> {
+        self.deeper(Parser::ternary)
+    }
+
+    fn ternary(&mut self) -> Parsed<Expr> {
+        let condition = self.binary(0)?;
+        if !self.accept("?")? {
+            return Ok(condition);
+        }
+        let then = self.expression()?;
+        self.expect(":")?;
+        let otherwise = self.expression()?;
+        let span = condition.span.to(otherwise.span);
+        let depth = condition.depth.max(then.depth).max(otherwise.depth);
+        let kind = ExprKind::Ternary {
+            condition: Box::new(condition),
+            then: Box::new(then),
+            otherwise: Box::new(otherwise),
+        };
+        make(kind, span, depth)
+    }
+
+    fn binary(&mut self, level: usize) -> Parsed<Expr> {
+        let Some(operators) = LEVELS.get(level) else { return self.unary() };
+        let mut left = self.binary(level + 1)?;
+        loop {
+            let (token, _) = self.peek()?;
+            let Token::Punct(punct) = token else { return Ok(left) };
+            let Some((_, op)) = operators.iter().find(|(text, _)| text == punct) else { return Ok(left) };
+            self.take()?;
+            let right = self.binary(level + 1)?;
+            let (span, depth) = (left.span.to(right.span), left.depth.max(right.depth));
+            left = make(
+                ExprKind::Binary { op: *op, left: Box::new(left), right: Box::new(right) },
+                span,
+                depth,
+            )?;
+        }
+    }
+
+    fn unary(&mut self) -> Parsed<Expr> {
+        let (token, start) = self.peek()?.clone();
+        let op = match token {
+            Token::Punct("-") => UnaryOp::Neg,
+            Token::Punct("~") => UnaryOp::BitNot,
+            Token::Punct("!") => UnaryOp::Not,
+            Token::Punct("*") => UnaryOp::Deref,
+            Token::Punct("+") => {
+                self.take()?;
+                return self.deeper(Parser::unary);
+            }
+            Token::Punct("&") => {
+                return Err(Diagnostic::error(start, "the address of something cannot be taken"));
+            }
+            Token::Punct(step @ ("++" | "--")) => {
+                self.take()?;
+                let target = self.deeper(Parser::unary)?;
+                return self.step(target, step, true, start);
+            }
+            _ => return self.postfix(),
+        };
+        self.take()?;
+        let operand = self.deeper(Parser::unary)?;
+        let (span, depth) = (start.to(operand.span), operand.depth);
+        make(ExprKind::Unary { op, operand: Box::new(operand) }, span, depth)
+    }
+
+    fn step(&mut self, target: Expr, step: &str, is_prefix: bool, at: Span) -> Parsed<Expr> {
+        if !matches!(target.kind, ExprKind::Var(_) | ExprKind::Map(_)) {
+            return Err(Diagnostic::error(target.span, format!("`{step}` needs a variable or a map")));
+        }
+        let by = if step == "++" { 1 } else { -1 };
+        let span = if is_prefix { at.to(target.span) } else { target.span.to(at) };
+        let depth = target.depth;
+        make(ExprKind::Step { target: Box::new(target), by, is_prefix }, span, depth)
+    }
+
+    fn postfix(&mut self) -> Parsed<Expr> {
+        let mut base = self.primary()?;
+        loop {
+            let (token, start) = self.peek()?.clone();
+            base = match token {
+                Token::Punct(step @ ("++" | "--")) => {
+                    self.take()?;
+                    self.step(base, step, false, start)?
+                }
+                Token::Punct("[") => {
+                    self.take()?;
+                    let index = self.expression()?;
+                    let end = self.expect("]")?;
+                    let (span, depth) = (base.span.to(end), base.depth.max(index.depth));
+                    make(ExprKind::Index { base: Box::new(base), index: Box::new(index) }, span, depth)?
+                }
+                Token::Punct(access @ ("." | "->")) => {
+                    self.take()?;
+                    let depth = base.depth;
+                    match self.take()? {
+                        (Token::Name(name), name_span) => {
+                            let span = base.span.to(name_span);
+                            let is_arrow = access == "->";
+                            make(
+                                ExprKind::Member { base: Box::new(base), name, is_arrow, name_span },
+                                span,
+                                depth,
+                            )?
+                        }
+                        (Token::Int { value, .. }, end) if access == "." && (0..=63).contains(&value) => {
+                            let span = base.span.to(end);
+                            make(
+                                ExprKind::TupleMember { base: Box::new(base), index: value as u32 },
+                                span,
+                                depth,
+                            )?
+                        }
+                        (token, span) => {
+                            return Err(Diagnostic::error(
+                                span,
+                                format!("expected the name of a member, found {}", token.text()),
+                            ));
+                        }
+                    }
+                }
+                _ => return Ok(base),
+            };
+        }
+    }
+
+    fn primary(&mut self) -> Parsed<Expr> {
+        let (token, span) = self.take()?;
+        let kind = match token {
+            Token::Int { value, is_signed } => ExprKind::Int { value, is_signed },
+            Token::Str(bytes) => ExprKind::Str(bytes),
+            Token::Param(index) => ExprKind::Param(index),
+            Token::ParamCount => ExprKind::ParamCount,
+            Token::Var(name) => ExprKind::Var(name),
+            Token::Map(name) => return self.map(name, span),
+            Token::Name(name) if self.is_next("(")? => return self.call(name, span),
+            Token::Name(name) => ExprKind::Name(name),
+            Token::Punct("(") => return self.parenthesised(span),
+            _ => {
+                return Err(Diagnostic::error(span, format!("expected a value, found {}", token.text())));
+            }
+        };
+        make(kind, span, 0)
+    }
+
+    fn map(&mut self, name: String, start: Span) -> Parsed<Expr> {
+        let mut keys = Vec::new();
+        let mut span = start;
+        if self.accept("[")? {
+            loop {
+                keys.push(self.expression()?);
+                if !self.accept(",")? {
+                    break;
+                }
+            }
+            span = start.to(self.expect("]")?);
+        }
+        let depth = keys.iter().map(|key| key.depth).max().unwrap_or(0);
+        make(ExprKind::Map(MapRef { name, keys, span }), span, depth)
+    }
+
+    fn call(&mut self, name: String, name_span: Span) -> Parsed<Expr> {
+        self.expect("(")?;
+        match name.as_str() {
+            "sizeof" => return self.sizeof(name_span),
+            "offsetof" => return self.offsetof(name_span),
+            _ => {}
+        }
+        let mut args = Vec::new();
+        while !self.is_next(")")? {
+            args.push(self.expression()?);
+            if !self.accept(",")? {
+                break;
+            }
+        }
+        let span = name_span.to(self.expect(")")?);
+        let depth = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
+        make(ExprKind::Call { name, name_span, args }, span, depth)
+    }
+
+    fn sizeof(&mut self, start: Span) -> Parsed<Expr> {
+        let (kind, depth) = if self.is_type_next()? {
+            (ExprKind::SizeofType(self.type_name()?), 0)
+        } else {
+            let operand = self.expression()?;
+            let depth = operand.depth;
+            (ExprKind::SizeofExpr(Box::new(operand)), depth)
+        };
+        let span = start.to(self.expect(")")?);
+        make(kind, span, depth)
+    }
+
+    fn offsetof(&mut self, start: Span) -> Parsed<Expr> {
+        let record = self.type_name()?;
+        self.expect(",")?;
+        let mut path = vec![self.name("the name of a member")?.0];
+        while self.accept(".")? {
+            path.push(self.name("the name of a member")?.0);
+        }
+        let span = start.to(self.expect(")")?);
+        make(ExprKind::Offsetof { record, path }, span, 0)
+    }
+
+    /// `(value)`, `(a, b)` or the cast `(type)value`.
+    fn parenthesised(&mut self, start: Span) -> Parsed<Expr> {
+        if self.is_type_next()? {
+            let to = self.type_name()?;
+            self.expect(")")?;
+            let operand = self.deeper(Parser::unary)?;
+            let (span, depth) = (start.to(operand.span), operand.depth);
+            return make(ExprKind::Cast { to, operand: Box::new(operand) }, span, depth);
+        }
+        let first = self.expression()?;
+        if !self.is_next(",")? {
+            let end = self.expect(")")?;
+            return Ok(Expr { span: start.to(end), ..first });
+        }
+        let mut members = vec![first];
+        while self.accept(",")? {
+            if self.is_next(")")? {
+                break;
+            }
+            members.push(self.expression()?);
+        }
+        let span = start.to(self.expect(")")?);
+        let depth = members.iter().map(|member| member.depth).max().unwrap_or(0);
+        make(ExprKind::Tuple(members), span, depth)
+    }
+}
+
+fn make(kind: ExprKind, span: Span, depth_below: u16) -> Parsed<Expr> {
+    if depth_below >= MAX_DEPTH {
+        return Err(too_deep(span));
+    }
+    Ok(Expr { kind, span, depth: depth_below + 1 })
+}

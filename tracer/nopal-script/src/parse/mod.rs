@@ -1,0 +1,229 @@
+//! Tokens to tree: the top level of a script. Points, statements, expressions and types have a file each.
+
+mod expression;
+mod latency;
+mod points;
+mod statement;
+mod types;
+
+use crate::ast::{Clause, Options, Script};
+use crate::ctype::Records;
+use crate::diagnostic::{Diagnostic, Span};
+use crate::lex::{Lexer, Token};
+use nopal_program::Limits;
+
+/// Levels a tree may have: what walks it later does so by calling itself.
+const MAX_DEPTH: u16 = 120;
+/// Larger scripts are no scripts.
+const MAX_TEXT_BYTES: usize = 4 << 20;
+
+pub(crate) type Parsed<T> = Result<T, Diagnostic>;
+
+/// Reads a script. `parameters` are what `$1`, `$2`... stand for.
+pub fn parse(
+    text: &str,
+    file: &str,
+    parameters: &[String],
+    options: &Options,
+) -> Result<Script, Vec<Diagnostic>> {
+    if text.len() > MAX_TEXT_BYTES {
+        let message =
+            format!("{file} has {} bytes, more than the {MAX_TEXT_BYTES} a script may have", text.len());
+        return Err(vec![Diagnostic::error(Span::default(), message)]);
+    }
+    let mut parser = Parser {
+        lexer: Lexer::new(text),
+        peeked: None,
+        depth: 0,
+        script: Script {
+            clauses: Vec::new(),
+            specs: Vec::new(),
+            records: Records::default(),
+            limits: Limits::default(),
+            options: *options,
+            parameters: parameters.to_vec(),
+        },
+        last_end: 0,
+        n_anonymous: 0,
+        has_config: false,
+    };
+    match parser.script() {
+        Ok(()) => Ok(parser.script),
+        Err(diagnostic) => Err(vec![diagnostic]),
+    }
+}
+
+pub(crate) struct Parser<'a> {
+    lexer: Lexer<'a>,
+    peeked: Option<(Token, Span)>,
+    depth: u16,
+    script: Script,
+    /// Where the last token taken ended.
+    last_end: usize,
+    n_anonymous: u32,
+    has_config: bool,
+}
+
+impl Parser<'_> {
+    fn script(&mut self) -> Parsed<()> {
+        loop {
+            self.lexer.skip_blank()?;
+            let start = self.lexer.at;
+            let word = self.lexer.word();
+            let word_span = Span::new(start, self.lexer.at);
+            self.lexer.at = start;
+            match word.as_str() {
+                _ if self.lexer.rest().is_empty() => break,
+                "struct" | "union" | "enum" | "typedef" => self.definition()?,
+                "config" => self.config()?,
+                "latency" => self.latency()?,
+                "macro" | "fn" | "import" | "let" => {
+                    return Err(Diagnostic::error(
+                        word_span,
+                        format!("`{word}` at the top level is not supported"),
+                    )
+                    .help("a script is made of `probe { statements }`"));
+                }
+                _ => self.clause()?,
+            }
+        }
+        if self.script.clauses.is_empty() {
+            let span = Span::new(0, self.lexer.text.len().min(1));
+            return Err(Diagnostic::error(span, "the script has no probe")
+                .help("write `probe { statements }`, such as `BEGIN { printf(\"hello\\n\"); }`"));
+        }
+        Ok(())
+    }
+
+    /// `probe, probe /predicate/ { body }`.
+    fn clause(&mut self) -> Parsed<()> {
+        let points = self.points()?;
+        let mut predicate = None;
+        if self.lexer.rest().starts_with('/') {
+            self.lexer.at += 1;
+            predicate = Some(self.expression()?);
+            let (token, span) = self.take()?;
+            if token != Token::EndPredicate {
+                return Err(Diagnostic::error(
+                    span,
+                    format!("expected `/` and a body, found {}", token.text()),
+                )
+                .help("a predicate stands between slashes: `probe /pid == 1/ { ... }`"));
+            }
+        }
+        let (token, span) = self.peek()?.clone();
+        if token != Token::Punct("{") {
+            return Err(Diagnostic::error(span, format!("expected `{{`, found {}", token.text()))
+                .help("the statements of a probe stand in braces: `probe { statements }`"));
+        }
+        let body = self.block()?;
+        self.script.clauses.push(Clause { points, predicate, body });
+        Ok(())
+    }
+
+    /// `config = { name = value; ... }`.
+    fn config(&mut self) -> Parsed<()> {
+        let (_, start) = self.take()?;
+        if self.has_config || !self.script.clauses.is_empty() {
+            return Err(Diagnostic::error(start, "`config` stands once, before the first probe"));
+        }
+        self.has_config = true;
+        self.expect("=")?;
+        self.expect("{")?;
+        while !self.accept("}")? {
+            let (name, name_span) = self.name("the name of a setting")?;
+            self.expect("=")?;
+            let (value, value_span) = self.take()?;
+            self.setting(&name, name_span, &value, value_span)?;
+            if !self.accept(";")? && !self.accept(",")? {
+                self.expect("}")?;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn setting(&mut self, name: &str, name_span: Span, value: &Token, value_span: Span) -> Parsed<()> {
+        let limits = &mut self.script.limits;
+        let (place, range) = match name.to_ascii_lowercase().as_str() {
+            "max_strlen" | "bpftrace_max_strlen" => (&mut limits.string_bytes, 8..=4096),
+            "max_map_keys" | "bpftrace_max_map_keys" => (&mut limits.map_entries, 1..=1 << 24),
+            _ => {
+                return Err(Diagnostic::error(name_span, format!("there is no setting `{name}`"))
+                    .help("settings are `max_strlen` (256) and `max_map_keys` (4096)"));
+            }
+        };
+        match value {
+            Token::Int { value, .. } if range.contains(value) => {
+                *place = *value as u32;
+                Ok(())
+            }
+            _ => Err(Diagnostic::error(
+                value_span,
+                format!("`{name}` is a number from {} to {}", range.start(), range.end()),
+            )),
+        }
+    }
+
+    // Tokens.
+
+    fn peek(&mut self) -> Parsed<&(Token, Span)> {
+        if self.peeked.is_none() {
+            self.peeked = Some(self.lexer.next()?);
+        }
+        Ok(self.peeked.as_ref().expect("filled above"))
+    }
+
+    fn take(&mut self) -> Parsed<(Token, Span)> {
+        let taken = match self.peeked.take() {
+            Some(taken) => taken,
+            None => self.lexer.next()?,
+        };
+        self.last_end = taken.1.end as usize;
+        Ok(taken)
+    }
+
+    fn is_next(&mut self, punct: &str) -> Parsed<bool> {
+        Ok(matches!(self.peek()?, (Token::Punct(next), _) if *next == punct))
+    }
+
+    fn accept(&mut self, punct: &str) -> Parsed<bool> {
+        let is_it = self.is_next(punct)?;
+        if is_it {
+            self.take()?;
+        }
+        Ok(is_it)
+    }
+
+    fn expect(&mut self, punct: &str) -> Parsed<Span> {
+        let (token, span) = self.take()?;
+        if matches!(token, Token::Punct(next) if next == punct) {
+            return Ok(span);
+        }
+        Err(Diagnostic::error(span, format!("expected `{punct}`, found {}", token.text())))
+    }
+
+    fn name(&mut self, what: &str) -> Parsed<(String, Span)> {
+        match self.take()? {
+            (Token::Name(name), span) => Ok((name, span)),
+            (token, span) => Err(Diagnostic::error(span, format!("expected {what}, found {}", token.text()))),
+        }
+    }
+
+    /// Runs `inner` one level deeper, or refuses.
+    fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= MAX_DEPTH {
+            let (_, span) = self.peek()?.clone();
+            return Err(too_deep(span));
+        }
+        self.depth += 1;
+        let result = inner(self);
+        self.depth -= 1;
+        result
+    }
+}
+
+fn too_deep(span: Span) -> Diagnostic {
+    Diagnostic::error(span, format!("nested more than {MAX_DEPTH} levels deep"))
+        .help("keep a part of it in a variable")
+}

@@ -1,0 +1,176 @@
+//! The list of points before a body: `usdt:./app:prov:name, uprobe:libc:malloc`. Read from the text, since paths hold
+//! characters that mean something else in a body.
+
+use super::{Parsed, Parser};
+use crate::ast::PointRef;
+use crate::catalog::PointSpec;
+use crate::diagnostic::{Diagnostic, Span, nearest};
+
+/// Names, with bpftrace's short ones, the parts that may follow, and how they are written.
+const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 11] = [
+    (&["BEGIN", "begin"], "BEGIN", 0..=0, "BEGIN"),
+    (&["END", "end"], "END", 0..=0, "END"),
+    (&["usdt", "U"], "usdt", 1..=3, "usdt:FILE:PROVIDER:NAME, or usdt:PROVIDER:NAME"),
+    (&["uprobe", "u"], "uprobe", 2..=3, "uprobe:FILE:FUNCTION, or uprobe:FILE:FUNCTION+OFFSET"),
+    (&["uretprobe", "ur"], "uretprobe", 2..=3, "uretprobe:FILE:FUNCTION"),
+    (&["tracepoint", "t"], "tracepoint", 2..=2, "tracepoint:CATEGORY:NAME"),
+    (&["kprobe", "k"], "kprobe", 1..=2, "kprobe:FUNCTION, or kprobe:FUNCTION+OFFSET"),
+    (&["kretprobe", "kr"], "kretprobe", 1..=2, "kretprobe:FUNCTION"),
+    (&["interval", "i"], "interval", 1..=2, "interval:s:1 (or ms, us, hz)"),
+    (&["profile", "p"], "profile", 1..=2, "profile:hz:99 (or s, ms, us)"),
+    (&["software", "s"], "software", 1..=2, "software:EVENT:COUNT"),
+];
+
+/// What bpftrace has beyond that.
+const LEFT_OUT: [&str; 26] = [
+    "hardware",
+    "h",
+    "watchpoint",
+    "w",
+    "asyncwatchpoint",
+    "aw",
+    "kfunc",
+    "f",
+    "kretfunc",
+    "fr",
+    "fentry",
+    "fexit",
+    "rawtracepoint",
+    "rt",
+    "iter",
+    "it",
+    "bench",
+    "self",
+    "test",
+    "lsm",
+    "raw_syscalls",
+    "struct_ops",
+    "perf",
+    "BENCH",
+    "sock",
+    "xdp",
+];
+
+impl Parser<'_> {
+    /// Ends before the predicate or the body.
+    pub(super) fn points(&mut self) -> Parsed<Vec<PointRef>> {
+        let mut points = Vec::new();
+        loop {
+            self.lexer.skip_blank()?;
+            points.push(self.point(false)?);
+            self.lexer.skip_blank()?;
+            if !self.lexer.rest().starts_with(',') {
+                return Ok(points);
+            }
+            self.lexer.at += 1;
+            self.lexer.skip_blank()?;
+            // A comma may stand after the last one.
+            if self.lexer.rest().starts_with(['{', '/']) {
+                return Ok(points);
+            }
+        }
+    }
+
+    /// One point. In parentheses a `)` ends it too.
+    pub(super) fn point(&mut self, is_in_parens: bool) -> Parsed<PointRef> {
+        let start = self.lexer.at;
+        let word = self.lexer.word();
+        let word_span = Span::new(start, self.lexer.at);
+        let mut parts = Vec::new();
+        let takes_path = matches!(word.as_str(), "usdt" | "U" | "uprobe" | "u" | "uretprobe" | "ur");
+        while self.lexer.rest().starts_with(':') {
+            self.lexer.at += 1;
+            let is_path = takes_path && parts.is_empty();
+            parts.push(self.part(is_path, is_in_parens)?);
+        }
+        let span = Span::new(start, self.lexer.at);
+        let Some((_, kind, n_parts, form)) = KINDS.iter().find(|(names, ..)| names.contains(&word.as_str()))
+        else {
+            return Err(no_kind(&word, word_span, span, !parts.is_empty()));
+        };
+        if !n_parts.contains(&parts.len())
+            || parts.iter().enumerate().any(|(i, p)| p.is_empty() && !(i == 1 && parts.len() == 3))
+        {
+            return Err(Diagnostic::error(span, format!("`{kind}` is written {form}")));
+        }
+        let spec = self.script.specs.len();
+        self.script.specs.push(PointSpec { kind: (*kind).to_string(), parts });
+        Ok(PointRef { spec, span })
+    }
+
+    /// Up to a colon, a blank, a comma or what begins a predicate or body. `"..."` may hold any of them; `$1` is replaced.
+    fn part(&mut self, is_path: bool, is_in_parens: bool) -> Parsed<String> {
+        let mut out = String::new();
+        let mut n_open = 0u32;
+        while let Some(next) = self.lexer.rest().chars().next() {
+            match next {
+                '"' => {
+                    let start = self.lexer.at;
+                    self.lexer.at += 1;
+                    let rest = self.lexer.rest();
+                    let Some(length) = rest.find('"') else {
+                        return Err(Diagnostic::error(Span::new(start, start + 1), "string without an end"));
+                    };
+                    out.push_str(&rest[..length]);
+                    self.lexer.at += length + 1;
+                    continue;
+                }
+                '$' if self.lexer.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+                    let start = self.lexer.at;
+                    self.lexer.at += 1;
+                    let number = self.lexer.word();
+                    let index = number.parse::<usize>().unwrap_or(0);
+                    let Some(value) = index.checked_sub(1).and_then(|i| self.script.parameters.get(i)) else {
+                        let span = Span::new(start, self.lexer.at);
+                        return Err(Diagnostic::error(
+                            span,
+                            format!("`${number}` is part of a probe but was not given"),
+                        )
+                        .help("give it after the script"));
+                    };
+                    out.push_str(value);
+                    continue;
+                }
+                ':' if self.lexer.rest().starts_with("::") => {
+                    // Names of C++ and Rust: `ns::function`.
+                    if out.is_empty() || is_path {
+                        break;
+                    }
+                    out.push_str("::");
+                    self.lexer.at += 2;
+                    continue;
+                }
+                ':' | ',' | '{' => break,
+                '/' if !is_path => break,
+                '(' => n_open += 1,
+                ')' if n_open > 0 => n_open -= 1,
+                ')' if is_in_parens => break,
+                _ if next.is_whitespace() => break,
+                _ => {}
+            }
+            out.push(next);
+            self.lexer.at += next.len_utf8();
+        }
+        Ok(out)
+    }
+}
+
+fn no_kind(word: &str, word_span: Span, span: Span, has_parts: bool) -> Diagnostic {
+    if word.is_empty() {
+        let span = Span { end: word_span.start + 1, ..word_span };
+        return Diagnostic::error(span, "expected a probe")
+            .help("a script is made of `probe { statements }`, such as `BEGIN { printf(\"hello\\n\"); }`");
+    }
+    if LEFT_OUT.contains(&word) && has_parts {
+        return Diagnostic::error(span, format!("probes of type `{word}` are not supported")).help(
+            "use usdt, uprobe, uretprobe, tracepoint, kprobe, kretprobe, interval, profile or software",
+        );
+    }
+    let names = KINDS.iter().flat_map(|(names, ..)| names.iter().copied()).filter(|name| name.len() > 2);
+    let message = format!("there is no type of probe `{word}`");
+    match nearest(word, names) {
+        Some(near) => Diagnostic::error(word_span, message).help(format!("did you mean `{near}`?")),
+        None => Diagnostic::error(word_span, message)
+            .help("use BEGIN, END, usdt, uprobe, uretprobe, tracepoint, kprobe, kretprobe, interval, profile or software"),
+    }
+}

@@ -1,0 +1,173 @@
+//! Statements and blocks.
+
+use super::{Parsed, Parser};
+use crate::ast::{BinaryOp, Expr, ExprKind, Stmt, StmtKind};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::lex::Token;
+
+impl Parser<'_> {
+    /// `{ statements }`.
+    pub(super) fn block(&mut self) -> Parsed<Vec<Stmt>> {
+        let open = self.expect("{")?;
+        let mut statements = Vec::new();
+        loop {
+            while self.accept(";")? {}
+            if self.accept("}")? {
+                return Ok(statements);
+            }
+            if let (Token::End, span) = self.peek()? {
+                return Err(Diagnostic::error(*span, "the body has no end")
+                    .related(open, "begins here")
+                    .help("end it with `}`"));
+            }
+            let statement = self.deeper(Parser::statement)?;
+            let needs_semicolon = matches!(
+                statement.kind,
+                StmtKind::Expr(_)
+                    | StmtKind::AssignVar { .. }
+                    | StmtKind::AssignMap { .. }
+                    | StmtKind::Let { .. }
+                    | StmtKind::Break
+                    | StmtKind::Continue
+                    | StmtKind::Return
+            );
+            statements.push(statement);
+            if needs_semicolon && !self.is_next(";")? && !self.is_next("}")? {
+                let (token, _) = self.peek()?.clone();
+                let after = Span::new(self.last_end.saturating_sub(1), self.last_end);
+                return Err(Diagnostic::error(
+                    after,
+                    format!("expected `;` after this, found {}", token.text()),
+                ));
+            }
+        }
+    }
+
+    fn statement(&mut self) -> Parsed<Stmt> {
+        let (token, span) = self.peek()?.clone();
+        let kind = match &token {
+            Token::Punct("{") => StmtKind::Block(self.block()?),
+            Token::Name(name) => match name.as_str() {
+                "if" => return self.if_statement(),
+                "while" => {
+                    self.take()?;
+                    let condition = self.expression()?;
+                    StmtKind::While { condition, body: self.block()? }
+                }
+                "unroll" => {
+                    self.take()?;
+                    let count = self.expression()?;
+                    StmtKind::Unroll { count, body: self.block()? }
+                }
+                "for" => self.for_statement()?,
+                "let" => self.let_statement()?,
+                "break" | "continue" => {
+                    self.take()?;
+                    if name == "break" { StmtKind::Break } else { StmtKind::Continue }
+                }
+                "return" => {
+                    self.take()?;
+                    if !self.is_next(";")? && !self.is_next("}")? {
+                        let (_, span) = self.peek()?.clone();
+                        return Err(Diagnostic::error(span, "`return` in a probe has no value"));
+                    }
+                    StmtKind::Return
+                }
+                _ => self.expression_statement()?,
+            },
+            _ => self.expression_statement()?,
+        };
+        Ok(Stmt { kind, span: Span::new(span.start as usize, self.last_end) })
+    }
+
+    fn if_statement(&mut self) -> Parsed<Stmt> {
+        let (_, start) = self.take()?;
+        let condition = self.expression()?;
+        let then = self.block()?;
+        let mut otherwise = Vec::new();
+        if matches!(self.peek()?, (Token::Name(name), _) if name == "else") {
+            self.take()?;
+            otherwise = match self.peek()? {
+                (Token::Name(name), _) if name == "if" => vec![self.deeper(Parser::if_statement)?],
+                _ => self.block()?,
+            };
+        }
+        let kind = StmtKind::If { condition, then, otherwise };
+        Ok(Stmt { kind, span: Span::new(start.start as usize, self.last_end) })
+    }
+
+    /// `for ($kv : @map) { }`, `for ($i : 0..10) { }`.
+    fn for_statement(&mut self) -> Parsed<StmtKind> {
+        self.take()?;
+        let has_parens = self.accept("(")?;
+        let variable = match self.take()? {
+            (Token::Var(name), _) => name,
+            (token, span) => {
+                return Err(Diagnostic::error(span, format!("expected a variable, found {}", token.text()))
+                    .help("a loop is `for ($kv : @map) { ... }` or `for ($i : 0..10) { ... }`"));
+            }
+        };
+        self.expect(":")?;
+        let over = self.expression()?;
+        let is_range = self.accept("..")?;
+        let to = if is_range { Some(self.expression()?) } else { None };
+        if has_parens {
+            self.expect(")")?;
+        }
+        let body = self.block()?;
+        match (over.kind, to) {
+            (kind, Some(to)) => {
+                let from = Expr { kind, span: over.span, depth: over.depth };
+                Ok(StmtKind::ForRange { variable, from, to, body })
+            }
+            (ExprKind::Map(map), None) if map.keys.is_empty() => {
+                Ok(StmtKind::ForMap { variable, map: map.name, map_span: map.span, body })
+            }
+            (_, None) => Err(Diagnostic::error(over.span, "a loop goes over a map or a range")
+                .help("a loop is `for ($kv : @map) { ... }` or `for ($i : 0..10) { ... }`")),
+        }
+    }
+
+    /// `let $x`, `let $x = 1`, `let $x: int64 = 1`.
+    fn let_statement(&mut self) -> Parsed<StmtKind> {
+        self.take()?;
+        let (name, target) = match self.take()? {
+            (Token::Var(name), span) => (name, span),
+            (token, span) => {
+                return Err(Diagnostic::error(span, format!("expected a variable, found {}", token.text())));
+            }
+        };
+        let declared = if self.accept(":")? { Some(self.type_name()?) } else { None };
+        let value = if self.accept("=")? { Some(self.expression()?) } else { None };
+        Ok(StmtKind::Let { name, declared, value, target })
+    }
+
+    /// A call, a step, or an assignment.
+    fn expression_statement(&mut self) -> Parsed<StmtKind> {
+        let left = self.expression()?;
+        let (token, span) = self.peek()?.clone();
+        let op = match token {
+            Token::Punct("=") => None,
+            Token::Punct("+=") => Some(BinaryOp::Add),
+            Token::Punct("-=") => Some(BinaryOp::Sub),
+            Token::Punct("*=") => Some(BinaryOp::Mul),
+            Token::Punct("/=") => Some(BinaryOp::Div),
+            Token::Punct("%=") => Some(BinaryOp::Rem),
+            Token::Punct("&=") => Some(BinaryOp::BitAnd),
+            Token::Punct("|=") => Some(BinaryOp::BitOr),
+            Token::Punct("^=") => Some(BinaryOp::BitXor),
+            Token::Punct("<<=") => Some(BinaryOp::Shl),
+            Token::Punct(">>=") => Some(BinaryOp::Shr),
+            _ => return Ok(StmtKind::Expr(left)),
+        };
+        self.take()?;
+        let value = self.expression()?;
+        match left.kind {
+            ExprKind::Var(name) => Ok(StmtKind::AssignVar { name, op, value, target: left.span }),
+            ExprKind::Map(map) => Ok(StmtKind::AssignMap { map, op, value }),
+            _ => Err(Diagnostic::error(left.span, "only variables and maps can be assigned to")
+                .related(span, "assigned here")
+                .help("a variable is `$name`, a map `@name` or `@name[key]`")),
+        }
+    }
+}
