@@ -468,8 +468,8 @@ int nopal_provider_unload(nopal_provider *);
 /* Unloads and frees the provider and its probes, which no thread may use any more. NULL is allowed. */
 void nopal_provider_destroy(nopal_provider *);
 
-/* Where tracers find the object, /proc/PID/fd/N, with the calling process's pid; of several objects the newest. NULL while
-   nothing is loaded. The text lives until this thread's next call. */
+/* Where tracers find the object, /proc/PID/fd/N, with the pid of the child in a forked child; of several objects the
+   newest. NULL while nothing is loaded. The text lives as long as the provider. */
 const char *nopal_provider_path(const nopal_provider *);
 
 /* 1 while a tracer listens, otherwise 0. Two comparisons, whatever the number of probes. */

@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each crate of the workspace and the crates of the workspace it may use.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("nopal", &["nopal-provider"]),
     ("nopal-demo", &["nopal"]),
+    ("nopal-runtime", &[]),
+    ("nopal-c", &["nopal-runtime"]),
+    ("nopal-stapsdt", &["nopal-runtime"]),
     ("nopal-abi", &[]),
     ("nopal-provider", &[]),
     ("nopal-sdt", &["nopal-provider"]),
@@ -71,7 +74,7 @@ fn arrows_between_crates_point_down() {
 
 #[test]
 fn only_the_command_prints() {
-    for folder in ["core", "tracee/nopal", "tracer"] {
+    for folder in ["core", "tracee/nopal", "tracee/nopal-runtime", "tracee/nopal-c", "tracee/nopal-stapsdt", "tracer"] {
         for file in sources(&root().join(folder)) {
             if file.starts_with(root().join("tracer/nopal-cli"))
                 || file.components().any(|c| c.as_os_str() == "tests")

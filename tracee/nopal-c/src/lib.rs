@@ -4,8 +4,7 @@ mod errors;
 
 use errors::{fail, guarded};
 use nopal_runtime::{Argument, Error, MAX_OPERANDS, Provider, RawProbe, Type};
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
 /// `nopal_arg`.
@@ -129,18 +128,10 @@ pub unsafe extern "C" fn nopal_provider_destroy(provider: *mut Provider) {
 /// As `nopal.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nopal_provider_path(provider: *const Provider) -> *const c_char {
-    thread_local! {
-        static PATH: RefCell<CString> = RefCell::default();
-    }
     guarded(ptr::null(), || {
         // SAFETY: null or a provider, by this function's contract.
         let provider = unsafe { provider.as_ref() }.ok_or(errors::Problem::Null("the provider"))?;
-        let path = CString::new(provider.path().ok_or(Error::NotLoaded)?).unwrap_or_default();
-        PATH.try_with(|kept| {
-            *kept.borrow_mut() = path;
-            kept.borrow().as_ptr()
-        })
-        .map_err(|_| errors::Problem::Null("this thread's memory"))
+        Ok(provider.raw_path().ok_or(Error::NotLoaded)?)
     })
 }
 

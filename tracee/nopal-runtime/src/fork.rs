@@ -4,15 +4,27 @@
 use crate::error::{Error, Result};
 use crate::sys::{self, LinkMap};
 use std::cell::UnsafeCell;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// The names that the dynamic linker has for loaded objects, and that debuggers read.
+/// The names of loaded objects that hold the pid.
 #[derive(Debug)]
-pub struct Names(Vec<(*mut LinkMap, i32)>);
+pub struct Names(Vec<Named>);
+
+#[derive(Debug)]
+struct Named {
+    /// Has the name that debuggers read.
+    object: *mut LinkMap,
+    /// What users are told; [`PATH_SIZE`] bytes.
+    path: *mut c_char,
+    fd: i32,
+}
+
+/// Room for `/proc/PID/fd/N`.
+pub const PATH_SIZE: usize = 40;
 
 // SAFETY: the pointers are used only under the lock, and only while the objects are loaded.
 unsafe impl Send for Names {}
@@ -70,7 +82,7 @@ impl Names {
     pub fn under_new_number(&self, file: File) -> Result<File> {
         let mut taken = Vec::new();
         let mut file = file;
-        while self.0.iter().any(|(_, fd)| *fd == file.as_raw_fd()) {
+        while self.0.iter().any(|named| named.fd == file.as_raw_fd()) {
             let next = file.try_clone().map_err(|error| Error::System {
                 what: "get another file descriptor",
                 errno: error.raw_os_error().unwrap_or(0),
@@ -80,30 +92,58 @@ impl Names {
         Ok(file)
     }
 
-    pub fn add(&mut self, object: *mut LinkMap, fd: i32) {
-        self.0.push((object, fd));
+    /// # Safety
+    /// Until it is removed again the object is loaded, and nobody else writes to `path`, which has [`PATH_SIZE`] bytes.
+    pub unsafe fn add(&mut self, object: *mut LinkMap, path: *mut c_char, fd: i32) {
+        let named = Named { object, path, fd };
+        // SAFETY: by this function's contract.
+        unsafe { named.write_path() };
+        self.0.push(named);
     }
 
     pub fn remove(&mut self, object: *mut LinkMap) {
-        self.0.retain(|(known, _)| *known != object);
+        self.0.retain(|named| named.object != object);
     }
 
     /// Puts this process's pid in place of the one that the process had of which this is a copy. Allocates nothing: in
     /// the child of a process with threads only few functions may be called.
     fn rewrite(&self) {
-        let pid = std::process::id();
-        for &(object, fd) in &self.0 {
-            let mut text = [0; 64];
-            let mut rest = &mut text[..];
-            let n_slashes = PID_DIGITS.saturating_sub(pid.checked_ilog10().unwrap_or(0) as usize + 1);
-            let written = write!(rest, "/proc/{pid}/fd/{}{fd}", &"///////"[..n_slashes]);
-            let len = 64 - rest.len();
-            // SAFETY: the object is loaded, and so is its name, which `path_with_room` made. Nobody else runs in the child.
+        for named in &self.0 {
+            // SAFETY: it was not removed, so that the contract of `add` holds.
             unsafe {
-                let name = (*object).name;
-                if written.is_ok() && !name.is_null() && CStr::from_ptr(name).count_bytes() == len {
-                    std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), len);
-                }
+                named.write_path();
+                named.write_object();
+            }
+        }
+    }
+}
+
+impl Named {
+    /// # Safety
+    /// As for [`Names::add`].
+    unsafe fn write_path(&self) {
+        let mut text = [0; PATH_SIZE];
+        // 31 bytes at most; the last byte stays zero.
+        let _ = write!(&mut text[..PATH_SIZE - 1], "/proc/{}/fd/{}", std::process::id(), self.fd);
+        // SAFETY: `path` has this size by this function's contract.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.path.cast(), PATH_SIZE) };
+    }
+
+    /// # Safety
+    /// As for [`Names::add`].
+    unsafe fn write_object(&self) {
+        let pid = std::process::id();
+        let n_digits = pid.checked_ilog10().unwrap_or(0) as usize + 1;
+        let slashes = &"///////"[..PID_DIGITS.saturating_sub(n_digits)];
+        let mut text = [0; 64];
+        let mut rest = &mut text[..];
+        let written = write!(rest, "/proc/{pid}/fd/{slashes}{}", self.fd);
+        let len = 64 - rest.len();
+        // SAFETY: the object is loaded, and so is its name, which `path_with_room` made. Nobody else runs in the child.
+        unsafe {
+            let name = (*self.object).name;
+            if written.is_ok() && !name.is_null() && CStr::from_ptr(name).count_bytes() == len {
+                std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), len);
             }
         }
     }

@@ -6,10 +6,11 @@
 //! same addresses, so that tracers that are attached to the file hear it again.
 
 use crate::error::{Error, Result};
-use crate::fork::Names;
+use crate::fork::{Names, PATH_SIZE};
 use crate::object::{Layout, Object};
 use crate::sys;
-use std::ffi::{CString, c_void};
+use std::cell::UnsafeCell;
+use std::ffi::{CString, c_char, c_void};
 use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -28,6 +29,8 @@ pub struct Loaded {
     /// The pages with the code, without anybody's breakpoints.
     code: Box<[u8]>,
     is_hidden: bool,
+    /// `/proc/PID/fd/N` with a NUL, written here and in forked children.
+    path: Box<UnsafeCell<[u8; PATH_SIZE]>>,
 }
 
 // SAFETY: the handle may be used by any thread; everything else is plain data.
@@ -58,7 +61,9 @@ impl Loaded {
         };
         // SAFETY: the linker's record of an open object. Its bias is where an object that begins at 0 begins.
         let start = unsafe { (*link_map).bias };
-        names.add(link_map, file.as_raw_fd());
+        let path = Box::new(UnsafeCell::new([0; PATH_SIZE]));
+        // SAFETY: `close` removes it before the object goes, and nobody else writes to the path.
+        unsafe { names.add(link_map, path.get().cast(), file.as_raw_fd()) };
         let layout = object.layout;
         let code = object.bytes[..layout.code_end as usize].into();
         Ok(Loaded {
@@ -71,6 +76,7 @@ impl Loaded {
             layout,
             code,
             is_hidden: false,
+            path,
         })
     }
 
@@ -83,9 +89,9 @@ impl Loaded {
         (self.start + self.layout.semaphore(index) as usize) as *mut u16
     }
 
-    /// The file descriptor by which tracers find it.
-    pub fn descriptor(&self) -> i32 {
-        self.file.as_raw_fd()
+    /// `/proc/PID/fd/N`, by which tracers find it. A C string that lives as long as the object is loaded.
+    pub fn path(&self) -> *const c_char {
+        self.path.get().cast_const().cast()
     }
 
     /// Makes it vanish from `/proc/PID/maps`. Its addresses stay valid.

@@ -8,6 +8,7 @@ use crate::probe::{MAX_OPERANDS, RawProbe};
 use crate::types::Argument;
 use crate::value::{Arguments, Probe};
 use std::collections::HashSet;
+use std::ffi::{CStr, c_char};
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -179,10 +180,15 @@ impl Provider {
 
     /// Where tracers find the probes, `/proc/PID/fd/N`; of several objects the newest. `None` while nothing is loaded.
     pub fn path(&self) -> Option<String> {
+        // SAFETY: a C string that lives as long as this provider.
+        self.raw_path().map(|path| unsafe { CStr::from_ptr(path) }.to_string_lossy().into_owned())
+    }
+
+    /// The same as a C string that lives as long as this provider. In a forked child it changes to the child's pid.
+    pub fn raw_path(&self) -> Option<*const c_char> {
         let names = fork::lock();
         let state = self.0.state(&names);
-        let descriptor = state.objects.last().filter(|_| state.is_loaded)?.descriptor();
-        Some(format!("/proc/{}/fd/{descriptor}", std::process::id()))
+        state.objects.last().filter(|_| state.is_loaded).map(Loaded::path)
     }
 }
 
