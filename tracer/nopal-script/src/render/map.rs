@@ -1,0 +1,375 @@
+//! Maps as text: in the order and with the bars that bpftrace's users know.
+
+use super::value::{self, Place};
+use super::{Names, word};
+use nopal_program::aggregate::{Aggregate, QUANTILE_BITS, average, hist_range, n_lhist_buckets};
+use nopal_program::{MapDef, MapValue, Type};
+use std::cmp::Ordering;
+
+/// One entry: the key's bytes, and the value's or the aggregate's words.
+pub type Entry = (Vec<u8>, Vec<u64>);
+
+/// The last `top` entries (0: all) in the order they are printed: by value, or by key where values have no order.
+pub fn sorted(def: &MapDef, mut entries: Vec<Entry>, top: u32) -> Vec<Entry> {
+    entries.retain(|(_, words)| words.len() * 8 == def.value_bytes() as usize);
+    // A counter that was never hit is 0 for bpftrace, too.
+    if entries.is_empty() && def.key.is_empty() && def.value == MapValue::Aggregate(Aggregate::Count) {
+        entries.push((Vec::new(), vec![0]));
+    }
+    let rank = |words: &[u64]| -> i128 {
+        let number = |value: i64, is_signed: bool| {
+            if is_signed { i128::from(value) } else { i128::from(value as u64) }
+        };
+        match &def.value {
+            MapValue::Plain(Type::Int { is_signed, .. }) => number(words[0] as i64, *is_signed),
+            MapValue::Plain(_) => 0,
+            MapValue::Aggregate(aggregate) => {
+                let is_signed = match aggregate {
+                    Aggregate::Sum { is_signed }
+                    | Aggregate::Avg { is_signed }
+                    | Aggregate::Min { is_signed }
+                    | Aggregate::Max { is_signed }
+                    | Aggregate::Stats { is_signed } => *is_signed,
+                    Aggregate::Count
+                    | Aggregate::Hist { .. }
+                    | Aggregate::Lhist { .. }
+                    | Aggregate::Quantiles => false,
+                };
+                number(aggregate.number(words), is_signed)
+            }
+        }
+    };
+    entries.sort_by(|a, b| rank(&a.1).cmp(&rank(&b.1)).then_with(|| compare_keys(&def.key, &a.0, &b.0)));
+    if top > 0 && entries.len() > top as usize {
+        entries.drain(..entries.len() - top as usize);
+    }
+    entries
+}
+
+fn compare_keys(types: &[Type], a: &[u8], b: &[u8]) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    for member in types {
+        let n = (member.size_bytes() as usize).min(a.len()).min(b.len());
+        let ((own_a, rest_a), (own_b, rest_b)) = (a.split_at(n), b.split_at(n));
+        let order = match member {
+            Type::Int { is_signed: true, .. } => (word(own_a, 0) as i64).cmp(&(word(own_b, 0) as i64)),
+            Type::Int { .. }
+            | Type::Pointer
+            | Type::Probe
+            | Type::KernelSymbol
+            | Type::UserSymbol
+            | Type::Time { .. }
+            | Type::Enum { .. }
+            | Type::Username => word(own_a, 0).cmp(&word(own_b, 0)),
+            Type::Float => f64::from_bits(word(own_a, 0)).total_cmp(&f64::from_bits(word(own_b, 0))),
+            Type::Tuple(members) => compare_keys(members, own_a, own_b),
+            Type::Str { .. }
+            | Type::Buffer { .. }
+            | Type::UserStack { .. }
+            | Type::KernelStack { .. }
+            | Type::Inet
+            | Type::Mac => own_a.cmp(own_b),
+        };
+        if order.is_ne() {
+            return order;
+        }
+        (a, b) = (rest_a, rest_b);
+    }
+    Ordering::Equal
+}
+
+pub(super) fn text(def: &MapDef, entries: &[Entry], div: u64, names: &dyn Names, out: &mut Vec<u8>) {
+    let div = div.max(1);
+    for (key, words) in entries {
+        out.extend_from_slice(def.name.as_bytes());
+        if !def.key.is_empty() {
+            out.push(b'[');
+            value::tuple(&def.key, key, out, |member, bytes, out| {
+                value::at(member, bytes, names, Place::Key, out);
+            });
+            out.push(b']');
+        }
+        out.extend_from_slice(b": ");
+        match &def.value {
+            MapValue::Plain(Type::Int { is_signed, .. }) => {
+                out.extend_from_slice(divided(words[0], *is_signed, div).as_bytes());
+                out.push(b'\n');
+            }
+            MapValue::Plain(value_type) => {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                value::value(value_type, &bytes, names, out);
+                out.push(b'\n');
+            }
+            MapValue::Aggregate(aggregate) => aggregated(*aggregate, words, div, out),
+        }
+    }
+    if entries.is_empty() {
+        out.push(b'\n');
+    }
+    if matches!(def.value, MapValue::Aggregate(Aggregate::Avg { .. } | Aggregate::Stats { .. })) {
+        out.push(b'\n');
+    }
+}
+
+fn aggregated(aggregate: Aggregate, words: &[u64], div: u64, out: &mut Vec<u8>) {
+    let line = match aggregate {
+        Aggregate::Count => divided(words[0], false, div),
+        Aggregate::Sum { is_signed } => divided(words[0], is_signed, div),
+        Aggregate::Min { is_signed } | Aggregate::Max { is_signed } => divided(words[1], is_signed, div),
+        Aggregate::Avg { is_signed } => divided(average(words, is_signed) as u64, is_signed, div),
+        Aggregate::Stats { is_signed } => format!(
+            "count {}, average {}, total {}",
+            words[0],
+            divided(average(words, is_signed) as u64, is_signed, div),
+            divided(words[1], is_signed, div)
+        ),
+        Aggregate::Quantiles => {
+            let q = Quantiles::of(words);
+            let at = q.at.map(|value| value / div as i64);
+            format!(
+                "count {}, p50 {}, p90 {}, p99 {}, p99.9 {}, max {}",
+                q.count,
+                at[0],
+                at[1],
+                at[2],
+                at[3],
+                q.max / div
+            )
+        }
+        Aggregate::Hist { .. } | Aggregate::Lhist { .. } => {
+            out.push(b'\n');
+            bars(&buckets(aggregate, words), div, out);
+            String::new()
+        }
+    };
+    out.extend_from_slice(line.as_bytes());
+    out.push(b'\n');
+}
+
+pub(super) fn divided(value: u64, is_signed: bool, div: u64) -> String {
+    if is_signed {
+        (i128::from(value as i64) / i128::from(div.max(1))).to_string()
+    } else {
+        (value / div.max(1)).to_string()
+    }
+}
+
+/// The values a bucket takes; `None` is without end. `last` is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bucket {
+    pub first: Option<i64>,
+    pub last: Option<i64>,
+    pub count: u64,
+}
+
+/// From the first bucket that has something to the last.
+pub(super) fn buckets(aggregate: Aggregate, words: &[u64]) -> Vec<Bucket> {
+    let Some(first) = words.iter().position(|count| *count > 0) else { return Vec::new() };
+    let last = words.iter().rposition(|count| *count > 0).unwrap_or(first);
+    let range = |bucket: usize| -> (Option<i64>, Option<i64>) {
+        match aggregate {
+            Aggregate::Lhist { min, max, step } => match bucket {
+                0 => (None, Some(min.wrapping_sub(1))),
+                n if n as u32 == n_lhist_buckets(min, max, step) - 1 => (Some(max), None),
+                n => {
+                    let low = min.wrapping_add((n as i64 - 1).wrapping_mul(step));
+                    (Some(low), Some(low.wrapping_add(step - 1)))
+                }
+            },
+            Aggregate::Hist { bits } => {
+                let (low, high) = hist_range(bucket as u32, bits);
+                (low, Some(high))
+            }
+            _ => (None, None),
+        }
+    };
+    (first..=last)
+        .map(|bucket| {
+            let (first, last) = range(bucket);
+            Bucket { first, last, count: words[bucket] }
+        })
+        .collect()
+}
+
+const BAR_WIDTH: u128 = 52;
+
+fn bars(buckets: &[Bucket], div: u64, out: &mut Vec<u8>) {
+    let most = buckets.iter().map(|b| b.count).max().unwrap_or(0).max(1);
+    for bucket in buckets {
+        let label = match (bucket.first, bucket.last) {
+            (None, last) => format!("(..., {})", short(last.map_or(0, |last| i128::from(last) + 1))),
+            (Some(first), None) => format!("[{}, ...)", short(first.into())),
+            (Some(first), Some(last)) if first == last && (0..=1).contains(&first) => format!("[{first}]"),
+            (Some(first), Some(last)) => {
+                format!("[{}, {})", short(first.into()), short(i128::from(last) + 1))
+            }
+        };
+        let n = (u128::from(bucket.count) * BAR_WIDTH / u128::from(most)) as usize;
+        let line = format!(
+            "{label:<16}{:>8} |{:<width$}|\n",
+            bucket.count / div,
+            "@".repeat(n),
+            width = BAR_WIDTH as usize
+        );
+        out.extend_from_slice(line.as_bytes());
+    }
+}
+
+/// Powers of 1024 by their letter: `2K`, `1M`; 1000 stays 1000.
+fn short(number: i128) -> String {
+    let mut number = number;
+    for letter in ["", "K", "M", "G", "T", "P", "E"] {
+        if number == 0 || number % 1024 != 0 || letter == "E" {
+            return format!("{number}{letter}");
+        }
+        number /= 1024;
+    }
+    number.to_string()
+}
+
+/// What `quantiles()` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quantiles {
+    pub count: u64,
+    /// p50, p90, p99, p99.9
+    pub at: [i64; 4],
+    pub max: u64,
+}
+
+impl Quantiles {
+    pub fn of(words: &[u64]) -> Quantiles {
+        let (max, counts) = (words[0], &words[1..]);
+        let count = counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+        let at = [500, 900, 990, 999].map(|per_mille| {
+            let rank = (u128::from(count) * per_mille).div_ceil(1000).max(1);
+            let mut seen = 0u128;
+            for (bucket, n) in counts.iter().enumerate() {
+                seen += u128::from(*n);
+                if seen >= rank {
+                    let (low, high) = hist_range(bucket as u32, QUANTILE_BITS);
+                    // The middle of the bucket, but never more than was seen.
+                    let middle = low.map_or(-1, |low| low + (high - low) / 2);
+                    return middle.min(max.min(i64::MAX as u64) as i64);
+                }
+            }
+            0
+        });
+        Quantiles { count, at, max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::TestNames;
+    use super::*;
+
+    fn map(key: Vec<Type>, value: MapValue) -> MapDef {
+        MapDef { name: "@x".into(), key, value }
+    }
+
+    fn gather(aggregate: Aggregate, values: &[i64]) -> Vec<u64> {
+        let mut words = vec![0; aggregate.n_words() as usize];
+        values.iter().for_each(|value| aggregate.take(&mut words, *value));
+        words
+    }
+
+    fn shown(def: &MapDef, entries: Vec<Entry>, top: u32, div: u64) -> String {
+        let mut out = Vec::new();
+        text(def, &sorted(def, entries, top), div, &TestNames, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn key(n: i64) -> Vec<u8> {
+        n.to_le_bytes().to_vec()
+    }
+
+    /// The expected texts are what bpftrace 0.17 printed.
+    #[test]
+    fn histograms_as_bpftrace_prints_them() {
+        let hist = Aggregate::Hist { bits: 0 };
+        let def = map(vec![], MapValue::Aggregate(hist));
+        let values = [-1, -100, 3];
+        let want = "\
+@x: 
+(..., 0)               2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[0]                    0 |                                                    |
+[1]                    0 |                                                    |
+[2, 4)                 1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+
+";
+        assert_eq!(shown(&def, vec![(vec![], gather(hist, &values))], 0, 1), want);
+        let large = shown(&def, vec![(vec![], gather(hist, &[1000, 1024, 600_000, i64::MAX]))], 0, 1);
+        for label in ["[512, 1K)  ", "[1K, 2K)  ", "[512K, 1M)  ", "[4E, 8E)  "] {
+            assert!(large.contains(label), "{label} in {large}");
+        }
+        let lhist = Aggregate::Lhist { min: 0, max: 100, step: 10 };
+        let def = map(vec![], MapValue::Aggregate(lhist));
+        let out = shown(&def, vec![(vec![], gather(lhist, &[55, -5, 200, 0]))], 0, 1);
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines.len(), 14);
+        assert!(lines[1].starts_with("(..., 0)               1 |@@@"));
+        assert!(lines[2].starts_with("[0, 10)                1 |@@@"));
+        assert!(lines[12].starts_with("[100, ...)             1 |@@@"), "{}", lines[12]);
+    }
+
+    #[test]
+    fn entries_are_printed_by_value_and_the_top_of_them() {
+        let count = map(vec![Type::I64], MapValue::Aggregate(Aggregate::Count));
+        let entries = || vec![(key(7), vec![3]), (key(-5), vec![1]), (key(2), vec![2])];
+        assert_eq!(shown(&count, entries(), 0, 1), "@x[-5]: 1\n@x[2]: 2\n@x[7]: 3\n");
+        assert_eq!(shown(&count, entries(), 2, 1), "@x[2]: 2\n@x[7]: 3\n");
+        assert_eq!(shown(&count, entries(), 0, 2), "@x[-5]: 0\n@x[2]: 1\n@x[7]: 1\n");
+        let plain = map(vec![Type::I64], MapValue::Plain(Type::I64));
+        let entries = vec![(key(1), vec![5]), (key(2), vec![-5i64 as u64])];
+        assert_eq!(shown(&plain, entries, 0, 1), "@x[2]: -5\n@x[1]: 5\n");
+    }
+
+    #[test]
+    fn values_without_an_order_are_printed_by_key() {
+        let def =
+            map(vec![Type::I64, Type::Str { max_bytes: 8 }], MapValue::Plain(Type::Str { max_bytes: 8 }));
+        let entry = |n: i64, text: &[u8; 8]| {
+            ([&key(n)[..], text].concat(), vec![u64::from_le_bytes(*b"val\0\0\0\0\0")])
+        };
+        let entries =
+            vec![entry(3, b"x\0\0\0\0\0\0\0"), entry(1, b"z\0\0\0\0\0\0\0"), entry(1, b"y\0\0\0\0\0\0\0")];
+        assert_eq!(shown(&def, entries, 0, 1), "@x[1, y]: val\n@x[1, z]: val\n@x[3, x]: val\n");
+    }
+
+    #[test]
+    fn stacks_as_keys() {
+        let def =
+            map(vec![Type::UserStack { max_frames: 2 }, Type::I64], MapValue::Aggregate(Aggregate::Count));
+        let bytes: Vec<u8> = [7u64, 2, 0x1001, 0x1000, 9].iter().flat_map(|w| w.to_le_bytes()).collect();
+        assert_eq!(shown(&def, vec![(bytes, vec![4])], 0, 1), "@x[\n    main+1\n    main\n, 9]: 4\n");
+    }
+
+    #[test]
+    fn other_aggregates() {
+        let table = [
+            (Aggregate::Stats { is_signed: true }, "@x: count 2, average -10, total -20\n\n"),
+            (Aggregate::Avg { is_signed: true }, "@x: -10\n\n"),
+            (Aggregate::Min { is_signed: true }, "@x: -30\n"),
+            (Aggregate::Max { is_signed: true }, "@x: 10\n"),
+            (Aggregate::Sum { is_signed: true }, "@x: -20\n"),
+            (Aggregate::Count, "@x: 2\n"),
+        ];
+        for (aggregate, want) in table {
+            let def = map(vec![], MapValue::Aggregate(aggregate));
+            assert_eq!(shown(&def, vec![(vec![], gather(aggregate, &[10, -30]))], 0, 1), want);
+        }
+        let def = map(vec![], MapValue::Aggregate(Aggregate::Quantiles));
+        let values: Vec<i64> = (1..=1000).collect();
+        let out = shown(&def, vec![(vec![], gather(Aggregate::Quantiles, &values))], 0, 1);
+        assert_eq!(out, "@x: count 1000, p50 503, p90 911, p99 975, p99.9 1000, max 1000\n");
+    }
+
+    #[test]
+    fn maps_without_entries() {
+        let of = |value, key| shown(&map(key, MapValue::Aggregate(value)), vec![], 0, 1);
+        assert_eq!(of(Aggregate::Count, vec![]), "@x: 0\n");
+        assert_eq!(of(Aggregate::Count, vec![Type::I64]), "\n");
+        assert_eq!(of(Aggregate::Hist { bits: 0 }, vec![]), "\n");
+        assert_eq!(of(Aggregate::Stats { is_signed: true }, vec![]), "\n\n");
+    }
+}

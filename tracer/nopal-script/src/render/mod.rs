@@ -1,0 +1,137 @@
+//! What a program gathers and emits, as text or JSON: printf, values, maps as bpftrace prints them. Pure: what only the
+//! tracer knows comes through [`Names`].
+
+mod json;
+mod map;
+mod printf;
+mod value;
+
+pub use json::{escaped, json_rows};
+pub use map::{Entry, sorted};
+pub use printf::printf;
+pub use value::value;
+
+use nopal_program::{Field, MapDef, Program};
+
+/// What numbers are called.
+pub trait Names {
+    /// Name and offset of the function at an address of a process.
+    fn user_symbol(&self, pid: u32, address: u64) -> Option<(String, u64)>;
+    fn kernel_symbol(&self, address: u64) -> Option<(String, u64)>;
+    /// As `probe` gives it.
+    fn probe(&self, clause: u32, point: u32) -> String;
+    fn user(&self, uid: u32) -> Option<String>;
+    /// A time of `nsecs` in local time, by a strftime format.
+    fn time(&self, format: &str, ns: u64) -> String;
+}
+
+/// How results are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    #[default]
+    Text,
+    /// One object a line, in bpftrace's shapes.
+    Json,
+}
+
+/// Shows what one program gathers.
+pub struct Renderer<'a> {
+    pub program: &'a Program,
+    pub names: &'a dyn Names,
+    pub form: Form,
+}
+
+impl std::fmt::Debug for Renderer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Renderer").field("form", &self.form).finish_non_exhaustive()
+    }
+}
+
+impl Renderer<'_> {
+    /// What `printf` and `time` print.
+    pub fn text(&self, text: &[u8], kind: &str, out: &mut Vec<u8>) {
+        match self.form {
+            Form::Text => out.extend_from_slice(text),
+            Form::Json => {
+                out.extend_from_slice(format!("{{\"type\": \"{kind}\", \"data\": ").as_bytes());
+                json::string(text, out);
+                out.extend_from_slice(b"}\n");
+            }
+        }
+    }
+
+    /// `print(value)`.
+    pub fn value(&self, field: &Field, payload: &[u8], out: &mut Vec<u8>) {
+        let bytes = part(payload, field);
+        match self.form {
+            Form::Text => {
+                value::value(&field.value_type, bytes, self.names, out);
+                out.push(b'\n');
+            }
+            Form::Json => {
+                out.extend_from_slice(b"{\"type\": \"value\", \"data\": ");
+                json::value(&field.value_type, bytes, self.names, out);
+                out.extend_from_slice(b"}\n");
+            }
+        }
+    }
+
+    /// `print(@map, top, div)`: the largest last; `top` 0 is all.
+    pub fn map(&self, map: u32, entries: Vec<Entry>, top: u32, div: u64, out: &mut Vec<u8>) {
+        let Some(def) = self.program.maps.get(map as usize) else { return };
+        let entries = sorted(def, entries, top);
+        match self.form {
+            Form::Text => map::text(def, &entries, div, self.names, out),
+            Form::Json => json::map(def, &entries, div, self.names, out),
+        }
+    }
+
+    /// `print(@map[key])`.
+    pub fn entry(&self, def: &MapDef, entry: Entry, out: &mut Vec<u8>) {
+        match self.form {
+            Form::Text => map::text(def, &[entry], 1, self.names, out),
+            Form::Json => json::map(def, &[entry], 1, self.names, out),
+        }
+    }
+}
+
+/// A field's bytes; those a payload does not have are none.
+pub(crate) fn part<'a>(payload: &'a [u8], field: &Field) -> &'a [u8] {
+    let at = (field.at as usize).min(payload.len());
+    let end = at.saturating_add(field.value_type.size_bytes() as usize).min(payload.len());
+    &payload[at..end]
+}
+
+/// Eight bytes as a number; missing ones are zero.
+pub(crate) fn word(bytes: &[u8], index: usize) -> u64 {
+    let mut whole = [0; 8];
+    let rest = bytes.get(index * 8..).unwrap_or_default();
+    let n = rest.len().min(8);
+    whole[..n].copy_from_slice(&rest[..n]);
+    u64::from_le_bytes(whole)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub struct TestNames;
+
+    impl Names for TestNames {
+        fn user_symbol(&self, _: u32, address: u64) -> Option<(String, u64)> {
+            (address >= 0x1000).then(|| ("main".to_owned(), address - 0x1000))
+        }
+        fn kernel_symbol(&self, address: u64) -> Option<(String, u64)> {
+            (address >= 0x1000).then(|| ("vfs_read".to_owned(), address - 0x1000))
+        }
+        fn probe(&self, clause: u32, point: u32) -> String {
+            format!("probe{clause}.{point}")
+        }
+        fn user(&self, uid: u32) -> Option<String> {
+            (uid == 0).then(|| "root".to_owned())
+        }
+        fn time(&self, format: &str, ns: u64) -> String {
+            format!("{format}@{ns}")
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! One value as text, as `print` shows it.
+
+use super::{Names, word};
+use nopal_program::Type;
+use std::io::Write;
+
+/// Where a value stands decides how a stack is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Value,
+    Key,
+}
+
+/// Appends a value.
+pub fn value(value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mut Vec<u8>) {
+    at(value_type, bytes, names, Place::Value, out);
+}
+
+pub(crate) fn at(value_type: &Type, bytes: &[u8], names: &dyn Names, place: Place, out: &mut Vec<u8>) {
+    let number = || word(bytes, 0);
+    let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
+    match value_type {
+        Type::Int { is_signed: true, .. } => put(&(number() as i64).to_string()),
+        Type::Int { is_signed: false, .. } => put(&number().to_string()),
+        Type::Float => put(&f64::from_bits(number()).to_string()),
+        Type::Pointer => put(&format!("{:#x}", number())),
+        Type::Str { .. } => out.extend_from_slice(string(bytes)),
+        Type::Buffer { .. } => escape(buffer(bytes), out),
+        Type::Tuple(members) => {
+            out.push(b'(');
+            tuple(members, bytes, out, |member, bytes, out| at(member, bytes, names, Place::Value, out));
+            out.push(b')');
+        }
+        Type::Probe => put(&probe(number(), names)),
+        Type::UserSymbol => put(&symbol(names.user_symbol(word(bytes, 1) as u32, number()), number(), false)),
+        Type::KernelSymbol => put(&symbol(names.kernel_symbol(number()), number(), false)),
+        Type::UserStack { .. } => stack(&user_frames(bytes, names), place, out),
+        Type::KernelStack { .. } => stack(&kernel_frames(bytes, names), place, out),
+        Type::Time { format } => put(&names.time(format, number())),
+        Type::Enum { labels } => match labels.iter().find(|(n, _)| *n == number() as i64) {
+            Some((_, label)) => put(label),
+            None => put(&(number() as i64).to_string()),
+        },
+        Type::Inet => put(&inet(bytes)),
+        Type::Mac => put(&mac(number())),
+        Type::Username => match names.user(number() as u32) {
+            Some(name) => put(&name),
+            None => put(&(number() as u32).to_string()),
+        },
+    }
+}
+
+/// The members of a tuple, separated by `, `.
+pub(crate) fn tuple(
+    members: &[Type],
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+    mut each: impl FnMut(&Type, &[u8], &mut Vec<u8>),
+) {
+    let mut rest = bytes;
+    for (index, member) in members.iter().enumerate() {
+        if index > 0 {
+            out.extend_from_slice(b", ");
+        }
+        let (own, behind) = rest.split_at((member.size_bytes() as usize).min(rest.len()));
+        each(member, own, out);
+        rest = behind;
+    }
+}
+
+pub(crate) fn string(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())]
+}
+
+/// The bytes behind the length.
+pub(crate) fn buffer(bytes: &[u8]) -> &[u8] {
+    let body = bytes.get(8..).unwrap_or_default();
+    &body[..(word(bytes, 0) as usize).min(body.len())]
+}
+
+/// Bytes that are no text as `\x0a`.
+pub(crate) fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    for byte in bytes {
+        match byte {
+            0x20..=0x7e => out.push(*byte),
+            // Writing to a vector does not fail.
+            _ => write!(out, "\\x{byte:02x}").unwrap_or_default(),
+        }
+    }
+}
+
+pub(crate) fn probe(number: u64, names: &dyn Names) -> String {
+    names.probe(number as u32, (number >> 32) as u32)
+}
+
+pub(crate) fn symbol(found: Option<(String, u64)>, address: u64, has_offset: bool) -> String {
+    match found {
+        Some((name, offset)) if has_offset && offset > 0 => format!("{name}+{offset}"),
+        Some((name, _)) => name,
+        None => format!("{address:#x}"),
+    }
+}
+
+/// Innermost first.
+pub(crate) fn user_frames(bytes: &[u8], names: &dyn Names) -> Vec<String> {
+    let pid = word(bytes, 0) as u32;
+    frames(bytes.get(8..).unwrap_or_default(), |address| names.user_symbol(pid, address))
+}
+
+pub(crate) fn kernel_frames(bytes: &[u8], names: &dyn Names) -> Vec<String> {
+    frames(bytes, |address| names.kernel_symbol(address))
+}
+
+fn frames(bytes: &[u8], name: impl Fn(u64) -> Option<(String, u64)>) -> Vec<String> {
+    let n = (word(bytes, 0) as usize).min(bytes.len() / 8).min(1 + bytes.len() / 8);
+    (1..=n)
+        .filter(|index| index * 8 < bytes.len())
+        .map(|index| {
+            let address = word(bytes, index);
+            symbol(name(address), address, true)
+        })
+        .collect()
+}
+
+fn stack(frames: &[String], place: Place, out: &mut Vec<u8>) {
+    let indent = match place {
+        Place::Value => "        ",
+        Place::Key => "    ",
+    };
+    out.push(b'\n');
+    for frame in frames {
+        out.extend_from_slice(indent.as_bytes());
+        out.extend_from_slice(frame.as_bytes());
+        out.push(b'\n');
+    }
+}
+
+fn inet(bytes: &[u8]) -> String {
+    const IPV4: u64 = 2;
+    let address = bytes.get(8..).unwrap_or_default();
+    let mut whole = [0u8; 16];
+    let n = address.len().min(16);
+    whole[..n].copy_from_slice(&address[..n]);
+    if word(bytes, 0) == IPV4 {
+        std::net::Ipv4Addr::new(whole[0], whole[1], whole[2], whole[3]).to_string()
+    } else {
+        std::net::Ipv6Addr::from(whole).to_string()
+    }
+}
+
+fn mac(number: u64) -> String {
+    let pairs: Vec<String> = number.to_le_bytes()[..6].iter().map(|byte| format!("{byte:02X}")).collect();
+    pairs.join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::TestNames;
+    use super::*;
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn values_as_print_shows_them() {
+        let int = |is_signed| Type::Int { size_bytes: 8, is_signed };
+        let text = Type::Str { max_bytes: 8 };
+        for (value_type, bytes, want) in [
+            (int(true), words(&[-5i64 as u64]), "-5"),
+            (int(false), words(&[u64::MAX]), "18446744073709551615"),
+            (Type::Float, words(&[0.5f64.to_bits()]), "0.5"),
+            (Type::Pointer, words(&[123]), "0x7b"),
+            (text.clone(), b"abc\0\0\0\0\0".to_vec(), "abc"),
+            (text.clone(), vec![], ""),
+            (Type::Buffer { max_bytes: 8 }, [&words(&[4])[..], b"a\x01b\n\0\0\0\0"].concat(), "a\\x01b\\x0a"),
+            (
+                Type::Tuple(vec![int(true), text.clone(), Type::Tuple(vec![int(true), int(true)])]),
+                [&words(&[1])[..], b"two\0\0\0\0\0", &words(&[3, 4])].concat(),
+                "(1, two, (3, 4))",
+            ),
+            (Type::Probe, words(&[1 << 32 | 2]), "probe2.1"),
+            (Type::UserSymbol, words(&[0x1010, 7]), "main"),
+            (Type::UserSymbol, words(&[5, 7]), "0x5"),
+            (Type::KernelSymbol, words(&[0x1003]), "vfs_read"),
+            (
+                Type::UserStack { max_frames: 3 },
+                words(&[7, 2, 0x1004, 0x20, 0]),
+                "\n        main+4\n        0x20\n",
+            ),
+            (
+                Type::KernelStack { max_frames: 2 },
+                words(&[9, 0x1000, 0x1001]),
+                "\n        vfs_read\n        vfs_read+1\n",
+            ),
+            (Type::Time { format: "%H".into() }, words(&[9]), "%H@9"),
+            (Type::Enum { labels: vec![(1, "GET".into())] }, words(&[1]), "GET"),
+            (Type::Enum { labels: vec![(1, "GET".into())] }, words(&[2]), "2"),
+            (Type::Inet, [&words(&[2])[..], &[127, 0, 0, 1], &[0; 12]].concat(), "127.0.0.1"),
+            (Type::Inet, [&words(&[10])[..], &[0; 15], &[1]].concat(), "::1"),
+            (Type::Mac, vec![0xde, 0xad, 0, 1, 2, 3, 0, 0], "DE:AD:00:01:02:03"),
+            (Type::Username, words(&[0]), "root"),
+            (Type::Username, words(&[12]), "12"),
+        ] {
+            let mut out = Vec::new();
+            value(&value_type, &bytes, &TestNames, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), want, "{value_type:?}");
+        }
+    }
+}
