@@ -80,6 +80,8 @@ const ARG_BYTE_ORDER: u16 = 0x17;
 const ARG_BASE: u16 = 0x18;
 const ARG_TRUSTED: u16 = 0x19;
 const ARG_SIZE: u16 = 0x1a;
+const ARG_NOT_WRITTEN: u16 = 0x1b;
+const ARG_SIGN: u16 = 0x1c;
 const PACKED: u16 = 0x30;
 
 /// In an `ARG` item: the next field of the packed block.
@@ -153,7 +155,7 @@ fn item(note: &mut NopalNote, tag: u16, mut value: Cursor<'_>, offset: usize) ->
             let kind = Kind::from_code(value.u8().ok_or_else(bad)?);
             about.args.push(ArgAbout { operand, kind, ..ArgAbout::default() });
         }
-        ARG_NAME..=ARG_SIZE => {
+        ARG_NAME..=ARG_SIGN => {
             let argument = about.args.last_mut().ok_or(Reason::NoArgument { tag })?;
             return argument_item(argument, tag, value).ok_or_else(bad);
         }
@@ -189,6 +191,8 @@ fn argument_item(argument: &mut ArgAbout, tag: u16, mut value: Cursor<'_>) -> Op
         },
         ARG_TRUSTED => argument.is_trusted = true,
         ARG_SIZE => argument.size_bytes = Some(value.u8()?),
+        ARG_NOT_WRITTEN => argument.is_unwritten = true,
+        ARG_SIGN => argument.is_signed = value.u8()? != 0,
         _ => {}
     }
     Some(())

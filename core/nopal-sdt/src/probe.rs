@@ -64,6 +64,21 @@ pub struct About {
     pub packed: Option<(u8, u8)>,
 }
 
+impl About {
+    /// Takes over what another note says of the same probe and none has said before.
+    pub fn add(&mut self, other: About) {
+        if self.doc.is_empty() {
+            self.doc = other.doc;
+        }
+        if self.args.is_empty() && self.packed.is_none() {
+            (self.args, self.packed) = (other.args, other.packed);
+        }
+        self.pair = self.pair.take().or(other.pair);
+        self.log_level = self.log_level.or(other.log_level);
+        self.model_uri = self.model_uri.take().or(other.model_uri);
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
     pub role: PairRole,
@@ -95,6 +110,10 @@ pub struct ArgAbout {
     pub is_trusted: bool,
     /// Size of a field in the packed block.
     pub size_bytes: Option<u8>,
+    /// Of an enum in the packed block, where no operand tells.
+    pub is_signed: bool,
+    /// For conditions only: it is no part of the recorded event.
+    pub is_unwritten: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

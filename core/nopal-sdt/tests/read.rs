@@ -284,6 +284,8 @@ fn the_nopal_note_is_read_whole() {
         item(0x17, &[2]),
         item(0x18, &[16]),
         item(0x1a, &[4]),
+        item(0x1b, b""),
+        item(0x1c, &[1]),
         item(0x2f, b"of a later version"),
         item(0x30, &[3, 4]),
     ]);
@@ -311,6 +313,28 @@ fn the_nopal_note_is_read_whole() {
     assert_eq!((field.labels[0].first, field.labels[0].last, field.labels[0].text.as_str()), (1, 9, "few"));
     assert_eq!(field.element.map(|e| (e.kind, e.size_bytes, e.count)), Some((Kind::Unsigned, 4, 7)));
     assert!(field.is_big_endian && field.size_bytes == Some(4));
+    assert!(field.is_unwritten && field.is_signed && !key.is_unwritten && !key.is_signed);
+}
+
+#[test]
+fn nopal_notes_add_up() {
+    let note = |items: Vec<Vec<u8>>| nopal_note(1, &[named(), items].concat());
+    let mut elf = Elf::default();
+    elf.probe("a:b", 0x1010, BASE_ADDRESS, 0, "8@%rax");
+    for items in [
+        vec![item(5, &4i32.to_le_bytes())],
+        vec![item(0x10, &[1, 2]), item(0x11, b"first")],
+        vec![item(6, b"http://model"), item(5, &7i32.to_le_bytes()), item(3, b"Doc.")],
+        vec![item(0x10, &[1, 2]), item(0x11, b"second"), item(0x30, &[1, 2])],
+    ] {
+        elf.note("nopal", 1, &note(items));
+    }
+    let object = object(&elf);
+    let about = object.probes[0].about.as_ref().expect("the notes describe it");
+    assert_eq!((about.log_level, about.model_uri.as_deref()), (Some(4), Some("http://model")));
+    assert_eq!(about.doc, "Doc.");
+    assert_eq!(about.args.iter().map(|arg| arg.name.as_str()).collect::<Vec<_>>(), ["first"]);
+    assert_eq!(about.packed, None, "the block belongs to the note that has the arguments");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn read_about(
 ) {
     match nopal_note::decode(desc, endian == Endianness::Big) {
         Ok(note) => {
-            abouts.entry((note.provider, note.name)).or_insert(note.about);
+            abouts.entry((note.provider, note.name)).or_default().add(note.about);
         }
         Err(error) => {
             warn(object, Warning::BadNopalNote { probe: error.probe, reason: error.reason.to_string() })
