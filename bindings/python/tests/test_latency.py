@@ -117,6 +117,39 @@ class LatencyTest(unittest.TestCase):
         self.assertEqual(sorted(parents), sorted(ids))
         self.assertEqual({values[2] for name, values in fired if name == "tasks:request"}, ids)
 
+    def test_callers(self):
+        @nopal.stack("callers", "called")
+        def called(value, *, key):
+            return value, key
+
+        @nopal.stack("callers", "awaited")
+        async def awaited(value):
+            return value
+
+        def caller():
+            return called(1, key=2)
+
+        with nopal.Provider("unused"):
+            self.assertEqual(caller(), (1, 2))
+        probes = [nopal.shared.probe_of("callers", name, "stack") for name in ("called", "awaited")]
+        with listening_to(*probes) as fired:
+            self.assertEqual(caller(), (1, 2))
+            self.assertEqual(asyncio.run(awaited(3)), 3)
+        (name, lines), (other, _) = (values for _, values in fired)
+        self.assertEqual((name, other), ("called", "awaited"))
+        self.assertRegex(lines.splitlines()[0], rf"{__file__}:\d+ in caller$")
+        self.assertRegex(lines.splitlines()[1], rf"{__file__}:\d+ in test_callers$")
+
+    def test_both_on_one_function(self):
+        @nopal.stack("twice")
+        @nopal.latency("twice")
+        def act():
+            return 1
+
+        with listening_to(*nopal.shared.provider_of("twice").probes.values()) as fired:
+            self.assertEqual(act(), 1)
+        self.assertEqual([name for name, _ in fired], ["twice:act__stack", "twice:act"])
+
     def test_threads_have_ids_of_their_own(self):
         seen = []
 

@@ -19,6 +19,7 @@ from ._library import LibraryMissing, NopalError
 from ._types import Type
 from .latency import current_id, latency, new_id
 from .provider import Probe, Provider
+from .stack import stack
 
 __version__ = "0.1.0"
 
@@ -31,4 +32,5 @@ __all__ = [
     "current_id",
     "latency",
     "new_id",
+    "stack",
 ]

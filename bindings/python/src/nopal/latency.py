@@ -9,18 +9,14 @@ import functools
 import inspect
 import itertools
 import os
-import threading
 from time import perf_counter_ns
 
 from ._types import Type
-from .provider import Provider
+from .shared import function_probe, probe_of
 
 _current = contextvars.ContextVar("nopal_id", default=0)
 _numbers = itertools.count(1)
 _process = os.getpid() << 32
-_providers = {}
-_probes = {}
-_lock = threading.Lock()
 
 
 def _after_fork():
@@ -42,27 +38,8 @@ def current_id():
     return _current.get()
 
 
-def _provider(named):
-    """The loaded provider of this name that the functions here share."""
-    if isinstance(named, Provider):
-        return named
-    with _lock:
-        provider = _providers.get(named)
-        if provider is None:
-            provider = _providers[named] = Provider(named)
-            provider.load()
-        return provider
-
-
-def _probe(provider, name):
-    """The probe that measurements of this name fire."""
-    probe = _probes.get((provider, name))
-    if probe is None:
-        probe = _provider(provider).add_probe(
-            name, name=str, duration_ns=int, id=Type.UINT64, parent_id=Type.UINT64
-        )
-        _probes[provider, name] = probe
-    return probe
+# The arguments of the probe of a measurement.
+_ARGUMENTS = {"name": str, "duration_ns": int, "id": Type.UINT64, "parent_id": Type.UINT64}
 
 
 class _Measured:
@@ -105,16 +82,13 @@ class latency:
     def __init__(self, provider, name=None):
         self._provider = provider
         self._name = name
-        self._probe = _probe(provider, name) if name is not None else None
+        self._probe = probe_of(provider, name, "latency", **_ARGUMENTS) if name is not None else None
         # What `with` has begun in this task and not ended; None for what nobody listened to. One object may be in use
         # many times at once.
         self._begun = contextvars.ContextVar("nopal_begun", default=())
 
     def __call__(self, function):
-        # A probe's name has letters, digits and underscores alone; `<lambda>` has others.
-        name = self._name or "".join(c if c.isalnum() and c.isascii() else "_" for c in function.__name__)
-        probe = self._probe or _probe(self._provider, name)
-        shown = function.__qualname__ if self._name is None else name
+        probe, shown = function_probe(self._provider, self._name, "latency", function, **_ARGUMENTS)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
