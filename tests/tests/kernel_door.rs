@@ -95,7 +95,7 @@ fn records_say_what_the_program_said() {
     target.go();
     let mut rounds = [0i64; 3];
     let mut last_time = 0;
-    door.poll(|_, record| {
+    door.poll(usize::MAX, |_, record| {
         let RecordKind::Event(event) = record.kind else { panic!("{record:?}") };
         assert_eq!(record.task.unwrap().pid, pid);
         assert!(record.time.unwrap() >= last_time);
@@ -156,7 +156,7 @@ fn what_finds_no_room_is_counted() {
     let (prepared, _) = door.prepare(&[KernelSite { event: 9, site, captures }]).unwrap();
     let _link = door.arm(&prepared, &program, target.child.id()).unwrap();
     target.go();
-    let received = door.poll(|_, _| ()) as u64;
+    let received = door.poll(usize::MAX, |_, _| ()) as u64;
     let loss = door.loss().unwrap();
     assert!(received > 0);
     assert_eq!(received + loss.iter().map(|l| l.n_lost).sum::<u64>(), u64::from(ROUNDS));

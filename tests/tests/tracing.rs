@@ -370,3 +370,68 @@ fn expect_line(stream: &mut TcpStream, start: &str) {
     let line = read_line(stream);
     assert!(line.starts_with(start), "{line}");
 }
+
+/// What `forks` passed, by kind of process.
+fn passes(recording: &Path) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    for event in events(run(Command::new(nopal()).arg("view").arg("--json").arg(recording)).as_bytes()) {
+        *counts.entry(event["args"]["arg0"].as_u64().unwrap()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn children_have_the_kernel_doors_sites_from_their_first_instruction_on() {
+    const CHILDREN: u64 = 40;
+    const ROUNDS: u64 = 25;
+    let folder = scratch("tracing_forks");
+    let program = compile(&folder, "forks");
+    let numbers = [CHILDREN.to_string(), ROUNDS.to_string()];
+    let numbers = numbers.each_ref().map(String::as_str);
+    // The process itself, its children, theirs, and the program it starts again.
+    let truth = BTreeMap::from([(0, ROUNDS), (1, CHILDREN * ROUNDS), (2, CHILDREN * ROUNDS), (3, ROUNDS)]);
+    // Started by us, and running already.
+    for is_running in [false, true] {
+        let recording = folder.join(format!("{is_running}.rec"));
+        let arguments = ["record", "-e", "forks:pass", "--json", "--door", "kernel", "-o"];
+        let result = if is_running {
+            let start = || {
+                let mut child = Command::new(&program)
+                    .args(numbers)
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .map(Running)
+                    .unwrap();
+                let mut ready = [0; 6];
+                child.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+                child
+            };
+            let (mut target, bystander) = (start(), start());
+            let before = nopal_tests::user_door::text(bystander.pid());
+            let recorder = Command::new(nopal())
+                .args(arguments)
+                .arg(&recording)
+                .args(["-p", &target.pid().to_string()])
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            wait_until("the recording begins", 20, || recording.join("metadata").exists());
+            assert!(nopal_tests::user_door::text(bystander.pid()) == before, "nobody else is touched");
+            target.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            assert!(target.0.wait().unwrap().success());
+            recorder.wait_with_output().unwrap()
+        } else {
+            output_of(
+                Command::new(nopal()).args(arguments).arg(&recording).arg("--").arg(&program).args(numbers),
+            )
+        };
+        let result = events(&result.stdout).pop().unwrap_or_else(|| panic!("{}", errors(&result)));
+        assert_eq!(passes(&recording), truth, "running {is_running}: {result}");
+        assert_eq!(
+            (&result["complete"], &result["late_processes"]),
+            (&true.into(), &0.into()),
+            "running {is_running}: {result}"
+        );
+    }
+}

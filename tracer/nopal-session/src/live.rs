@@ -1,159 +1,29 @@
-//! Tracing in progress: opens the wanted probes of processes through one door or both, hands out their hits, and says in
-//! the end what was lost.
+//! Tracing in progress: opens the wanted probes of processes through one door or both and hands out their hits. What
+//! happens to the processes meanwhile is followed in `follow`.
 
 mod by_kernel;
+mod follow;
+mod types;
+
+pub use types::{Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way};
 
 use crate::clock::{Anchor, TscClock};
-use crate::plan::Limits;
-use crate::registry::{Choice, Registry, Unfit};
+use crate::registry::{Registry, Unfit};
 use crate::tasks::Tasks;
-use by_kernel::{Kernel, open_by_kernel};
+use by_kernel::{How, Kernel, open_by_kernel};
 use nopal_abi::ring::Mode;
-use nopal_engine::kernel::KernelError;
 use nopal_engine::target::{self, TargetError, mapped_objects};
 use nopal_engine::user;
 use nopal_engine::user::consumer::{Reader, any_has_thread};
-use nopal_engine::user::libraries::{LIBRARY_PROBE, WAIT_MS};
-use nopal_engine::user::record::{RecordKind, Task};
+use nopal_engine::user::record::RecordKind;
 use nopal_engine::user::ring::{RingConfig, Set, possible_cpus};
-use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport, Wanted};
+use nopal_engine::user::session::{Options, Session, SiteReport, Wanted};
 use nopal_engine::user::stub::Action;
-use nopal_engine::user::watch::Notice;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Which way into a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Door {
-    /// The user door, and the kernel door for the sites it cannot open.
-    #[default]
-    Auto,
-    User,
-    Kernel,
-}
-
-/// What is to be traced, and how.
-#[derive(Debug)]
-pub struct Request {
-    pub choices: Vec<Choice>,
-    /// `.d` files that name the arguments of probes.
-    pub given: Vec<nopal_provider::File>,
-    pub limits: Limits,
-    pub door: Door,
-    /// Not the live descendants of a process.
-    pub is_only: bool,
-    /// Lets the user door move instructions where nothing else helps.
-    pub can_relocate: bool,
-    /// Per CPU.
-    pub ring_bytes: u64,
-    /// Keeps the newest hits and hands them out by [`Live::snapshot`] only.
-    pub is_overwriting: bool,
-}
-
-/// How a site was opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opened {
-    pub pid: u32,
-    pub probe: String,
-    pub path: PathBuf,
-    /// Link-time address.
-    pub address: u64,
-    pub way: Way,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
-    /// With the tactic.
-    User(String),
-    /// With the reason why not the user door.
-    Kernel(String),
-    /// Not at all.
-    Closed(String),
-}
-
-#[derive(Debug)]
-pub enum LiveError {
-    User(user::Error),
-    Kernel(KernelError),
-    Target(TargetError),
-    /// A pattern or a condition fits no probe.
-    Unfit(Unfit),
-    /// There are probes, and no door opens any.
-    AllClosed {
-        reason: String,
-    },
-    /// How many CPUs there are cannot be read.
-    Cpus(std::io::Error),
-    /// The time stamp counter cannot serve as a clock, which the user door needs.
-    UnsteadyTsc,
-}
-
-/// One stream of records in the order of their times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamId {
-    pub cpu: u32,
-    pub kind: StreamKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StreamKind {
-    Rseq,
-    Locked,
-    Kernel,
-}
-
-/// One hit of a wanted site whose condition holds.
-#[derive(Debug, Clone, Copy)]
-pub struct Hit<'a> {
-    pub stream: StreamId,
-    /// Index in [`Registry::events`].
-    pub event: u32,
-    /// CLOCK_MONOTONIC.
-    pub ns: u64,
-    /// As the traced process counts.
-    pub task: Task,
-    pub payload: &'a [u8],
-}
-
-/// Hits that were lost, and when, as CLOCK_MONOTONIC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Loss {
-    pub stream: StreamId,
-    pub count: u64,
-    pub first_ns: u64,
-    pub last_ns: u64,
-}
-
-/// Something that happened while tracing.
-#[derive(Debug)]
-pub enum News {
-    Opened(Vec<Opened>),
-    /// Hits may be missing.
-    Gap(String),
-    /// A process or its program was started while tracing, and this many sites could be opened only afterwards.
-    Late {
-        pid: u32,
-        n_sites: usize,
-    },
-    /// A process or a library that came while tracing could not be opened.
-    NotFollowed {
-        pid: u32,
-        error: LiveError,
-    },
-    Message(String),
-}
-
-/// What one look at the rings gave beside hits.
-#[derive(Debug, Default)]
-pub struct Polled {
-    pub n_hits: u64,
-    pub losses: Vec<Loss>,
-    /// Places where a ring made no sense, and records that dying threads never finished.
-    pub n_damaged: u64,
-}
 
 /// Tracing in progress.
 #[derive(Debug)]
@@ -161,7 +31,7 @@ pub struct Live {
     registry: Arc<Mutex<Registry>>,
     door: Door,
     is_only: bool,
-    ring_bytes: u64,
+    how: How,
     user: Option<(Session, Reader)>,
     kernel: Option<Kernel>,
     clock: TscClock,
@@ -169,6 +39,8 @@ pub struct Live {
     roots: Vec<u32>,
     /// By process: the sites the user door left to the kernel door, with the reason.
     left: HashMap<u32, Vec<(Wanted, String)>>,
+    /// By process that only the kernel door looks after: the inodes of the files it maps code of.
+    code: HashMap<u32, Vec<u64>>,
     /// Processes with open sites, opened or inherited.
     entered: HashSet<u32>,
     /// Processes, by the pid they know of themselves, that left hits before anybody had seen them.
@@ -202,13 +74,14 @@ impl Live {
             registry,
             door: request.door,
             is_only: request.is_only,
-            ring_bytes: request.ring_bytes,
+            how: How { door: request.door, ring_bytes: request.ring_bytes, is_only: request.is_only },
             user,
             kernel: None,
             clock: TscClock::start(),
             tasks: Tasks::default(),
             roots: Vec::new(),
             left: HashMap::new(),
+            code: HashMap::new(),
             entered: HashSet::new(),
             unseen: HashSet::new(),
             pending: Vec::new(),
@@ -223,17 +96,28 @@ impl Live {
 
     /// Opens the wanted probes of a process and, unless told otherwise, of its live descendants.
     pub fn attach(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
-        let opened = if let Some((session, _)) = &mut self.user {
+        let mut opened = if let Some((session, _)) = &mut self.user {
             let reports = session.attach(pid as i32).map_err(LiveError::User)?;
-            self.take_reports(reports)?
+            self.take_reports(reports)?.opened
         } else {
-            let mut opened = Vec::new();
-            for pid in self.family(pid) {
-                opened.extend(self.attach_by_kernel(pid)?);
-            }
-            opened
+            self.attach_by_kernel(pid)?.opened
         };
         self.roots.push(pid);
+        // Children that were forked while their parents were being opened.
+        let mut n_processes = 0;
+        while !self.is_only && n_processes < self.family(pid).len() {
+            n_processes = self.family(pid).len();
+            let mut news = Vec::new();
+            self.open_children_by_kernel(&mut news);
+            for news in news {
+                match news {
+                    News::Opened(sites) => opened.extend(sites),
+                    // Before tracing began nothing is late.
+                    News::Late { .. } => {}
+                    news => self.pending.push(news),
+                }
+            }
+        }
         Ok(opened)
     }
 
@@ -257,7 +141,7 @@ impl Live {
     /// Starts a command with its probes open, by either door, before its constructors run.
     pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<Opened>), LiveError> {
         let (registry, kernel, door) = (&self.registry, &mut self.kernel, self.door);
-        let ring_bytes = self.ring_bytes;
+        let how = self.how;
         let mut outcome = Ok(Vec::new());
         let mut left_by_user = Vec::new();
         let before_start = |pid: i32, sites: &[SiteReport]| {
@@ -273,8 +157,8 @@ impl Live {
             if door == Door::User {
                 opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
             } else if !left.is_empty() {
-                match open_by_kernel(kernel, registry, door, ring_bytes, pid, left) {
-                    Ok(by_kernel) => opened.extend(by_kernel),
+                match open_by_kernel(kernel, registry, how, pid, left) {
+                    Ok(by_kernel) => opened.extend(by_kernel.opened),
                     Err(error) => {
                         outcome = Err(error);
                         return;
@@ -319,213 +203,6 @@ impl Live {
         }
     }
 
-    /// Whether it is time for [`Live::look_after`].
-    pub fn is_look_due(&self) -> bool {
-        self.last_look.elapsed() >= LOOK
-    }
-
-    /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
-    pub fn look_after(&mut self) -> Vec<News> {
-        self.last_look = Instant::now();
-        let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
-        let mut news = std::mem::take(&mut self.pending);
-        self.digest(notices, &mut news);
-        news
-    }
-
-    /// Threads that have loaded a library wait for us: its sites are opened by either door, then they go on.
-    fn follow_libraries(&mut self) {
-        let Some((session, _)) = &mut self.user else { return };
-        let Some(since) = session.library_news() else { return };
-        let notices = session.follow_libraries();
-        let has_opened = notices.iter().any(|n| matches!(n, Notice::Opened(r) if r.says_something()));
-        let mut news = std::mem::take(&mut self.pending);
-        self.digest(notices, &mut news);
-        let waited = Duration::from_nanos(Anchor::now().monotonic_ns.saturating_sub(self.clock.ns(since)));
-        if has_opened && waited >= Duration::from_millis(WAIT_MS.into()) {
-            news.push(News::Gap(format!(
-                "a library was opened {} ms after it was loaded; its first hits may be missing",
-                waited.as_millis()
-            )));
-        }
-        self.pending = news;
-        if let Some((session, _)) = &self.user {
-            session.release();
-        }
-    }
-
-    /// What the user door has noticed, in words, with the kernel door opened for what is left to it.
-    fn digest(&mut self, notices: Vec<Notice>, news: &mut Vec<News>) {
-        let mut reports = Vec::new();
-        for notice in notices {
-            match notice {
-                Notice::TakenOver { pid, probe, .. } if probe == LIBRARY_PROBE => {
-                    news.push(News::Message(format!(
-                        "another tool watches which libraries process {pid} loads; they are opened a moment later"
-                    )));
-                }
-                Notice::TakenOver { pid, probe, address } => news.push(News::Gap(format!(
-                    "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
-                ))),
-                Notice::OpenAgain { pid, probe, address } => news.push(News::Message(format!(
-                    "{probe} at {address:#x} in process {pid} is open again"
-                ))),
-                Notice::Changed { pid, probe, address, .. } => news.push(News::Gap(format!(
-                    "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
-                ))),
-                Notice::Opened(report) if report.says_something() => reports.push(report),
-                Notice::Opened(_) => {}
-                Notice::Exec { pid } => {
-                    // A link outlives the program it was made for; the new one is opened as a whole.
-                    if let Some(kernel) = &mut self.kernel {
-                        kernel.links.remove(&(pid as u32));
-                    }
-                    self.left.remove(&(pid as u32));
-                    self.entered.remove(&(pid as u32));
-                    news.push(News::Message(format!("process {pid} started another program")));
-                }
-                Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
-            }
-        }
-        let is_alive = |pid: &u32| target::Process::read(*pid).is_ok_and(|p| !p.is_zombie);
-        if let Some(kernel) = &mut self.kernel {
-            kernel.links.retain(|pid, _| is_alive(pid));
-        }
-        self.left.retain(|pid, _| is_alive(pid));
-        self.entered.retain(is_alive);
-        for report in reports {
-            let pid = report.pid as u32;
-            let libraries = self.user.as_mut().map(|(session, _)| session.libraries(report.pid));
-            let is_at_once = self.entered.contains(&pid)
-                && matches!(libraries, Some(user::libraries::Libraries::AtOnce(_)));
-            match self.take_reports(vec![report]) {
-                Ok(opened) if !opened.is_empty() => {
-                    let by_kernel = opened.iter().filter(|o| matches!(o.way, Way::Kernel(_)));
-                    // Otherwise it was found by looking, after its program or library had begun.
-                    let n_sites = if is_at_once { by_kernel.count() } else { opened.len() };
-                    if n_sites > 0 {
-                        news.push(News::Late { pid, n_sites });
-                    }
-                    news.push(News::Opened(opened));
-                }
-                Ok(_) => {}
-                // It ended before the kernel door was open.
-                Err(_) if !is_alive(&pid) => news.push(News::Late { pid, n_sites: 0 }),
-                Err(error) => news.push(News::NotFollowed { pid, error }),
-            }
-        }
-        if !self.is_only {
-            self.open_children_by_kernel(news);
-        }
-    }
-
-    /// Children inherit what the user door opened, but no uprobe: those are given to them as soon as they are seen.
-    fn open_children_by_kernel(&mut self, news: &mut Vec<News>) {
-        let fresh: Vec<u32> = match &self.user {
-            Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
-            None => self.roots.iter().flat_map(|root| target::descendants(*root)).collect(),
-        };
-        for pid in fresh.into_iter().filter(|pid| !self.left.contains_key(pid)).collect::<Vec<_>>() {
-            let opened = if self.user.is_some() {
-                self.tasks.add(pid);
-                let parent = target::Process::read(pid).map(|p| p.parent).unwrap_or(0);
-                let left = self.left.get(&parent).cloned().unwrap_or_default();
-                self.left.insert(pid, left.clone());
-                if self.entered.contains(&parent) {
-                    self.entered.insert(pid);
-                }
-                if left.is_empty() || self.door == Door::User {
-                    Ok(Vec::new())
-                } else {
-                    self.attach_kernel(pid, left)
-                }
-            } else {
-                self.attach_by_kernel(pid)
-            };
-            // An error is a process that has gone meanwhile.
-            let Ok(opened) = opened else { continue };
-            let n_sites = opened.iter().filter(|o| matches!(o.way, Way::Kernel(_))).count();
-            if n_sites > 0 {
-                news.push(News::Late { pid, n_sites });
-            }
-            if !opened.is_empty() {
-                news.push(News::Opened(opened));
-            }
-        }
-    }
-
-    /// How many processes were started and ended between two looks, so that only the user door saw them.
-    pub fn n_unseen(&self) -> usize {
-        self.unseen.iter().filter(|pid| !self.tasks.knows(**pid)).count()
-    }
-
-    /// Keeps for the next look how the libraries that a process loads later will be noticed.
-    fn say_libraries(&mut self, pid: u32) {
-        if let Some((session, _)) = &mut self.user {
-            let how = session.libraries(pid as i32);
-            self.pending.push(News::Message(format!("process {pid}: {how}")));
-        }
-    }
-
-    /// Takes what the user door says of processes and gives the kernel door what is left.
-    fn take_reports(&mut self, reports: Vec<ProcessReport>) -> Result<Vec<Opened>, LiveError> {
-        let mut opened = Vec::new();
-        for report in reports {
-            let pid = report.pid as u32;
-            self.tasks.add(pid);
-            if !self.left.contains_key(&pid) && report.says_something() {
-                self.say_libraries(pid);
-            }
-            let left = match report.outcome {
-                Ok(sites) => {
-                    if !sites.is_empty() {
-                        self.entered.insert(pid);
-                    }
-                    let (by_user, left) = divide(&self.registry, pid, &sites);
-                    opened.extend(by_user);
-                    left
-                }
-                // A descendant that cannot be entered is left to the kernel door whole.
-                Err(error) => {
-                    let wanted = wanted_in(&self.registry, pid).unwrap_or_default();
-                    wanted.into_iter().map(|w| (w, error.to_string())).collect()
-                }
-            };
-            // A process that has loaded another library is reported again as a whole.
-            let known = self.left.entry(pid).or_default();
-            let left: Vec<_> =
-                left.into_iter().filter(|(w, _)| known.iter().all(|(k, _)| k.event != w.event)).collect();
-            known.extend(left.iter().cloned());
-            if self.door == Door::User {
-                opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
-            } else if !left.is_empty() {
-                opened.extend(self.attach_kernel(pid, left)?);
-            }
-        }
-        Ok(opened)
-    }
-
-    /// Opens every wanted site of one process by the kernel door.
-    fn attach_by_kernel(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
-        self.tasks.add(pid);
-        let wanted = wanted_in(&self.registry, pid).map_err(LiveError::Target)?;
-        let sites: Vec<_> = wanted.into_iter().map(|w| (w, ASKED_FOR.to_owned())).collect();
-        self.left.insert(pid, sites.clone());
-        self.attach_kernel(pid, sites)
-    }
-
-    fn family(&self, pid: u32) -> Vec<u32> {
-        let mut family = vec![pid];
-        if !self.is_only {
-            family.extend(target::descendants(pid));
-        }
-        family
-    }
-
-    fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, String)>) -> Result<Vec<Opened>, LiveError> {
-        open_by_kernel(&mut self.kernel, &self.registry, self.door, self.ring_bytes, pid, sites)
-    }
-
     /// Hands out what has been recorded since the last time.
     pub fn poll(&mut self, mut each: impl FnMut(&Registry, Hit<'_>)) -> Polled {
         if let Some((session, reader)) = &mut self.user {
@@ -540,7 +217,7 @@ impl Live {
         if let Some((_, reader)) = &mut self.user {
             let clock = &self.clock;
             // Only where some sites are the kernel's is a process that nobody has seen short of hits.
-            let watches = self.kernel.is_some() && !self.is_only;
+            let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !self.is_only;
             let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
             let result = reader.poll(|source, record| {
                 let RecordKind::Event(event) = record.kind else { return };
@@ -617,7 +294,7 @@ impl Live {
     /// Closes every site in every process; hits that came before can still be polled.
     pub fn close(&mut self) -> Vec<String> {
         if let Some(kernel) = &mut self.kernel {
-            kernel.links.clear();
+            kernel.close();
         }
         match &mut self.user {
             Some((session, _)) => session
@@ -631,10 +308,33 @@ impl Live {
     }
 }
 
+/// Opens the probes of one process. Another nopal holds it for a moment only, and is waited for.
+pub fn attach_when_free(
+    live: &mut Live,
+    pid: u32,
+    is_stopped: impl Fn() -> bool,
+) -> Result<Vec<Opened>, LiveError> {
+    let end = Instant::now() + Duration::from_secs(2);
+    loop {
+        match live.attach(pid) {
+            Err(LiveError::User(user::Error::AlreadyTraced { name, .. }))
+                if name == "nopal" && Instant::now() < end && !is_stopped() =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Every wanted site of the files a process maps.
 fn wanted_in(registry: &Mutex<Registry>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
     let mut wanted = Vec::new();
     for mapped in mapped_objects(pid)? {
+        if let Some(known) = lock(registry).known(&mapped) {
+            wanted.extend(known);
+            continue;
+        }
         let Ok(image) = mapped.open() else { continue };
         let Ok(object) = nopal_sdt::read(image.bytes()) else { continue };
         wanted.extend(lock(registry).select(&mapped, &object));

@@ -133,15 +133,18 @@ impl Registry {
 
     /// The wanted sites of a mapped file; the same numbers every time it is asked for the same file.
     pub fn select(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Wanted> {
-        let Some(mapping) = mapped.mappings.first() else { return Vec::new() };
-        let device = u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor);
-        let key = (device, mapping.inode);
-        if let Some(known) = self.by_file.get(&key) {
-            return known.clone();
+        if let Some(known) = self.known(mapped) {
+            return known;
         }
+        let Some(key) = file_of(mapped) else { return Vec::new() };
         let wanted = self.choose(mapped, object);
         self.by_file.insert(key, wanted.clone());
         wanted
+    }
+
+    /// The same of a file that was asked for before.
+    pub fn known(&self, mapped: &MappedObject) -> Option<Vec<Wanted>> {
+        self.by_file.get(&file_of(mapped)?).cloned()
     }
 
     fn choose(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Wanted> {
@@ -231,6 +234,12 @@ impl Registry {
             has_probes: !known.is_empty(),
         })
     }
+}
+
+/// Device and inode.
+fn file_of(mapped: &MappedObject) -> Option<(u64, u64)> {
+    let mapping = mapped.mappings.first()?;
+    Some((u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor), mapping.inode))
 }
 
 /// The choice's condition on this probe, if it has one.

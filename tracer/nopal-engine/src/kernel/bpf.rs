@@ -30,14 +30,14 @@ pub struct LoadError {
     pub log: String,
 }
 
-fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<libc::c_long> {
+pub(super) fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<libc::c_long> {
     // SAFETY: `attr` is a live, zero-padded structure of the size passed; each caller keeps every buffer it points to
     // alive over the call, and the kernel writes only into buffers that were made for it.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr as *mut T, size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn owned(fd: libc::c_long) -> OwnedFd {
+pub(super) fn owned(fd: libc::c_long) -> OwnedFd {
     // SAFETY: the kernel just returned this descriptor to us and nobody else knows of it.
     unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
 }
@@ -114,9 +114,23 @@ struct ProgLoad {
 
 /// Loads a program for `uprobe_multi`. Asks for the verifier's log only after a refusal.
 pub fn load_uprobe_program(insns: &[Insn], name: &str) -> Result<OwnedFd, LoadError> {
+    load_program(insns, name, PROG_TYPE_KPROBE, ATTACH_TRACE_UPROBE_MULTI)
+}
+
+/// Loads a program for a uprobe that is a perf event.
+pub fn load_perf_program(insns: &[Insn], name: &str) -> Result<OwnedFd, LoadError> {
+    load_program(insns, name, PROG_TYPE_KPROBE, 0)
+}
+
+fn load_program(
+    insns: &[Insn],
+    name: &str,
+    prog_type: u32,
+    expected_attach_type: u32,
+) -> Result<OwnedFd, LoadError> {
     let license = c"Dual MIT/GPL";
     let mut attr = ProgLoad {
-        prog_type: PROG_TYPE_KPROBE,
+        prog_type,
         insn_cnt: insns.len() as u32,
         insns: insns.as_ptr() as u64,
         license: license.as_ptr() as u64,
@@ -127,7 +141,7 @@ pub fn load_uprobe_program(insns: &[Insn], name: &str) -> Result<OwnedFd, LoadEr
         prog_flags: 0,
         prog_name: object_name(name),
         prog_ifindex: 0,
-        expected_attach_type: ATTACH_TRACE_UPROBE_MULTI,
+        expected_attach_type,
     };
     let error = match bpf(PROG_LOAD, &mut attr) {
         Ok(fd) => return Ok(owned(fd)),
@@ -197,7 +211,7 @@ pub fn link_uprobes(program: &OwnedFd, path: &CString, sites: &[LinkSite], pid: 
 }
 
 /// A name the kernel accepts: letters, digits, `_` and `.`, at most 15 bytes.
-fn object_name(name: &str) -> [u8; 16] {
+pub(super) fn object_name(name: &str) -> [u8; 16] {
     let mut bytes = [0u8; 16];
     for (slot, byte) in bytes[..15].iter_mut().zip(name.bytes()) {
         *slot = if byte.is_ascii_alphanumeric() || byte == b'.' { byte } else { b'_' };

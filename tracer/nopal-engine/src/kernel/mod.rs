@@ -1,15 +1,18 @@
-//! The kernel door: uprobes with an eBPF program of our own, one `uprobe_multi` link per process, program and object.
+//! The kernel door: uprobes with an eBPF program of our own. For a process and its descendants a [`family::Family`], for
+//! one process alone one `uprobe_multi` link per program and object.
 //! Records have the format of the user door, but for their time, which is CLOCK_MONOTONIC in nanoseconds.
 
 mod bpf;
+pub mod family;
 mod insn;
 pub mod program;
 mod ringbuf;
 pub mod script;
+pub mod tracefs;
 
 use bpf::{LinkSite, LoadError, MapType};
 use nopal_sdt::probe::Site;
-use program::{Loss, Maps, ProgramError, ProgramSite};
+use program::{Dispatch, Loss, Maps, ProgramError, ProgramSite};
 use std::ffi::CString;
 use std::fmt;
 use std::io;
@@ -98,6 +101,9 @@ impl fmt::Display for KernelError {
 
 impl std::error::Error for KernelError {}
 
+/// Sites with what a program is made of for them.
+type Accepted<'a> = Vec<(&'a KernelSite, ProgramSite)>;
+
 /// Sites of one object with the programs that serve them.
 #[derive(Debug)]
 pub struct ArmedObject {
@@ -145,11 +151,11 @@ impl KernelDoor {
         Ok(KernelDoor { ring, maps, loss, _depth: depth, _scratch: scratch, n_cpus: possible_cpus()? })
     }
 
-    /// Loads programs for sites of one object. Sites that cannot be served are returned with the reason.
-    pub fn prepare(
+    /// Divides sites into those a program can be made for and the others, with the reason.
+    fn accept<'a>(
         &self,
-        sites: &[KernelSite],
-    ) -> Result<(ArmedObject, Vec<(u32, KernelError)>), KernelError> {
+        sites: &'a [KernelSite],
+    ) -> (Accepted<'a>, Vec<(u32, KernelError)>) {
         let mut refused = Vec::new();
         let mut accepted = Vec::new();
         for site in sites {
@@ -158,19 +164,30 @@ impl KernelDoor {
                 address: site.site.address,
                 captures: site.captures.clone(),
             };
+            let alone = std::slice::from_ref(&bare);
             if site.site.code.starts_with(&[0x0f, 0x1f, 0x44, 0x00, 0x00]) {
                 let error = KernelError::UnsafeNop { event: site.event, address: site.site.address };
                 refused.push((site.event, error));
-            } else if let Err(error) = program::assemble(std::slice::from_ref(&bare), self.maps) {
+            } else if let Err(error) = program::assemble(alone, self.maps, Dispatch::Cookie) {
                 refused.push((site.event, KernelError::Program(error)));
             } else {
                 accepted.push((site, bare));
             }
         }
+        (accepted, refused)
+    }
+
+    /// Loads programs for sites of one object. Sites that cannot be served are returned with the reason.
+    pub fn prepare(
+        &self,
+        sites: &[KernelSite],
+    ) -> Result<(ArmedObject, Vec<(u32, KernelError)>), KernelError> {
+        let (accepted, refused) = self.accept(sites);
         let mut groups = Vec::new();
         for group in accepted.chunks(SITES_PER_PROGRAM) {
             let programs: Vec<ProgramSite> = group.iter().map(|(_, bare)| bare.clone()).collect();
-            let insns = program::assemble(&programs, self.maps).map_err(KernelError::Program)?;
+            let insns =
+                program::assemble(&programs, self.maps, Dispatch::Cookie).map_err(KernelError::Program)?;
             let program = bpf::load_uprobe_program(&insns, "nopal_hit").map_err(refusal)?;
             let links = group
                 .iter()
@@ -205,9 +222,9 @@ impl KernelDoor {
         Ok(Link { _links: links })
     }
 
-    /// Hands every finished record with its CPU to `take`; returns how many there were.
-    pub fn poll(&mut self, mut take: impl FnMut(u32, RecordView<'_>)) -> usize {
-        self.ring.poll(|bytes| {
+    /// Hands at most `limit` finished records with their CPUs to `take`; returns how many there were.
+    pub fn poll(&mut self, limit: usize, mut take: impl FnMut(u32, RecordView<'_>)) -> usize {
+        self.ring.poll(limit, |bytes| {
             // Only programs of ours write here, and each puts the prefix first.
             let Some((prefix, bytes)) = bytes.split_first_chunk::<{ program::PREFIX_BYTES }>() else {
                 return;

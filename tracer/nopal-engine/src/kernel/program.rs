@@ -1,7 +1,8 @@
 //! The eBPF program of the kernel door: at a hit it reads the captures from registers and memory and writes one record,
 //! in the format of the user door, into the ring buffer. Pure: makes instructions, loads nothing.
 //!
-//! One program serves many sites: the link's cookie says which one was hit, and a binary search jumps to its part.
+//! One program serves many sites: a link's cookie or the place in the page says which one was hit, and a binary search
+//! jumps to its part.
 
 use super::insn::{Alu, Assembler, Cond, Helper, Insn, Label, Reg, TooLong, Width};
 use crate::user::stub::Capture;
@@ -92,15 +93,38 @@ const PREFIX: u32 = PREFIX_BYTES as u32;
 /// Bytes of the frame below the record that hold keys and values for helper calls.
 const TEMP_BYTES: i16 = 16;
 
-/// The instructions for `sites`, told apart by cookies that count from 0 in their order.
-pub fn assemble(sites: &[ProgramSite], maps: Maps) -> Result<Vec<Insn>, ProgramError> {
+/// What tells the sites of a program apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dispatch {
+    /// The cookie of the link: the number of the site.
+    Cookie,
+    /// Where in its page the site is. The sites must be sorted by it, and no two the same.
+    PageOffset,
+}
+
+/// Where in its page an address is: the same wherever the file is loaded.
+pub fn page_offset(address: u64) -> i32 {
+    (address & 0xfff) as i32
+}
+
+/// The instructions for `sites`.
+pub fn assemble(sites: &[ProgramSite], maps: Maps, dispatch: Dispatch) -> Result<Vec<Insn>, ProgramError> {
     let mut asm = Assembler::default();
     let end = asm.label();
     asm.mov(CTX, Reg::R1);
-    asm.call(Helper::GetAttachCookie);
-    let labels: Vec<Label> = sites.iter().map(|_| asm.label()).collect();
-    search(&mut asm, &labels, 0, end);
-    for (site, label) in sites.iter().zip(&labels) {
+    let keys: Vec<(i32, Label)> = match dispatch {
+        Dispatch::Cookie => {
+            asm.call(Helper::GetAttachCookie);
+            (0..).zip(sites).map(|(key, _)| (key, asm.label())).collect()
+        }
+        Dispatch::PageOffset => {
+            asm.load(Width::W64, Reg::R0, CTX, PT_REGS_IP);
+            asm.alu_imm(Alu::And, Reg::R0, 0xfff);
+            sites.iter().map(|site| (page_offset(site.address), asm.label())).collect()
+        }
+    };
+    search(&mut asm, &keys, end);
+    for (site, (_, label)) in sites.iter().zip(&keys) {
         asm.bind(*label);
         SiteProgram { asm: &mut asm, site, maps, end }.emit()?;
     }
@@ -110,21 +134,21 @@ pub fn assemble(sites: &[ProgramSite], maps: Maps) -> Result<Vec<Insn>, ProgramE
     Ok(asm.finish()?)
 }
 
-/// Jumps to `labels[R0 - first]`.
-fn search(asm: &mut Assembler, labels: &[Label], first: i32, end: Label) {
-    match labels {
+/// Jumps to the label whose key is in R0.
+fn search(asm: &mut Assembler, keys: &[(i32, Label)], end: Label) {
+    match keys {
         [] => asm.jump(end),
-        [one] => {
-            asm.jump_if_imm(Cond::Eq, Reg::R0, first, *one);
+        [(key, label)] => {
+            asm.jump_if_imm(Cond::Eq, Reg::R0, *key, *label);
             asm.jump(end);
         }
         many => {
-            let middle = many.len() / 2;
-            let upper = asm.label();
-            asm.jump_if_imm(Cond::Ge, Reg::R0, first + middle as i32, upper);
-            search(asm, &many[..middle], first, end);
-            asm.bind(upper);
-            search(asm, &many[middle..], first + middle as i32, end);
+            let (lower, upper) = many.split_at(many.len() / 2);
+            let above = asm.label();
+            asm.jump_if_imm(Cond::Ge, Reg::R0, upper[0].0, above);
+            search(asm, lower, end);
+            asm.bind(above);
+            search(asm, upper, end);
         }
     }
 }

@@ -41,14 +41,14 @@ impl RingBuffer {
         Ok(RingBuffer { consumer, producer, page_bytes, size_bytes, _map: map })
     }
 
-    /// Hands every finished record to `take`, in the order the kernel reserved them; returns how many there were.
-    pub fn poll(&mut self, mut take: impl FnMut(&[u8])) -> usize {
+    /// Hands at most `limit` finished records to `take`, in the order the kernel reserved them; returns how many there were.
+    pub fn poll(&mut self, limit: usize, mut take: impl FnMut(&[u8])) -> usize {
         // SAFETY: both positions are the first word of a mapped page and aligned to it.
         let (consumer, producer) =
             unsafe { (&*self.consumer.cast::<AtomicU64>(), &*self.producer.cast::<AtomicU64>()) };
         let mut position = consumer.load(Ordering::Relaxed);
         let mut n_records = 0;
-        while position < producer.load(Ordering::Acquire) {
+        while n_records < limit && position < producer.load(Ordering::Acquire) {
             let offset = (position as usize) & (self.size_bytes - 1);
             // SAFETY: offset < size, and the data is mapped twice, so header and record lie within the mapping.
             let data = unsafe { self.producer.add(self.page_bytes + offset) };

@@ -2,22 +2,34 @@
 
 use super::{Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock};
 use crate::registry::Registry;
-use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelSite, Link};
+use nopal_engine::kernel::family::{Family, Member};
+use nopal_engine::kernel::tracefs::Tracefs;
+use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
 use nopal_engine::target::{self, mapped_objects};
 use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::session::Wanted;
 use nopal_engine::user::stub::Action;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+
+/// Records that are put in order at a time: bounds what a poll keeps in memory.
+const BATCH_RECORDS: usize = 1 << 14;
+const MAX_BATCHES: usize = 1 << 12;
 
 /// The kernel door's side: what is armed where.
 #[derive(Debug)]
 pub(super) struct Kernel {
     door: KernelDoor,
-    /// By file, with the events it was prepared for.
-    prepared: HashMap<(PathBuf, Vec<u32>), ArmedObject>,
-    pub links: HashMap<u32, Vec<Link>>,
+    /// Where uprobes can be inherited, and are to be.
+    tracefs: Option<Arc<Tracefs>>,
+    links: HashMap<u32, Vec<Link>>,
+    /// Also of processes that have ended: their descendants have what they have through them.
+    members: Vec<Member>,
+    /// By file, with the events it was prepared for. After the members, who must be gone before their family.
+    prepared: HashMap<(PathBuf, Vec<u32>), Prepared>,
+    /// By process: what it has through families, joined or inherited.
+    covered: HashMap<u32, Covered>,
     /// By CPU: how many losses were told of, and when the last of them was.
     lost_seen: Vec<(u64, u64)>,
     /// Records of one poll, to be put in order.
@@ -25,16 +37,84 @@ pub(super) struct Kernel {
     last_ns: HashMap<u32, u64>,
 }
 
+/// What families give a process.
+#[derive(Debug, Clone, Default)]
+struct Covered {
+    events: HashSet<u32>,
+    /// When it joined, in clock ticks since boot; children started later have the same.
+    since_ticks: u64,
+}
+
+/// Programs that are loaded, and the events for which there is none.
+#[derive(Debug)]
+struct Prepared {
+    sites: Armable,
+    refused: HashMap<u32, String>,
+}
+
+#[derive(Debug)]
+enum Armable {
+    /// For one process at a time.
+    Alone(ArmedObject),
+    /// For processes and their descendants.
+    Family(Family),
+}
+
+/// What the kernel door did for one process.
+#[derive(Debug, Default)]
+pub(super) struct ByKernel {
+    pub opened: Vec<Opened>,
+    /// Sites that were not armed before, so that hits may have been missed if the process was not just being attached.
+    pub n_fresh: usize,
+}
+
 impl Kernel {
-    fn new(door: KernelDoor) -> Kernel {
+    fn new(door: KernelDoor, tracefs: Option<Tracefs>) -> Kernel {
         Kernel {
             door,
-            prepared: HashMap::new(),
+            tracefs: tracefs.map(Arc::new),
             links: HashMap::new(),
+            members: Vec::new(),
+            prepared: HashMap::new(),
+            covered: HashMap::new(),
             lost_seen: Vec::new(),
             batch: Vec::new(),
             last_ns: HashMap::new(),
         }
+    }
+
+    /// Whether children have the uprobes of their parents at once.
+    pub fn is_inherited(&self) -> bool {
+        self.tracefs.is_some()
+    }
+
+    /// A child has what its parent had when it was forked; if that was in the very moment of joining, it must join, too.
+    pub fn inherit(&mut self, child: &target::Process, parent: u32) {
+        match self.covered.get(&parent) {
+            Some(covered) if child.start_time_ticks > covered.since_ticks => {
+                let events = covered.events.clone();
+                self.covered.entry(child.pid).or_insert(Covered { events, since_ticks: 0 });
+            }
+            _ => {}
+        }
+    }
+
+    /// A link outlives the program it was made for; what a family gives holds for the next program, too.
+    pub fn exec(&mut self, pid: u32) {
+        self.links.remove(&pid);
+    }
+
+    pub fn retain(&mut self, is_alive: impl Fn(&u32) -> bool) {
+        self.links.retain(|pid, _| is_alive(pid));
+        self.covered.retain(|pid, _| is_alive(pid));
+    }
+
+    /// Disarms everything; what was recorded can still be polled.
+    pub fn close(&mut self) {
+        self.links.clear();
+        self.members.clear();
+        self.prepared.clear();
+        self.covered.clear();
     }
 
     fn arm(
@@ -42,50 +122,86 @@ impl Kernel {
         pid: u32,
         mapped: &target::MappedObject,
         sites: Vec<(Wanted, String)>,
-        door: Door,
-        opened: &mut Vec<Opened>,
+        done: &mut ByKernel,
     ) -> Result<(), LiveError> {
-        let events: Vec<u32> = sites.iter().map(|(w, _)| w.event).collect();
-        let kernel_sites: Vec<KernelSite> = sites.iter().filter_map(|(w, _)| kernel_site(w)).collect();
-        let key = (mapped.path.clone(), events);
-        let mut reasons: HashMap<u32, String> = HashMap::new();
-        if !self.prepared.contains_key(&key) {
-            let (object, refused) = self.door.prepare(&kernel_sites).map_err(LiveError::Kernel)?;
-            reasons = refused.into_iter().map(|(event, error)| (event, error.to_string())).collect();
-            self.prepared.insert(key.clone(), object);
+        let opened_as = |wanted: Wanted, why: String| Opened {
+            pid,
+            probe: wanted.probe,
+            path: mapped.path.clone(),
+            address: wanted.site.address,
+            way: Way::Kernel(why),
+        };
+        let covered = self.covered.get(&pid);
+        let (has, sites): (Vec<_>, Vec<_>) =
+            sites.into_iter().partition(|(w, _)| covered.is_some_and(|c| c.events.contains(&w.event)));
+        done.opened.extend(has.into_iter().map(|(wanted, why)| opened_as(wanted, why)));
+        if sites.is_empty() {
+            return Ok(());
         }
-        let path = mapped.reachable_path().map_err(LiveError::Target)?;
-        match self.door.arm(&self.prepared[&key], &path, pid) {
-            Ok(link) => self.links.entry(pid).or_default().push(link),
-            Err(error) if door == Door::Kernel => return Err(LiveError::Kernel(error)),
-            Err(error) => {
-                opened.extend(sites.iter().map(|(w, why)| closed(pid, w, both(why, &error.to_string()))));
-                return Ok(());
+        let key = (mapped.path.clone(), sites.iter().map(|(w, _)| w.event).collect::<Vec<u32>>());
+        let prepared = match self.prepared.get(&key) {
+            Some(prepared) => prepared,
+            None => {
+                let prepared = self.prepare(mapped, &sites)?;
+                self.prepared.entry(key).or_insert(prepared)
+            }
+        };
+        match &prepared.sites {
+            Armable::Alone(object) => {
+                let path = mapped.reachable_path().map_err(LiveError::Target)?;
+                let link = self.door.arm(object, &path, pid).map_err(LiveError::Kernel)?;
+                self.links.entry(pid).or_default().push(link);
+            }
+            Armable::Family(family) => {
+                let member = family.join(pid).map_err(LiveError::Kernel)?;
+                let since_ticks = member.since_ticks;
+                self.members.push(member);
+                let covered = self.covered.entry(pid).or_default();
+                covered.events.extend(sites.iter().map(|(w, _)| w.event));
+                covered.since_ticks = since_ticks;
             }
         }
         for (wanted, why) in sites {
-            opened.push(match reasons.remove(&wanted.event) {
-                Some(reason) => closed(pid, &wanted, both(&why, &reason)),
-                None => Opened {
-                    pid,
-                    probe: wanted.probe,
-                    path: mapped.path.clone(),
-                    address: wanted.site.address,
-                    way: Way::Kernel(why),
-                },
+            done.opened.push(match prepared.refused.get(&wanted.event) {
+                Some(reason) => closed(pid, &wanted, both(&why, reason)),
+                None => {
+                    done.n_fresh += 1;
+                    opened_as(wanted, why)
+                }
             });
         }
         Ok(())
     }
 
-    pub fn poll(
+    fn prepare(
+        &self,
+        mapped: &target::MappedObject,
+        sites: &[(Wanted, String)],
+    ) -> Result<Prepared, LiveError> {
+        let kernel_sites: Vec<KernelSite> = sites.iter().filter_map(|(w, _)| kernel_site(w)).collect();
+        let in_words = |refused: Vec<(u32, KernelError)>| {
+            refused.into_iter().map(|(event, error)| (event, error.to_string())).collect()
+        };
+        if let Some(tracefs) = &self.tracefs {
+            let path = mapped.reachable_path().map_err(LiveError::Target)?;
+            // If it fails, it does so for all processes alike, and each is armed alone.
+            if let Ok((family, refused)) = self.door.found_family(tracefs, &kernel_sites, &path) {
+                return Ok(Prepared { sites: Armable::Family(family), refused: in_words(refused) });
+            }
+        }
+        let (object, refused) = self.door.prepare(&kernel_sites).map_err(LiveError::Kernel)?;
+        Ok(Prepared { sites: Armable::Alone(object), refused: in_words(refused) })
+    }
+
+    /// Hands out some records in the order of time; tells how many.
+    fn poll_batch(
         &mut self,
         registry: &Registry,
         polled: &mut Polled,
         each: &mut impl FnMut(&Registry, Hit<'_>),
-    ) {
+    ) -> usize {
         let batch = &mut self.batch;
-        self.door.poll(|cpu, record| {
+        let n_records = self.door.poll(BATCH_RECORDS, |cpu, record| {
             let RecordKind::Event(event) = record.kind else { return };
             let (Some(ns), Some(task)) = (record.time, record.task) else { return };
             let stream = StreamId { cpu, kind: StreamKind::Kernel };
@@ -100,6 +216,21 @@ impl Kernel {
             if registry.holds(&hit) {
                 polled.n_hits += 1;
                 each(registry, hit);
+            }
+        }
+        n_records
+    }
+
+    pub fn poll(
+        &mut self,
+        registry: &Registry,
+        polled: &mut Polled,
+        each: &mut impl FnMut(&Registry, Hit<'_>),
+    ) {
+        // More often than a full ring needs, so that a poll ends however fast hits come.
+        for _ in 0..MAX_BATCHES {
+            if self.poll_batch(registry, polled, each) < BATCH_RECORDS {
+                break;
             }
         }
         let Ok(losses) = self.door.loss() else { return };
@@ -119,41 +250,70 @@ impl Kernel {
     }
 }
 
+/// How the kernel door is to be opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How {
+    pub door: Door,
+    pub ring_bytes: u64,
+    /// Not the descendants of a process.
+    pub is_only: bool,
+}
+
 /// Opens the sites of one process by the kernel door, which is opened itself if this is its first use.
 pub(super) fn open_by_kernel(
     kernel: &mut Option<Kernel>,
     registry: &Mutex<Registry>,
-    door: Door,
-    ring_bytes: u64,
+    how: How,
     pid: u32,
     sites: Vec<(Wanted, String)>,
-) -> Result<Vec<Opened>, LiveError> {
+) -> Result<ByKernel, LiveError> {
+    let mut done = ByKernel::default();
     if kernel.is_none() {
         // One ring for all CPUs, so it gets the room of several.
-        match KernelDoor::open(ring_bytes as usize * 2) {
-            Ok(opened) => *kernel = Some(Kernel::new(opened)),
-            Err(error) if door == Door::Kernel => return Err(LiveError::Kernel(error)),
+        match KernelDoor::open(how.ring_bytes as usize * 2) {
+            Ok(opened) => {
+                let tracefs = if how.is_only { None } else { Tracefs::open().ok() };
+                *kernel = Some(Kernel::new(opened, tracefs));
+            }
+            Err(error) if how.door == Door::Kernel => return Err(LiveError::Kernel(error)),
             Err(error) => {
-                return Ok(sites
-                    .iter()
-                    .map(|(w, why)| closed(pid, w, both(why, &error.to_string())))
-                    .collect());
+                let why = error.to_string();
+                done.opened = sites.iter().map(|(w, user)| closed(pid, w, both(user, &why))).collect();
+                return Ok(done);
             }
         }
     }
     let kernel = kernel.as_mut().expect("opened just above");
-    let registry = lock(registry);
-    let mut opened = Vec::new();
     let mut by_path: HashMap<PathBuf, Vec<(Wanted, String)>> = HashMap::new();
-    for (wanted, reason) in sites {
-        let path = registry.events[wanted.event as usize].path.clone();
-        by_path.entry(path).or_default().push((wanted, reason));
+    {
+        let registry = lock(registry);
+        for (wanted, reason) in sites {
+            let path = registry.events[wanted.event as usize].path.clone();
+            by_path.entry(path).or_default().push((wanted, reason));
+        }
     }
     for mapped in mapped_objects(pid).map_err(LiveError::Target)? {
         let Some(sites) = by_path.remove(&mapped.path) else { continue };
-        kernel.arm(pid, &mapped, sites, door, &mut opened)?;
+        match kernel.arm(pid, &mapped, sites.clone(), &mut done) {
+            Ok(()) => {}
+            // What is left of the user door's sites is no failure of the whole.
+            Err(LiveError::Kernel(error)) if how.door != Door::Kernel => {
+                let why = error.to_string();
+                let is_told = |w: &Wanted, done: &ByKernel| {
+                    done.opened
+                        .iter()
+                        .any(|o| o.pid == pid && o.probe == w.probe && o.address == w.site.address)
+                };
+                for (wanted, user) in &sites {
+                    if !is_told(wanted, &done) {
+                        done.opened.push(closed(pid, wanted, both(user, &why)));
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(opened)
+    Ok(done)
 }
 
 fn kernel_site(wanted: &Wanted) -> Option<KernelSite> {

@@ -1,0 +1,269 @@
+//! What happens to traced processes: re-opens what others closed, follows children, libraries and programs started
+//! later, and gives the kernel door what the user door leaves.
+
+use super::by_kernel::{ByKernel, open_by_kernel};
+use super::{ASKED_FOR, Door, LOOK, Live, LiveError, News, Way, closed, divide, wanted_in};
+use crate::clock::Anchor;
+use nopal_engine::target;
+use nopal_engine::user;
+use nopal_engine::user::libraries::{LIBRARY_PROBE, WAIT_MS};
+use nopal_engine::user::session::{ProcessReport, Wanted};
+use nopal_engine::user::watch::Notice;
+use std::time::{Duration, Instant};
+
+impl Live {
+    /// Whether it is time for [`Live::look_after`].
+    pub fn is_look_due(&self) -> bool {
+        self.last_look.elapsed() >= LOOK
+    }
+
+    /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
+    pub fn look_after(&mut self) -> Vec<News> {
+        self.last_look = Instant::now();
+        let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
+        let mut news = std::mem::take(&mut self.pending);
+        self.digest(notices, &mut news);
+        news
+    }
+
+    /// Threads that have loaded a library wait for us: its sites are opened by either door, then they go on.
+    pub(super) fn follow_libraries(&mut self) {
+        let Some((session, _)) = &mut self.user else { return };
+        let Some(since) = session.library_news() else { return };
+        let notices = session.follow_libraries();
+        let has_opened = notices.iter().any(|n| matches!(n, Notice::Opened(r) if r.says_something()));
+        let mut news = std::mem::take(&mut self.pending);
+        self.digest(notices, &mut news);
+        let waited = Duration::from_nanos(Anchor::now().monotonic_ns.saturating_sub(self.clock.ns(since)));
+        if has_opened && waited >= Duration::from_millis(WAIT_MS.into()) {
+            news.push(News::Gap(format!(
+                "a library was opened {} ms after it was loaded; its first hits may be missing",
+                waited.as_millis()
+            )));
+        }
+        self.pending = news;
+        if let Some((session, _)) = &self.user {
+            session.release();
+        }
+    }
+
+    /// What the user door has noticed, in words, with the kernel door opened for what is left to it.
+    fn digest(&mut self, notices: Vec<Notice>, news: &mut Vec<News>) {
+        let mut reports = Vec::new();
+        for notice in notices {
+            match notice {
+                Notice::TakenOver { pid, probe, .. } if probe == LIBRARY_PROBE => {
+                    news.push(News::Message(format!(
+                        "another tool watches which libraries process {pid} loads; they are opened a moment later"
+                    )));
+                }
+                Notice::TakenOver { pid, probe, address } => news.push(News::Gap(format!(
+                    "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
+                ))),
+                Notice::OpenAgain { pid, probe, address } => news.push(News::Message(format!(
+                    "{probe} at {address:#x} in process {pid} is open again"
+                ))),
+                Notice::Changed { pid, probe, address, .. } => news.push(News::Gap(format!(
+                    "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
+                ))),
+                Notice::Opened(report) if report.says_something() => reports.push(report),
+                Notice::Opened(_) => {}
+                Notice::Exec { pid } => {
+                    if let Some(kernel) = &mut self.kernel {
+                        kernel.exec(pid as u32);
+                    }
+                    self.left.remove(&(pid as u32));
+                    self.entered.remove(&(pid as u32));
+                    news.push(News::Message(format!("process {pid} started another program")));
+                }
+                Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
+            }
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.retain(is_alive);
+        }
+        self.left.retain(|pid, _| is_alive(pid));
+        self.entered.retain(is_alive);
+        self.code.retain(|pid, _| is_alive(pid));
+        for report in reports {
+            let pid = report.pid as u32;
+            let libraries = self.user.as_mut().map(|(session, _)| session.libraries(report.pid));
+            let is_at_once = self.entered.contains(&pid)
+                && matches!(libraries, Some(user::libraries::Libraries::AtOnce(_)));
+            self.inherit(pid);
+            match self.take_reports(vec![report]) {
+                Ok(by_kernel) if !by_kernel.opened.is_empty() => {
+                    let opened = by_kernel.opened;
+                    let by_user = opened.iter().filter(|o| matches!(o.way, Way::User(_))).count();
+                    // Otherwise it was found by looking, after its program or library had begun.
+                    let n_sites = by_kernel.n_fresh + if is_at_once { 0 } else { by_user };
+                    if n_sites > 0 {
+                        news.push(News::Late { pid, n_sites });
+                    }
+                    news.push(News::Opened(opened));
+                }
+                Ok(_) => {}
+                // It ended before the kernel door was open.
+                Err(_) if !is_alive(&pid) => news.push(News::Late { pid, n_sites: 0 }),
+                Err(error) => news.push(News::NotFollowed { pid, error }),
+            }
+        }
+        if !self.is_only {
+            self.open_children_by_kernel(news);
+        }
+    }
+
+    /// Children have what the user door opened in their parents, and uprobes where those are inherited. Where they are
+    /// not, they get them as soon as they are seen. Without the user door new programs and libraries are looked for, too.
+    pub(super) fn open_children_by_kernel(&mut self, news: &mut Vec<News>) {
+        let all: Vec<u32> = match &self.user {
+            Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
+            None => self.roots.iter().flat_map(|root| self.family(*root)).collect(),
+        };
+        for pid in all {
+            let is_new = !self.left.contains_key(&pid);
+            if is_new {
+                self.inherit(pid);
+            }
+            let done = if self.user.is_some() {
+                if !is_new {
+                    continue;
+                }
+                self.open_child(pid)
+            } else {
+                if !is_new && !self.has_other_code(pid) {
+                    continue;
+                }
+                self.attach_by_kernel(pid)
+            };
+            let done = match done {
+                Ok(done) => done,
+                Err(error) => {
+                    if is_alive(&pid) {
+                        news.push(News::NotFollowed { pid, error });
+                    }
+                    continue;
+                }
+            };
+            if done.n_fresh > 0 {
+                news.push(News::Late { pid, n_sites: done.n_fresh });
+                news.push(News::Opened(done.opened));
+            }
+        }
+    }
+
+    /// Gives a child that the user door has found what its parent has by the kernel door.
+    fn open_child(&mut self, pid: u32) -> Result<ByKernel, LiveError> {
+        self.tasks.add(pid);
+        let parent = target::Process::read(pid).map(|p| p.parent).unwrap_or(0);
+        let left = self.left.get(&parent).cloned().unwrap_or_default();
+        self.left.insert(pid, left.clone());
+        if self.entered.contains(&parent) {
+            self.entered.insert(pid);
+        }
+        if left.is_empty() || self.door == Door::User {
+            return Ok(ByKernel::default());
+        }
+        self.attach_kernel(pid, left)
+    }
+
+    fn inherit(&mut self, pid: u32) {
+        if let (Some(kernel), Ok(process)) = (&mut self.kernel, target::Process::read(pid)) {
+            kernel.inherit(&process, process.parent);
+        }
+    }
+
+    /// Whether a process maps code of other files than when this was last asked.
+    fn has_other_code(&mut self, pid: u32) -> bool {
+        let Ok(objects) = target::mapped_objects(pid) else { return false };
+        let mut inodes: Vec<u64> =
+            objects.iter().filter_map(|o| o.mappings.first().map(|m| m.inode)).collect();
+        inodes.sort_unstable();
+        let before = self.code.insert(pid, inodes.clone());
+        before.is_some_and(|before| before != inodes)
+    }
+
+    /// How many processes were started and ended between two looks, so that only the user door saw them.
+    pub fn n_unseen(&self) -> usize {
+        self.unseen.iter().filter(|pid| !self.tasks.knows(**pid)).count()
+    }
+
+    /// Keeps for the next look how the libraries that a process loads later will be noticed.
+    pub(super) fn say_libraries(&mut self, pid: u32) {
+        if let Some((session, _)) = &mut self.user {
+            let how = session.libraries(pid as i32);
+            self.pending.push(News::Message(format!("process {pid}: {how}")));
+        }
+    }
+
+    /// Takes what the user door says of processes and gives the kernel door what is left.
+    pub(super) fn take_reports(&mut self, reports: Vec<ProcessReport>) -> Result<ByKernel, LiveError> {
+        let mut taken = ByKernel::default();
+        for report in reports {
+            let pid = report.pid as u32;
+            self.tasks.add(pid);
+            if !self.left.contains_key(&pid) && report.says_something() {
+                self.say_libraries(pid);
+            }
+            let left = match report.outcome {
+                Ok(sites) => {
+                    if !sites.is_empty() {
+                        self.entered.insert(pid);
+                    }
+                    let (by_user, left) = divide(&self.registry, pid, &sites);
+                    taken.opened.extend(by_user);
+                    left
+                }
+                // A descendant that cannot be entered is left to the kernel door whole.
+                Err(error) => {
+                    let wanted = wanted_in(&self.registry, pid).unwrap_or_default();
+                    wanted.into_iter().map(|w| (w, error.to_string())).collect()
+                }
+            };
+            // A process that has loaded another library is reported again as a whole.
+            let known = self.left.entry(pid).or_default();
+            let left: Vec<_> =
+                left.into_iter().filter(|(w, _)| known.iter().all(|(k, _)| k.event != w.event)).collect();
+            known.extend(left.iter().cloned());
+            if self.door == Door::User {
+                taken.opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
+            } else if !left.is_empty() {
+                let by_kernel = self.attach_kernel(pid, left)?;
+                taken.opened.extend(by_kernel.opened);
+                taken.n_fresh += by_kernel.n_fresh;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Opens every wanted site of one process by the kernel door, but those it has already.
+    pub(super) fn attach_by_kernel(&mut self, pid: u32) -> Result<ByKernel, LiveError> {
+        self.tasks.add(pid);
+        let wanted = wanted_in(&self.registry, pid).map_err(LiveError::Target)?;
+        self.has_other_code(pid);
+        let known = self.left.entry(pid).or_default();
+        let sites: Vec<_> = wanted
+            .into_iter()
+            .filter(|w| known.iter().all(|(k, _)| k.event != w.event))
+            .map(|w| (w, ASKED_FOR.to_owned()))
+            .collect();
+        known.extend(sites.iter().cloned());
+        if sites.is_empty() { Ok(ByKernel::default()) } else { self.attach_kernel(pid, sites) }
+    }
+
+    pub(super) fn family(&self, pid: u32) -> Vec<u32> {
+        let mut family = vec![pid];
+        if !self.is_only {
+            family.extend(target::descendants(pid));
+        }
+        family
+    }
+
+    fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, String)>) -> Result<ByKernel, LiveError> {
+        open_by_kernel(&mut self.kernel, &self.registry, self.how, pid, sites)
+    }
+}
+
+fn is_alive(pid: &u32) -> bool {
+    target::Process::read(*pid).is_ok_and(|process| !process.is_zombie)
+}

@@ -1,0 +1,139 @@
+//! What goes into a live session and what comes out of it.
+
+use crate::plan::Limits;
+use crate::registry::{Choice, Unfit};
+use nopal_engine::kernel::KernelError;
+use nopal_engine::target::TargetError;
+use nopal_engine::user;
+use nopal_engine::user::record::Task;
+use std::path::PathBuf;
+
+/// Which way into a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Door {
+    /// The user door, and the kernel door for the sites it cannot open.
+    #[default]
+    Auto,
+    User,
+    Kernel,
+}
+
+/// What is to be traced, and how.
+#[derive(Debug)]
+pub struct Request {
+    pub choices: Vec<Choice>,
+    /// `.d` files that name the arguments of probes.
+    pub given: Vec<nopal_provider::File>,
+    pub limits: Limits,
+    pub door: Door,
+    /// Not the live descendants of a process.
+    pub is_only: bool,
+    /// Lets the user door move instructions where nothing else helps.
+    pub can_relocate: bool,
+    /// Per CPU.
+    pub ring_bytes: u64,
+    /// Keeps the newest hits and hands them out by [`Live::snapshot`] only.
+    pub is_overwriting: bool,
+}
+
+/// How a site was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    pub pid: u32,
+    pub probe: String,
+    pub path: PathBuf,
+    /// Link-time address.
+    pub address: u64,
+    pub way: Way,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// With the tactic.
+    User(String),
+    /// With the reason why not the user door.
+    Kernel(String),
+    /// Not at all.
+    Closed(String),
+}
+
+#[derive(Debug)]
+pub enum LiveError {
+    User(user::Error),
+    Kernel(KernelError),
+    Target(TargetError),
+    /// A pattern or a condition fits no probe.
+    Unfit(Unfit),
+    /// There are probes, and no door opens any.
+    AllClosed {
+        reason: String,
+    },
+    /// How many CPUs there are cannot be read.
+    Cpus(std::io::Error),
+    /// The time stamp counter cannot serve as a clock, which the user door needs.
+    UnsteadyTsc,
+}
+
+/// One stream of records in the order of their times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId {
+    pub cpu: u32,
+    pub kind: StreamKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StreamKind {
+    Rseq,
+    Locked,
+    Kernel,
+}
+
+/// One hit of a wanted site whose condition holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Hit<'a> {
+    pub stream: StreamId,
+    /// Index in [`Registry::events`].
+    pub event: u32,
+    /// CLOCK_MONOTONIC.
+    pub ns: u64,
+    /// As the traced process counts.
+    pub task: Task,
+    pub payload: &'a [u8],
+}
+
+/// Hits that were lost, and when, as CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    pub stream: StreamId,
+    pub count: u64,
+    pub first_ns: u64,
+    pub last_ns: u64,
+}
+
+/// Something that happened while tracing.
+#[derive(Debug)]
+pub enum News {
+    Opened(Vec<Opened>),
+    /// Hits may be missing.
+    Gap(String),
+    /// A process or its program was started while tracing, and this many sites could be opened only afterwards.
+    Late {
+        pid: u32,
+        n_sites: usize,
+    },
+    /// A process or a library that came while tracing could not be opened.
+    NotFollowed {
+        pid: u32,
+        error: LiveError,
+    },
+    Message(String),
+}
+
+/// What one look at the rings gave beside hits.
+#[derive(Debug, Default)]
+pub struct Polled {
+    pub n_hits: u64,
+    pub losses: Vec<Loss>,
+    /// Places where a ring made no sense, and records that dying threads never finished.
+    pub n_damaged: u64,
+}
