@@ -4,7 +4,7 @@ use crate::commands::provider_file;
 use crate::failure::Failure;
 use nopal_engine::user;
 use nopal_engine::user::ring::possible_cpus;
-use nopal_session::live::{Door, Live, LiveError, News, Opened, Request, Way};
+use nopal_session::live::{Door, Live, LiveError, News, Opened, Request, Way, attach_when_free};
 use nopal_session::plan::Limits;
 use nopal_session::registry::{Choice, Unfit};
 use nopal_trace::localtime::{ClockText, text_of};
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Which processes, which door, how much.
 #[derive(Debug, clap::Args)]
@@ -90,7 +90,7 @@ impl TargetArgs {
         let mut live = Live::new(self.request(probes)?).map_err(|e| failure_of(&e))?;
         let mut opened = Vec::new();
         for pid in &self.pids {
-            opened.extend(attach(&mut live, *pid).map_err(|e| failure_of(&e))?);
+            opened.extend(attach_when_free(&mut live, *pid, is_stopped).map_err(|e| failure_of(&e))?);
         }
         if !self.pids.is_empty() {
             let judged =
@@ -107,21 +107,6 @@ impl TargetArgs {
             None => None,
         };
         Ok(Open { live, opened, child, is_verbose: self.verbose, n_gaps: 0, n_late: 0 })
-    }
-}
-
-/// Opens the probes of one process. Another nopal holds it for a moment only, and is waited for.
-fn attach(live: &mut Live, pid: u32) -> Result<Vec<Opened>, LiveError> {
-    let end = Instant::now() + Duration::from_secs(2);
-    loop {
-        match live.attach(pid) {
-            Err(LiveError::User(user::Error::AlreadyTraced { name, .. }))
-                if name == "nopal" && Instant::now() < end && !is_stopped() =>
-            {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            result => return result,
-        }
     }
 }
 

@@ -12,6 +12,7 @@ mod detach;
 mod dtrace;
 mod list;
 mod record;
+mod sessions;
 mod trace;
 mod view;
 
@@ -31,6 +32,25 @@ enum Verb {
     Trace(trace::Args),
     Record(record::Args),
     View(view::Args),
+    Create(sessions::create::Args),
+    EnableEvent(sessions::enable_event::Args),
+    DisableEvent(sessions::enable_event::DisableArgs),
+    EnableChannel(sessions::enable_channel::Args),
+    DisableChannel(sessions::enable_channel::DisableArgs),
+    AddContext(sessions::add_context::Args),
+    Track(sessions::track::Args),
+    Untrack(sessions::track::UntrackArgs),
+    Start(sessions::start::Args),
+    Stop(sessions::stop::Args),
+    Status(sessions::status::Args),
+    Snapshot(sessions::snapshot::Args),
+    Rotate(sessions::rotate::Args),
+    Save(sessions::save::Args),
+    Load(sessions::load::Args),
+    SetSession(sessions::set_session::Args),
+    Destroy(sessions::destroy::Args),
+    #[command(hide = true)]
+    Recorder(sessions::recorder::Args),
     Detach(detach::Args),
     Demo(demo::Args),
     Dtrace(dtrace::Args),
@@ -51,6 +71,24 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Trace(args) => (args.json, trace::run(args)),
         Verb::Record(args) => (args.json, record::run(args)),
         Verb::View(args) => (args.json, view::run(args)),
+        Verb::Create(args) => (args.json, sessions::create::run(args)),
+        Verb::EnableEvent(args) => (args.which.json, sessions::enable_event::run(args)),
+        Verb::DisableEvent(args) => (args.which.json, sessions::enable_event::disable(args)),
+        Verb::EnableChannel(args) => (args.which.json, sessions::enable_channel::run(args)),
+        Verb::DisableChannel(args) => (args.which.json, sessions::enable_channel::disable(args)),
+        Verb::AddContext(args) => (args.which.json, sessions::add_context::run(args)),
+        Verb::Track(args) => (args.which.json, sessions::track::run(args)),
+        Verb::Untrack(args) => (args.which.json, sessions::track::untrack(args)),
+        Verb::Start(args) => (args.json, sessions::start::run(args)),
+        Verb::Stop(args) => (args.json, sessions::stop::run(args)),
+        Verb::Status(args) => (args.json, sessions::status::run(args)),
+        Verb::Snapshot(args) => (args.is_json(), sessions::snapshot::run(args)),
+        Verb::Rotate(args) => (args.json, sessions::rotate::run(args)),
+        Verb::Save(args) => (args.json, sessions::save::run(args)),
+        Verb::Load(args) => (args.json, sessions::load::run(args)),
+        Verb::SetSession(args) => (args.json, sessions::set_session::run(args)),
+        Verb::Destroy(args) => (args.json, sessions::destroy::run(args)),
+        Verb::Recorder(args) => (false, sessions::recorder::run(args)),
         Verb::Detach(args) => (args.json, detach::run(args)),
         Verb::Demo(args) => (args.json, demo::run(args)),
         Verb::Completions(args) => (false, completions::run(args, Cli::command())),

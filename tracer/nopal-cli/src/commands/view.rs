@@ -2,6 +2,9 @@
 
 use crate::failure::Failure;
 use crate::tracing::counted;
+use nopal_session::sessions::control::{Request, ask};
+use nopal_session::sessions::home::Life;
+use nopal_session::sessions::{Home, Session};
 use nopal_trace::localtime::{self, ClockText};
 use nopal_trace::{
     Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm,
@@ -10,6 +13,8 @@ use nopal_trace::{
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+mod live;
 
 /// Prints the events of a recording (a CTF directory: nopal's own, LTTng's, and others).
 #[derive(Debug, clap::Args)]
@@ -21,14 +26,21 @@ Examples:
   nopal view demo.rec --count                      how many of each
   nopal view demo.rec --json | jq .args            one JSON object a line
   nopal view ~/lttng-traces/auto-20261115-103000   what LTTng recorded
+  nopal view                                       what the current session has recorded so far
+  nopal view valkey --live                         the events of a started session as they come
 
 The last line on standard error says whether the recording is complete, or how many events were lost and when.")]
 pub struct Args {
-    /// The recording: a folder with a `metadata` file in it or somewhere below it.
-    pub dir: PathBuf,
+    /// The recording: a folder with a `metadata` file in it or somewhere below it; or the name of a session. Without it
+    /// the current session.
+    #[arg(value_name = "RECORDING")]
+    pub dir: Option<PathBuf>,
     /// Only these events: `provider:name`, with `*` and `?`; without a colon a provider or a name.
     #[arg(value_name = "PATTERN")]
     pub patterns: Vec<String>,
+    /// Follows a started session until it is stopped.
+    #[arg(long, conflicts_with_all = ["count", "from", "to"])]
+    pub live: bool,
     /// Prints one JSON object a line.
     #[arg(long)]
     pub json: bool,
@@ -66,22 +78,26 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn run(args: Args) -> Result<(), Failure> {
     stop_on_interrupt();
-    if !args.dir.exists() {
-        return Err(Failure::new("no-such-recording", format!("there is no {}", args.dir.display()))
-            .hint("name the folder of a recording; `nopal record -e PATTERN -o DIR` makes one"));
+    let (dir, session) = find(args.dir.as_deref())?;
+    if args.live {
+        let Some(session) = session else {
+            return Err(Failure::usage(format!("{} is a recording at rest", dir.display()))
+                .hint("--live follows a session: name one that is started"));
+        };
+        return live::run(&session, &dir, &args);
     }
-    let recording = Recording::open(&args.dir).map_err(|e| failure_of(&e, &args.dir))?;
+    let recording = Recording::open(&dir).map_err(|e| failure_of(&e, &dir))?;
     let mut selection = select(&recording, &args.patterns)?;
     selection.limit = args.limit;
-    selection.range = range_of(&recording, &args)?;
+    selection.range = range_of(&recording, &args, &dir)?;
     let (n_events, report) = if args.count {
-        count(&recording, &selection, args.json).map_err(|e| print_failure(e, &args.dir))?
+        count(&recording, &selection, args.json).map_err(|e| print_failure(e, &dir))?
     } else {
         match print_events(&recording, &selection, &args) {
             Ok(printed) => (printed.n_events, printed.report),
             // A reader that has seen enough, such as `head`, is no failure.
             Err(PrintError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(e) => return Err(print_failure(e, &args.dir)),
+            Err(e) => return Err(print_failure(e, &dir)),
         }
     };
     if STOP.load(Ordering::Relaxed) {
@@ -93,8 +109,34 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The folder that is meant, and the session if one is. A started one is asked to write out what it has.
+fn find(named: Option<&Path>) -> Result<(PathBuf, Option<Session>), Failure> {
+    if let Some(dir) = named.filter(|dir| dir.exists()) {
+        return Ok((dir.to_owned(), None));
+    }
+    let name = named.map(|name| name.to_string_lossy().into_owned());
+    let session = Home::find().and_then(|home| home.get(name.as_deref())).map_err(|error| match named {
+        Some(named) => Failure::new("no-such-recording", format!("there is no {}", named.display()))
+            .hint("name the folder of a recording or a session; `nopal record -e PATTERN -o DIR` makes one"),
+        None => Failure::from(error),
+    })?;
+    let dir = session.config()?.output;
+    if session.life() == Life::Started {
+        let _ = ask(&session, &Request::Flush);
+    }
+    Ok((dir, Some(session)))
+}
+
 fn print_events(recording: &Recording, selection: &Selection, args: &Args) -> Result<Printed, PrintError> {
-    let mut out = io::stdout().lock();
+    print_to(recording, selection, args, &mut io::stdout().lock())
+}
+
+fn print_to(
+    recording: &Recording,
+    selection: &Selection,
+    args: &Args,
+    mut out: &mut dyn Write,
+) -> Result<Printed, PrintError> {
     if args.json {
         return print(recording, selection, || JsonLines::new(args.json_strings), &mut out, &STOP);
     }
@@ -203,14 +245,14 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-fn range_of(recording: &Recording, args: &Args) -> Result<Range, Failure> {
+fn range_of(recording: &Recording, args: &Args, dir: &Path) -> Result<Range, Failure> {
     let mut range = Range::default();
     if args.from.is_none() && args.to.is_none() {
         return Ok(range);
     }
     // A time of day means the day on which the recording starts.
-    let mut events = recording.events(Range::default()).map_err(|e| failure_of(&e, &args.dir))?;
-    let first = events.next().map_err(|e| failure_of(&e, &args.dir))?.and_then(|e| e.ns()).unwrap_or(0);
+    let mut events = recording.events(Range::default()).map_err(|e| failure_of(&e, dir))?;
+    let first = events.next().map_err(|e| failure_of(&e, dir))?.and_then(|e| e.ns()).unwrap_or(0);
     let parse = |text: &str| {
         localtime::parse(text, first, args.utc).ok_or_else(|| {
             let mut failure = Failure::usage(format!("`{text}` is not a time"));

@@ -41,6 +41,7 @@ pub(super) struct Written {
     pub path: PathBuf,
     pub n_events: u64,
     pub n_lost: u64,
+    pub n_bytes: u64,
 }
 
 impl Running {
@@ -199,8 +200,9 @@ impl Running {
     pub fn finish(&mut self) -> Result<Option<Written>, Error> {
         let Some((recorder, path)) = self.recorder.take() else { return Ok(None) };
         let tally = recorder.tally;
-        recorder.finish()?;
-        Ok(Some(Written { path, n_events: tally.n_events, n_lost: tally.n_lost + tally.n_malformed }))
+        let n_bytes = recorder.finish()?;
+        let n_lost = tally.n_lost + tally.n_malformed;
+        Ok(Some(Written { path, n_events: tally.n_events, n_lost, n_bytes }))
     }
 
     /// Writes what the rings hold into a folder of `dir`. They go on as before.
@@ -218,8 +220,8 @@ impl Running {
         recorder.tally.n_malformed += polled.n_damaged;
         self.held.replay(&self.live.registry(), &mut recorder)?;
         let tally = recorder.tally;
-        recorder.finish()?;
-        Ok(Written { path, n_events: tally.n_events, n_lost: tally.n_malformed })
+        let n_bytes = recorder.finish()?;
+        Ok(Written { path, n_events: tally.n_events, n_lost: tally.n_malformed, n_bytes })
     }
 
     fn count(&mut self, opened: &[Opened]) {

@@ -366,6 +366,7 @@ impl<'a> Holder<'a> {
             recorder_pid: std::process::id(),
             n_events: self.state.n_events,
             n_lost: self.state.n_lost,
+            n_bytes: self.state.n_bytes,
             pids: self.pids(),
             n_snapshots: self.state.n_snapshots,
             gaps: self.state.gaps.clone(),
@@ -459,6 +460,7 @@ impl<'a> Holder<'a> {
     fn add(&mut self, written: &Written) {
         self.state.n_events += written.n_events;
         self.state.n_lost += written.n_lost;
+        self.state.n_bytes += written.n_bytes;
     }
 
     fn rotate(&mut self) -> Result<Reply, SessionError> {
@@ -500,16 +502,16 @@ impl<'a> Holder<'a> {
         }
         let path = self.config.output.join(folder);
         make_dir(&path)?;
-        let mut n_events = 0;
-        let mut n_lost = 0;
+        let mut all = Written { path, n_events: 0, n_lost: 0, n_bytes: 0 };
         for running in self.running.iter_mut().filter(|r| r.is_overwriting()) {
-            let written = running.snapshot(&path).map_err(|e| recording_error(&e))?;
-            n_events += written.n_events;
-            n_lost += written.n_lost;
+            let written = running.snapshot(&all.path).map_err(|e| recording_error(&e))?;
+            all.n_events += written.n_events;
+            all.n_lost += written.n_lost;
+            all.n_bytes += written.n_bytes;
         }
-        (self.surroundings.log)(&format!("snapshot of {n_events} events in {}", path.display()));
+        (self.surroundings.log)(&format!("snapshot of {} events in {}", all.n_events, all.path.display()));
         self.keep_state();
-        Ok(Written { path, n_events, n_lost })
+        Ok(all)
     }
 
     /// A snapshot by itself, when an event that was waited for has come.

@@ -36,6 +36,7 @@ pub struct State {
     /// Of all chunks that are finished.
     pub n_events: u64,
     pub n_lost: u64,
+    pub n_bytes: u64,
     pub n_snapshots: u32,
     /// What is missing beside counted losses, in words.
     pub gaps: Vec<String>,

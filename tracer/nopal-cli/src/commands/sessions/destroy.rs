@@ -1,0 +1,52 @@
+//! `nopal destroy`: forgets a session; what it recorded stays.
+
+use super::stop::{Ended, end};
+use super::{EXIT_HELP, say};
+use crate::failure::Failure;
+use nopal_session::sessions::Home;
+
+/// Ends a session and forgets it. Its recordings stay.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("\
+Examples:
+  nopal destroy valkey
+  nopal destroy --all
+
+{EXIT_HELP}"))]
+pub struct Args {
+    /// The session; without it the current one.
+    #[arg(conflicts_with = "all")]
+    pub name: Option<String>,
+    /// All sessions.
+    #[arg(short, long)]
+    pub all: bool,
+    /// As in LTTng; stopping never takes long here.
+    #[arg(short, long)]
+    pub no_wait: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let home = Home::find()?;
+    let sessions = if args.all { home.all() } else { vec![home.get(args.name.as_deref())?] };
+    for session in sessions {
+        let output = session.config().map(|config| config.output);
+        let mut notes = Vec::new();
+        match end(&session) {
+            Ok(Ended::Stopped(_) | Ended::WasStopped) => {}
+            Ok(Ended::WasStale { n_restored }) => {
+                notes.push(format!("its recorder had been killed; {n_restored} places were put back"));
+            }
+            // It is to be forgotten; why it had failed is still worth a line.
+            Err(failure) => notes.push(failure.message),
+        }
+        home.remove(&session)?;
+        let kept =
+            output.map_or(String::new(), |output| format!("; its recordings stay in {}", output.display()));
+        let text = format!("Session `{}` destroyed{kept}", session.name);
+        say(args.json, &text, serde_json::json!({ "session": session.name }), &notes);
+    }
+    Ok(())
+}

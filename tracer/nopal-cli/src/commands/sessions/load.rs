@@ -1,0 +1,54 @@
+//! `nopal load`: a session from a file.
+
+use super::say;
+use crate::failure::Failure;
+use nopal_session::sessions::{Home, SessionConfig};
+use std::path::PathBuf;
+
+/// Creates a session from a file that `nopal save` wrote, or somebody by hand.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal load valkey.toml
+  nopal load valkey.toml --name again --output /var/tmp/again")]
+pub struct Args {
+    pub file: PathBuf,
+    /// Another name than the file says.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Another folder for the recordings.
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|e| Failure::new("input", format!("cannot read {}: {e}", args.file.display())))?;
+    let mut config = SessionConfig::from_toml(&text)?;
+    config.name = args.name.unwrap_or(config.name);
+    config.output = args.output.unwrap_or(config.output);
+    // Recordings of two sessions in one folder could not be told apart.
+    config.output = std::path::absolute(&config.output)
+        .map_err(|e| Failure::new("output", format!("cannot find {}: {e}", config.output.display())))?;
+    let home = Home::find()?;
+    let taken = home.all().into_iter().filter(|session| session.name != config.name);
+    if let Some(other) = taken.into_iter().find(|s| s.config().is_ok_and(|c| c.output == config.output)) {
+        return Err(Failure::new(
+            "output",
+            format!("session `{}` records into {}", other.name, config.output.display()),
+        )
+        .hint("choose another folder with --output"));
+    }
+    home.create(&config)?;
+    let text = format!("Session `{}` loaded; its recordings go to {}", config.name, config.output.display());
+    say(
+        args.json,
+        &text,
+        serde_json::json!({ "session": config.name, "output": config.output.display().to_string() }),
+        &[],
+    );
+    Ok(())
+}

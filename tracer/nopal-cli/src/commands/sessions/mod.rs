@@ -1,0 +1,148 @@
+//! The verbs of sessions, in LTTng's words, one file each; here is what they share.
+
+pub mod add_context;
+pub mod create;
+pub mod destroy;
+pub mod enable_channel;
+pub mod enable_event;
+pub mod load;
+pub mod recorder;
+pub mod rotate;
+pub mod save;
+pub mod set_session;
+pub mod snapshot;
+pub mod start;
+pub mod status;
+pub mod stop;
+pub mod track;
+
+use crate::failure::Failure;
+use crate::tracing::failure_of;
+use nopal_session::live::LiveError;
+use nopal_session::sessions::control::{self, Reply, Request};
+use nopal_session::sessions::home::Life;
+use nopal_session::sessions::{Home, Session, SessionConfig, SessionError};
+
+/// Exit codes of what scripts want to tell apart; everything else is 1, and 2 a command line that cannot be understood.
+const EXIT_CODES: [(&str, u8); 12] = [
+    ("no-session", 10),
+    ("no-such-session", 10),
+    ("session-exists", 11),
+    ("not-started", 12),
+    ("already-started", 13),
+    ("nothing-tracked", 14),
+    ("no-event", 15),
+    ("no-such-probe", 16),
+    ("stale", 17),
+    ("disk-full", 18),
+    ("not-permitted", 19),
+    ("gone", 20),
+];
+
+/// The table above as the manual has it.
+pub const EXIT_HELP: &str = "\
+Exit codes: 0 done, 1 failed, 2 usage, 10 no such session, 11 the name is in use, 12 not started, 13 started already,
+14 nothing tracked, 15 no event enabled, 16 no probe matches, 17 the recorder was killed, 18 disk full,
+19 not permitted, 20 the process has ended.";
+
+/// A code of ours again, as failures have constants.
+fn constant(code: &str) -> &'static str {
+    const OTHERS: [&str; 16] = [
+        "bad-condition",
+        "bad-name",
+        "bad-session-file",
+        "io",
+        "kernel-door",
+        "no-home",
+        "no-rotation",
+        "no-snapshot",
+        "no-such-channel",
+        "no-such-context",
+        "no-such-log-level",
+        "no-such-process",
+        "not-yours",
+        "recorder",
+        "recording",
+        "seccomp",
+    ];
+    let known = EXIT_CODES.iter().map(|(known, _)| *known).chain(OTHERS);
+    known.into_iter().find(|known| *known == code).unwrap_or("session")
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Failure {
+        let code = constant(&error.code);
+        let exit = EXIT_CODES.iter().find(|(known, _)| *known == code).map_or(1, |(_, exit)| *exit);
+        Failure { code, message: error.message, hint: error.hint, exit }
+    }
+}
+
+fn in_words(error: &LiveError) -> SessionError {
+    let failure = failure_of(error);
+    SessionError { code: failure.code.to_owned(), message: failure.message, hint: failure.hint }
+}
+
+/// Changes what a session wants and, if it is started, has its recorder do it. Gives the recorder's notes.
+fn change(
+    name: Option<&str>,
+    edit: impl FnOnce(&mut SessionConfig) -> Result<(), Failure>,
+) -> Result<(Session, Vec<String>), Failure> {
+    let session = Home::find()?.get(name)?;
+    let before = session.config()?;
+    let mut config = before.clone();
+    edit(&mut config)?;
+    session.save(&config)?;
+    if session.life() != Life::Started || config == before {
+        return Ok((session, Vec::new()));
+    }
+    match control::ask(&session, &Request::Reload) {
+        Ok(Reply::Done { notes }) => Ok((session, notes)),
+        Ok(_) => Ok((session, Vec::new())),
+        Err(error) => {
+            // What is saved is what is done.
+            session.save(&before)?;
+            Err(error.into())
+        }
+    }
+}
+
+/// Says what was done: a line on standard output, or an object.
+fn say(is_json: bool, text: &str, mut object: serde_json::Value, notes: &[String]) {
+    if is_json {
+        object["notes"] = notes.into();
+        anstream::println!("{object}");
+        return;
+    }
+    anstream::println!("{text}");
+    for note in notes {
+        anstream::eprintln!("nopal: {note}");
+    }
+}
+
+/// `--session NAME` and `--json`, as every verb has them.
+#[derive(Debug, clap::Args)]
+pub struct Which {
+    /// The session; without it the current one.
+    #[arg(short, long, value_name = "NAME")]
+    pub session: Option<String>,
+    /// The userspace domain; nopal has no other.
+    #[arg(short, long)]
+    pub userspace: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_the_exit_codes_of_the_manual() {
+        for (code, exit) in EXIT_CODES {
+            assert!(EXIT_HELP.contains(&format!("{exit} ")), "{code}");
+            assert_eq!(Failure::from(SessionError::new(code, "x")).exit, exit);
+        }
+        assert_eq!(Failure::from(SessionError::new("bad-name", "x")).exit, 1);
+    }
+}

@@ -1,0 +1,53 @@
+//! `nopal snapshot record`: writes what the rings of a flight recorder hold.
+
+use super::{Which, say};
+use crate::failure::Failure;
+use nopal_session::sessions::Home;
+use nopal_session::sessions::control::{Reply, Request, ask};
+
+/// Snapshots of a session that was created with --snapshot.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    Record(RecordArgs),
+}
+
+/// Writes the newest events, which the rings hold, into a recording; they go on meanwhile.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal snapshot record
+  nopal snapshot record --name before-restart")]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub which: Which,
+    /// Becomes part of the folder's name.
+    #[arg(short, long)]
+    pub name: Option<String>,
+}
+
+impl Args {
+    pub fn is_json(&self) -> bool {
+        let Verb::Record(args) = &self.verb;
+        args.which.json
+    }
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let Verb::Record(args) = args.verb;
+    let session = Home::find()?.get(args.which.session.as_deref())?;
+    match ask(&session, &Request::Snapshot { name: args.name })? {
+        Reply::Written { path, n_events } => {
+            let text = format!("{n_events} events in {}", path.display());
+            let object = serde_json::json!({ "session": session.name, "path": path.display().to_string(), "events": n_events });
+            say(args.which.json, &text, object, &[]);
+            Ok(())
+        }
+        other => Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
+    }
+}

@@ -1,0 +1,82 @@
+//! `nopal start`: begins recording, in a process of its own that outlives the terminal.
+
+use super::{EXIT_HELP, say};
+use crate::failure::Failure;
+use crate::tracing::counted;
+use nopal_session::sessions::holder::Started;
+use nopal_session::sessions::home::Life;
+use nopal_session::sessions::{Home, Session, SessionError};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Command, Stdio};
+
+/// Starts a session.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("\
+Examples:
+  nopal start
+  nopal start valkey
+
+A recorder process holds the session until `nopal stop`; it survives the terminal.
+
+{EXIT_HELP}"))]
+pub struct Args {
+    /// The session; without it the current one.
+    pub name: Option<String>,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let session = Home::find()?.get(args.name.as_deref())?;
+    if session.life() == Life::Started {
+        return Err(SessionError::new(
+            "already-started",
+            format!("session `{}` is started already", session.name),
+        )
+        .into());
+    }
+    let started = spawn(&session)??;
+    let sites = [
+        (started.user_sites, "user door"),
+        (started.kernel_sites, "kernel door"),
+        (started.closed_sites, "not opened"),
+    ];
+    let sites: Vec<String> =
+        sites.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let processes = counted(started.pids.len() as u64, "process").replace("processs", "processes");
+    let text = match sites.is_empty() {
+        true => format!("Session `{}` started; {processes}, no site yet", session.name),
+        false => format!("Session `{}` started; {processes}, sites: {}", session.name, sites.join(", ")),
+    };
+    let object = serde_json::json!({
+        "session": session.name, "pids": started.pids,
+        "sites": { "user": started.user_sites, "kernel": started.kernel_sites, "closed": started.closed_sites },
+    });
+    say(args.json, &text, object, &started.notes);
+    Ok(())
+}
+
+/// Starts the recorder and waits until it says how it went.
+fn spawn(session: &Session) -> Result<Result<Started, SessionError>, Failure> {
+    let fails = |e: std::io::Error| Failure::new("recorder", format!("cannot start the recorder: {e}"));
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(session.log()).map_err(fails)?;
+    let mut recorder = Command::new("/proc/self/exe")
+        .arg("recorder")
+        .arg(session.dir())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(fails)?;
+    let mut line = String::new();
+    let output = recorder.stdout.take().expect("it was asked for");
+    BufReader::new(output).read_line(&mut line).map_err(fails)?;
+    serde_json::from_str(&line).map_err(|_| {
+        Failure::new("recorder", "the recorder ended at once")
+            .hint(format!("its last words are in {}", session.log().display()))
+    })
+}

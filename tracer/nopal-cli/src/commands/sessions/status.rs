@@ -1,0 +1,193 @@
+//! `nopal status`: the sessions there are, or one in detail.
+
+use crate::failure::Failure;
+use crate::tracing::{bytes_in_words, counted};
+use nopal_session::sessions::config::{Mode, log_level_name};
+use nopal_session::sessions::control::{Reply, Request, Status, ask};
+use nopal_session::sessions::home::Life;
+use nopal_session::sessions::{Channel, Home, Rule, Session, SessionConfig};
+use serde_json::{Value, json};
+
+/// Shows the sessions, or what one wants and how it is doing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal status              all sessions; the current one in detail
+  nopal status valkey
+  nopal status --json")]
+pub struct Args {
+    /// The session to show in detail.
+    pub name: Option<String>,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let home = Home::find()?;
+    let current = home.current();
+    if let Some(name) = &args.name {
+        let session = home.get(Some(name))?;
+        let (config, status) = (session.config()?, status_of(&session));
+        match args.json {
+            true => anstream::println!("{}", object(&session, &config, status.as_ref(), current.as_deref())),
+            false => show(&session, &config, status.as_ref()),
+        }
+        return Ok(());
+    }
+    let sessions = home.all();
+    if args.json {
+        let rows: Vec<Value> = sessions
+            .iter()
+            .filter_map(|s| Some(object(s, &s.config().ok()?, status_of(s).as_ref(), current.as_deref())))
+            .collect();
+        anstream::println!("{}", Value::from(rows));
+        return Ok(());
+    }
+    if sessions.is_empty() {
+        anstream::println!("No session; `nopal create NAME` makes one.");
+        return Ok(());
+    }
+    for session in &sessions {
+        let mark = if current.as_deref() == Some(&session.name) { '*' } else { ' ' };
+        match session.config() {
+            Ok(config) => anstream::println!(
+                "{mark} {:<20} {:<8} {}",
+                session.name,
+                life_word(session.life()),
+                config.output.display()
+            ),
+            Err(error) => anstream::println!("{mark} {:<20} unreadable: {error}", session.name),
+        }
+    }
+    if let Some(session) = sessions.iter().find(|s| current.as_deref() == Some(&s.name)) {
+        anstream::println!("");
+        show(session, &session.config()?, status_of(session).as_ref());
+    }
+    Ok(())
+}
+
+fn status_of(session: &Session) -> Option<Status> {
+    match ask(session, &Request::Status) {
+        Ok(Reply::Status(status)) => Some(status),
+        _ => None,
+    }
+}
+
+fn life_word(life: Life) -> &'static str {
+    match life {
+        Life::Stopped => "stopped",
+        Life::Started => "started",
+        Life::Stale => "stale",
+        Life::Failed => "failed",
+    }
+}
+
+fn show(session: &Session, config: &SessionConfig, status: Option<&Status>) {
+    let life = session.life();
+    let kind = if config.snapshot { ", snapshots" } else { "" };
+    anstream::println!("Session {}: {}{kind}", session.name, life_word(life));
+    anstream::println!("  output    {}", config.output.display());
+    for trigger in &config.triggers {
+        anstream::println!("  trigger   {trigger}");
+    }
+    let pids = config
+        .track
+        .processes
+        .iter()
+        .map(|p| format!("process {}{}", p.pid, if p.is_alive() { "" } else { " (ended)" }));
+    let programs = config.track.programs.iter().map(|program| format!("program {program}"));
+    let tracked: Vec<String> = pids.chain(programs).collect();
+    anstream::println!(
+        "  tracks    {}",
+        if tracked.is_empty() { "nothing yet".to_owned() } else { tracked.join(", ") }
+    );
+    for channel in &config.channels {
+        show_channel(channel);
+    }
+    match (life, status) {
+        (Life::Started, Some(s)) => {
+            anstream::println!(
+                "  recorder  process {}, {} user and {} kernel sites",
+                s.recorder_pid,
+                s.user_sites,
+                s.kernel_sites
+            );
+            let snapshots = if config.snapshot {
+                format!(", {}", counted(s.n_snapshots.into(), "snapshot"))
+            } else {
+                String::new()
+            };
+            anstream::println!(
+                "  so far    {}, {}, {} lost{snapshots}",
+                counted(s.n_events, "event"),
+                bytes_in_words(s.n_bytes),
+                s.n_lost
+            );
+            s.gaps.iter().for_each(|gap| anstream::println!("  gap       {gap}"));
+        }
+        (Life::Stale, _) => anstream::println!(
+            "  The recorder was killed. What it had written is whole; `nopal start {0}` goes on, `nopal stop {0}` puts the processes back.",
+            session.name
+        ),
+        (Life::Failed, _) => {
+            if let Some(failure) = session.state().failure {
+                anstream::println!("  The recorder gave up: {failure}");
+            }
+        }
+        _ => {}
+    }
+}
+
+fn show_channel(channel: &Channel) {
+    let mode = match channel.mode {
+        Mode::Discard => "discard",
+        Mode::Overwrite => "overwrite",
+    };
+    let off = if channel.enabled { "" } else { ", disabled" };
+    let size = channel.ring_bytes.map_or(String::new(), |bytes| format!(", {} a CPU", bytes_in_words(bytes)));
+    anstream::println!(
+        "  channel   {}: {mode}{size}, context {}{off}",
+        channel.name,
+        channel.context.join(" ")
+    );
+    for rule in &channel.events {
+        anstream::println!("    event   {}", rule_text(rule));
+    }
+}
+
+fn rule_text(rule: &Rule) -> String {
+    let mut text = rule.pattern.clone();
+    if let Some(filter) = &rule.filter {
+        text += &format!(" if {filter}");
+    }
+    if !rule.exclude.is_empty() {
+        text += &format!(" except {}", rule.exclude.join(", "));
+    }
+    if let Some(level) = rule.log_level {
+        text += &format!(", {} and worse", log_level_name(level));
+    }
+    if let Some(level) = rule.log_level_only {
+        text += &format!(", only {}", log_level_name(level));
+    }
+    if !rule.enabled {
+        text += ", disabled";
+    }
+    text
+}
+
+fn object(
+    session: &Session,
+    config: &SessionConfig,
+    status: Option<&Status>,
+    current: Option<&str>,
+) -> Value {
+    json!({
+        "session": session.name,
+        "state": life_word(session.life()),
+        "current": current == Some(&session.name),
+        "failure": session.state().failure,
+        "config": config,
+        "recorder": status,
+    })
+}

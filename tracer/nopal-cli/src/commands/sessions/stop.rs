@@ -1,0 +1,126 @@
+//! `nopal stop`: ends recording.
+
+use super::{EXIT_HELP, say};
+use crate::failure::Failure;
+use crate::tracing::{bytes_in_words, counted};
+use nopal_session::sessions::control::{self, Reply, Request, Status};
+use nopal_session::sessions::home::{Life, State};
+use nopal_session::sessions::{Home, Session, SessionError};
+
+/// Stops a session; `nopal start` goes on with it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("\
+Examples:
+  nopal stop
+  nopal stop valkey && nopal view valkey
+
+{EXIT_HELP}"))]
+pub struct Args {
+    /// The session; without it the current one.
+    pub name: Option<String>,
+    /// As in LTTng; stopping never takes long here.
+    #[arg(short, long)]
+    pub no_wait: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a session ended.
+pub enum Ended {
+    Stopped(Status),
+    /// The recorder had been killed; so many places were put back in the processes.
+    WasStale {
+        n_restored: usize,
+    },
+    WasStopped,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let session = Home::find()?.get(args.name.as_deref())?;
+    let output = session.config()?.output;
+    match end(&session)? {
+        Ended::Stopped(status) => {
+            let verdict = verdict(&status);
+            let text = format!(
+                "Session `{}` stopped; {}, {} in {}, {verdict}",
+                session.name,
+                counted(status.n_events, "event"),
+                bytes_in_words(status.n_bytes),
+                output.display()
+            );
+            let object = serde_json::json!({
+                "session": session.name, "events": status.n_events, "lost": status.n_lost,
+                "snapshots": status.n_snapshots, "path": output.display().to_string(),
+                "complete": status.n_lost == 0 && status.gaps.is_empty(), "gaps": status.gaps,
+            });
+            say(args.json, &text, object, &[]);
+            Ok(())
+        }
+        Ended::WasStale { n_restored } => {
+            let text = format!(
+                "the recorder of session `{}` had been killed; {} put back",
+                session.name,
+                counted(n_restored as u64, "place")
+            );
+            Err(SessionError::new("stale", text)
+                .hint(format!("what it had recorded is whole: nopal view {}", session.name))
+                .into())
+        }
+        Ended::WasStopped => {
+            Err(SessionError::new("not-started", format!("session `{}` is not started", session.name)).into())
+        }
+    }
+}
+
+fn verdict(status: &Status) -> String {
+    let mut parts = Vec::new();
+    if status.n_lost > 0 {
+        parts.push(format!("{} lost", status.n_lost));
+    }
+    if !status.gaps.is_empty() {
+        parts.push(format!("not complete: {}", counted(status.gaps.len() as u64, "gap")));
+    }
+    if parts.is_empty() { "complete".to_owned() } else { parts.join(", ") }
+}
+
+/// Ends whatever the session is doing. A recorder's failure is told once.
+pub fn end(session: &Session) -> Result<Ended, Failure> {
+    match session.life() {
+        Life::Started => match control::ask(session, &Request::Stop)? {
+            Reply::Status(status) => {
+                wait_until_gone(session);
+                Ok(Ended::Stopped(status))
+            }
+            other => Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
+        },
+        Life::Stopped => Ok(Ended::WasStopped),
+        Life::Stale => {
+            let state = session.state();
+            let mut n_restored = 0;
+            for pid in &state.pids {
+                if let Ok(report) = nopal_engine::user::leave::detach(*pid as i32) {
+                    n_restored += report.n_restored;
+                }
+            }
+            session.set_state(&State { is_started: false, pids: Vec::new(), ..state })?;
+            Ok(Ended::WasStale { n_restored })
+        }
+        Life::Failed => {
+            let state = session.state();
+            session.set_state(&State { failure: None, ..state.clone() })?;
+            let error = state.failure.unwrap_or_else(|| SessionError::new("recorder", "the recorder failed"));
+            Err(Failure::from(error))
+        }
+    }
+}
+
+/// The recorder answers a moment before it ends; what follows must find it gone.
+fn wait_until_gone(session: &Session) {
+    for _ in 0..500 {
+        if session.life() != Life::Started {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,116 @@
+//! `nopal track` and `nopal untrack`: which processes a session records.
+
+use super::{Which, change, say};
+use crate::failure::Failure;
+use nopal_engine::target::Process;
+use nopal_session::sessions::config::{SessionConfig, TrackedProcess};
+
+/// Names the processes to record. Unlike LTTng, nopal touches no process that was not named.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal track -u -p $(pidof valkey-server)
+  nopal track -u --program valkey-server     those running, and those started later
+
+Descendants of a process are recorded with it.")]
+pub struct Args {
+    #[command(flatten)]
+    pub which: Which,
+    #[command(flatten)]
+    pub what: What,
+}
+
+/// Takes processes out again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal untrack -u -p 1234
+  nopal untrack -u --program valkey-server
+  nopal untrack -u --all")]
+pub struct UntrackArgs {
+    #[command(flatten)]
+    pub which: Which,
+    #[command(flatten)]
+    pub what: What,
+    /// Everything.
+    #[arg(short, long)]
+    pub all: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct What {
+    /// Processes by number, as LTTng's --vpid too.
+    #[arg(short, long, visible_alias = "vpid", value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Programs by name, or by path if there is a slash in it.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub program: Vec<String>,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let what = args.what;
+    if what.pid.is_empty() && what.program.is_empty() {
+        return Err(Failure::usage("no process named").hint("add --pid PID or --program NAME"));
+    }
+    let mut found = Vec::new();
+    for pid in &what.pid {
+        let process = Process::read(*pid)
+            .and_then(|process| process.check_traceable().map(|()| process))
+            .map_err(|e| Failure::new("no-such-process", e.to_string()))?;
+        found.push(TrackedProcess::of(&process));
+    }
+    let (session, notes) = change(args.which.session.as_deref(), |config: &mut SessionConfig| {
+        for process in &found {
+            config.track.processes.retain(|known| known.pid != process.pid);
+            config.track.processes.push(*process);
+        }
+        for program in &what.program {
+            if !config.track.programs.contains(program) {
+                config.track.programs.push(program.clone());
+            }
+        }
+        Ok(())
+    })?;
+    let text = format!("{} tracked by session `{}`", listed(&what), session.name);
+    say(args.which.json, &text, object(&session.name, &what), &notes);
+    Ok(())
+}
+
+pub fn untrack(args: UntrackArgs) -> Result<(), Failure> {
+    let what = args.what;
+    if what.pid.is_empty() && what.program.is_empty() && !args.all {
+        return Err(Failure::usage("no process named").hint("add --pid PID, --program NAME or --all"));
+    }
+    let (session, notes) = change(args.which.session.as_deref(), |config: &mut SessionConfig| {
+        let track = &mut config.track;
+        if args.all {
+            track.processes.clear();
+            track.programs.clear();
+            return Ok(());
+        }
+        let n_before = track.processes.len() + track.programs.len();
+        track.processes.retain(|process| !what.pid.contains(&process.pid));
+        track.programs.retain(|program| !what.program.contains(program));
+        if track.processes.len() + track.programs.len() == n_before {
+            return Err(Failure::new("not-tracked", format!("{} is not tracked", listed(&what)))
+                .hint("`nopal status NAME` shows what is"));
+        }
+        Ok(())
+    })?;
+    let text = match args.all {
+        true => format!("nothing is tracked any more by session `{}`", session.name),
+        false => format!("{} no longer tracked by session `{}`", listed(&what), session.name),
+    };
+    say(args.which.json, &text, object(&session.name, &what), &notes);
+    Ok(())
+}
+
+fn listed(what: &What) -> String {
+    let pids = what.pid.iter().map(|pid| format!("process {pid}"));
+    let programs = what.program.iter().map(|program| format!("program {program}"));
+    pids.chain(programs).collect::<Vec<_>>().join(", ")
+}
+
+fn object(session: &str, what: &What) -> serde_json::Value {
+    serde_json::json!({ "session": session, "pids": what.pid, "programs": what.program })
+}

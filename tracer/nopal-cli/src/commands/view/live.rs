@@ -1,0 +1,64 @@
+//! `nopal view --live`: follows a started session by reading its recordings as they grow. The recorder says up to when
+//! they are whole; a viewer that is slow or goes away costs it nothing.
+
+use super::{Args, STOP, print_failure, print_to, select};
+use crate::failure::Failure;
+use crate::tracing::counted;
+use nopal_session::sessions::Session;
+use nopal_session::sessions::control::{Reply, Request, ask};
+use nopal_trace::{Error, PrintError, Range, Recording};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const LOOK: Duration = Duration::from_millis(200);
+
+pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
+    // Only what comes from now on.
+    let mut from_ns = match ask(session, &Request::Flush)? {
+        Reply::Flushed { until_ns } => until_ns,
+        other => return Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
+    };
+    let mut n_events = 0;
+    let mut is_over = false;
+    while !is_over && !STOP.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        let to_ns = match ask(session, &Request::Flush) {
+            Ok(Reply::Flushed { until_ns }) => until_ns - 1,
+            // It was stopped: what is left is all there is.
+            Ok(_) | Err(_) => {
+                is_over = true;
+                i64::MAX
+            }
+        };
+        let limit = args.limit.map(|limit| limit - n_events);
+        n_events += match show(dir, args, Range { from_ns, to_ns }, limit) {
+            Ok(n) => n,
+            Err(PrintError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(e) => return Err(print_failure(e, dir)),
+        };
+        from_ns = to_ns.saturating_add(1);
+        is_over |= args.limit.is_some_and(|limit| n_events >= limit);
+    }
+    anstream::eprintln!("nopal: {} shown", counted(n_events, "event"));
+    Ok(())
+}
+
+/// Prints the events of a span of time, in its order.
+fn show(dir: &Path, args: &Args, range: Range, limit: Option<u64>) -> Result<u64, PrintError> {
+    let recording = match Recording::open(dir) {
+        Ok(recording) => recording,
+        // Nothing has been written yet.
+        Err(Error::NotARecording { .. }) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    // An event that is not there yet may come with the next library.
+    let Ok(mut selection) = select(&recording, &args.patterns) else { return Ok(0) };
+    selection.range = range;
+    selection.limit = limit;
+    let mut out = io::stdout().lock();
+    let printed = print_to(&recording, &selection, args, &mut out)?;
+    out.flush().map_err(PrintError::Output)?;
+    Ok(printed.n_events)
+}
