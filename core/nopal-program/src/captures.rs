@@ -12,9 +12,10 @@ pub struct Captures {
     pub args: Vec<ArgUse>,
     /// `nsecs` and `elapsed`.
     pub needs_time: bool,
-    /// `pid`, `tid`, and what is found out through them: `uid`, `gid`, `cgroup`, `comm`.
+    /// `pid`, `tid`, and what is found out through them.
     pub needs_task: bool,
-    pub needs_comm: bool,
+    /// `comm`, `uid`, `gid`, `cgroup`: found out through the task.
+    pub needs_who: bool,
     pub needs_cpu: bool,
     pub needs_address: bool,
 }
@@ -47,7 +48,7 @@ impl Captures {
         }
         self.needs_time |= other.needs_time;
         self.needs_task |= other.needs_task;
-        self.needs_comm |= other.needs_comm;
+        self.needs_who |= other.needs_who;
         self.needs_cpu |= other.needs_cpu;
         self.needs_address |= other.needs_address;
     }
@@ -74,10 +75,11 @@ impl Captures {
                 let arg = self.arg(index);
                 arg.buffer_bytes = arg.buffer_bytes.max(bytes);
             }
-            Op::Comm { .. } => (self.needs_comm, self.needs_task) = (true, true),
+            Op::Comm { .. } => (self.needs_who, self.needs_task) = (true, true),
             Op::Builtin { what, .. } => match what {
-                Builtin::Pid | Builtin::Tid | Builtin::Uid | Builtin::Gid | Builtin::Cgroup => {
-                    self.needs_task = true;
+                Builtin::Pid | Builtin::Tid => self.needs_task = true,
+                Builtin::Uid | Builtin::Gid | Builtin::Cgroup => {
+                    (self.needs_who, self.needs_task) = (true, true);
                 }
                 Builtin::Cpu => self.needs_cpu = true,
                 Builtin::Nsecs | Builtin::Elapsed => self.needs_time = true,
@@ -104,6 +106,7 @@ pub fn obstacle(code: &Code) -> Option<&'static str> {
         Op::Builtin { what: Builtin::Curtask, .. } => Some("it asks for curtask"),
         Op::Builtin { what: Builtin::Retval, .. } => Some("it asks for a return value (retval)"),
         Op::Builtin { what: Builtin::Ctx, .. } => Some("it asks for ctx"),
+        Op::Builtin { what: Builtin::Ip, .. } => Some("it asks where it is (func)"),
         _ => None,
     })
 }
@@ -592,7 +595,7 @@ mod tests {
             ],
             needs_time: true,
             needs_task: true,
-            needs_comm: true,
+            needs_who: true,
             needs_cpu: false,
             needs_address: false,
         };
