@@ -16,8 +16,15 @@
 
 #pragma GCC system_header
 
+/* Programs rely on what LTTng's header brings along: Valkey, for one, has fork() from here. */
+#include <assert.h>
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "../sys/sdt-config.h"
 #include "ust-config.h"

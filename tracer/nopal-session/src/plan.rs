@@ -3,18 +3,26 @@
 //!
 //! Sites of one probe may hold the same argument in different widths; the event has one layout for all of them.
 
+use crate::packed::{self, Block};
 use crate::predicate::Value;
 use nopal_abi::record::text;
 use nopal_engine::user::stub::Capture;
 use nopal_sdt::operand::{Base, Operand, Place};
-use nopal_sdt::probe::{ArgAbout, Kind, Probe, Site};
-use nopal_trace::{EventType, Integer, Type};
+use nopal_sdt::probe::{About, ArgAbout, Kind, Probe, Site};
+use nopal_trace::{ByteOrder, EventType, Float, Integer, Type};
 
 /// Limits of what is copied at a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Longest string or byte string.
     pub max_string_bytes: u32,
+}
+
+impl Limits {
+    /// Longest packed block: all arrays and sequences of an event together.
+    pub fn max_packed_bytes(self) -> u32 {
+        self.max_string_bytes.max(4096)
+    }
 }
 
 impl Default for Limits {
@@ -39,6 +47,8 @@ pub struct SitePlan {
     sources: Vec<Option<usize>>,
     /// By capture: where it is in the fixed part, and how to read it.
     slots: Vec<Slot>,
+    /// The capture that holds the packed block; the last one.
+    packed: Option<usize>,
     fixed_bytes: usize,
     /// The fixed part of a record is the event's fields as they are.
     is_plain: bool,
@@ -58,14 +68,31 @@ struct Slot {
 struct PlannedField {
     name: String,
     shape: Shape,
+    /// Its bytes are in the packed block, after those of the packed field before it.
+    is_packed: bool,
+    /// It is part of the event; others are for conditions only.
+    is_written: bool,
+    is_big_endian: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Integer { size_bytes: u8, is_signed: bool },
-    Float { size_bytes: u8 },
+pub(crate) enum Shape {
+    Integer {
+        size_bytes: u8,
+        is_signed: bool,
+    },
+    Float {
+        size_bytes: u8,
+    },
     Text,
-    Elements { size_bytes: u8 },
+    Elements {
+        size_bytes: u8,
+    },
+    /// In the packed block only.
+    Array {
+        size_bytes: u8,
+        count: u32,
+    },
 }
 
 /// A record that is shorter than its site's captures: it is not believed.
@@ -81,21 +108,39 @@ pub struct Texts {
 
 impl EventPlan {
     pub fn new(probe: &Probe, limits: Limits) -> EventPlan {
-        let arguments = arguments(probe);
+        let arguments = arguments(probe, limits);
         let fields: Vec<PlannedField> = arguments
             .iter()
-            .map(|about| PlannedField { name: about.name.clone(), shape: shape(probe, about) })
+            .map(|about| PlannedField {
+                name: about.name.clone(),
+                shape: match about.operand {
+                    Some(_) => shape(probe, about),
+                    None => packed::shape(about, limits),
+                },
+                is_packed: about.operand.is_none(),
+                is_written: !about.is_unwritten,
+                is_big_endian: about.is_big_endian,
+            })
             .collect();
         let mut event_type = EventType::new(&probe.provider, &probe.name);
-        for (field, about) in fields.iter().zip(&arguments) {
+        for (field, about) in fields.iter().zip(&arguments).filter(|(field, _)| field.is_written) {
             event_type = match (field.shape, field_type(field.shape, about)) {
                 (Shape::Elements { .. }, ty) => event_type.field(&field.name, Type::sequence(ty)),
+                (Shape::Array { count, .. }, ty) => {
+                    event_type.field(&field.name, Type::array(ty, u64::from(count)))
+                }
                 (_, ty) => event_type.field(&field.name, ty),
             };
         }
         event_type.log_level = probe.about.as_ref().and_then(|about| about.log_level).map(i64::from);
         event_type.model_uri = probe.about.as_ref().and_then(|about| about.model_uri.clone());
-        let sites = probe.sites.iter().map(|site| SitePlan::new(site, &arguments, &fields, limits)).collect();
+        let block = probe
+            .about
+            .as_ref()
+            .and_then(|about| about.packed)
+            .filter(|_| fields.iter().any(|f| f.is_packed));
+        let sites =
+            probe.sites.iter().map(|site| SitePlan::new(site, &arguments, &fields, block, limits)).collect();
         EventPlan { event_type, fields, sites }
     }
 
@@ -109,7 +154,7 @@ impl EventPlan {
 
     /// Whether conditions compare the field with texts.
     pub fn is_text(&self, field: usize) -> bool {
-        matches!(self.fields[field].shape, Shape::Text | Shape::Elements { .. })
+        matches!(self.fields[field].shape, Shape::Text | Shape::Elements { .. } | Shape::Array { .. })
     }
 
     pub fn field_names(&self) -> impl Iterator<Item = &str> {
@@ -118,7 +163,7 @@ impl EventPlan {
 
     /// The integer operand behind a field at a site: what a stub can compare.
     pub fn integer_operand(&self, site: usize, field: usize) -> Option<&Operand> {
-        if !matches!(self.fields[field].shape, Shape::Integer { .. }) {
+        if !matches!(self.fields[field].shape, Shape::Integer { .. }) || self.fields[field].is_big_endian {
             return None;
         }
         match &self.sites[site].captures[self.sites[site].sources[field]?] {
@@ -130,6 +175,9 @@ impl EventPlan {
     /// The value of a field in a record's payload, for conditions.
     pub fn value<'a>(&self, site: usize, payload: &'a [u8], field: usize) -> Value<'a> {
         let plan = &self.sites[site];
+        if self.fields[field].is_packed {
+            return self.packed_value(plan, payload, field).unwrap_or(Value::Absent);
+        }
         let Some(capture) = plan.sources[field] else { return Value::Absent };
         let slot = plan.slots[capture];
         if slot.is_text {
@@ -142,9 +190,21 @@ impl EventPlan {
         match self.fields[field].shape {
             Shape::Float { size_bytes: 4 } => Value::Float(f64::from(f32::from_bits(raw as u32))),
             Shape::Float { .. } => Value::Float(f64::from_bits(raw)),
+            _ if self.fields[field].is_big_endian => {
+                let raw = raw.swap_bytes() >> (64 - 8 * u32::from(slot.size_bytes));
+                packed::integer(raw, slot.size_bytes, slot.is_signed)
+            }
             _ if slot.is_signed => Value::Int(i128::from(raw as i64)),
             _ => Value::Int(i128::from(raw)),
         }
+    }
+
+    fn packed_value<'a>(&self, plan: &SitePlan, payload: &'a [u8], field: usize) -> Option<Value<'a>> {
+        let mut block = Block::new(plan.text(payload, plan.packed?)?.1);
+        for before in self.fields[..field].iter().filter(|f| f.is_packed) {
+            block.take(before.shape);
+        }
+        block.take(self.fields[field].shape).value(self.fields[field].is_big_endian)
     }
 
     /// The event's fields, if the record has them as the event's type lays them out: most do.
@@ -162,8 +222,28 @@ impl EventPlan {
         }
         let mut texts = Texts::default();
         let mut tail = plan.fixed_bytes;
+        let mut block = Block::new(&[]);
+        if let Some(packed) = plan.packed {
+            let (word, bytes) = plan.text(payload, packed).ok_or(Malformed)?;
+            texts.count(word);
+            block = Block::new(bytes);
+        }
         // Strings follow the fixed part in the order of the captures, which is that of the fields.
         for (field, source) in self.fields.iter().zip(&plan.sources) {
+            if field.is_packed {
+                let piece = block.take(field.shape);
+                if field.is_written {
+                    texts.n_truncated += u32::from(piece.is_cut);
+                    piece.push(into);
+                }
+                continue;
+            }
+            if !field.is_written {
+                if let Some(capture) = source.filter(|capture| plan.slots[*capture].is_text) {
+                    take_text(plan.slots[capture], payload, &mut tail)?;
+                }
+                continue;
+            }
             match (field.shape, source) {
                 (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }, Some(capture)) => {
                     let raw = plan.slots[*capture].raw(payload).ok_or(Malformed)?;
@@ -186,6 +266,8 @@ impl EventPlan {
                     into.extend_from_slice(&bytes[..count * usize::from(size_bytes)]);
                 }
                 (Shape::Elements { .. }, None) => into.extend_from_slice(&0u32.to_le_bytes()),
+                // Arrays are packed.
+                (Shape::Array { .. }, _) => {}
             }
         }
         Ok(texts)
@@ -193,16 +275,27 @@ impl EventPlan {
 }
 
 impl SitePlan {
-    fn new(site: &Site, arguments: &[ArgAbout], fields: &[PlannedField], limits: Limits) -> SitePlan {
+    fn new(
+        site: &Site,
+        arguments: &[ArgAbout],
+        fields: &[PlannedField],
+        block: Option<(u8, u8)>,
+        limits: Limits,
+    ) -> SitePlan {
         let mut plan = SitePlan {
             captures: Vec::new(),
             sources: Vec::new(),
             slots: Vec::new(),
+            packed: None,
             fixed_bytes: 0,
             is_plain: false,
             unread: Vec::new(),
         };
         for (about, field) in arguments.iter().zip(fields) {
+            if field.is_packed {
+                plan.sources.push(None);
+                continue;
+            }
             let source = match capture(site, about, field.shape, limits) {
                 Ok(capture) => Some(plan.push(capture)),
                 Err(reason) => {
@@ -212,13 +305,20 @@ impl SitePlan {
             };
             plan.sources.push(source);
         }
+        if let Some((address, length)) = block {
+            match block_capture(site, address, length, limits) {
+                Ok(capture) => plan.packed = Some(plan.push(capture)),
+                Err(reason) => plan.unread.push(format!("packed fields: {reason}")),
+            }
+        }
         plan.is_plain = fields.iter().zip(&plan.sources).enumerate().all(|(i, (field, source))| {
             *source == Some(i)
+                && field.is_written
                 && match field.shape {
                     Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes } => {
                         plan.slots[i].size_bytes == size_bytes
                     }
-                    Shape::Text | Shape::Elements { .. } => false,
+                    Shape::Text | Shape::Elements { .. } | Shape::Array { .. } => false,
                 }
         });
         plan
@@ -286,16 +386,32 @@ fn push_text(word: u32, bytes: &[u8], into: &mut Vec<u8>) {
 }
 
 /// The event's arguments: those the probe tells of, then the operands nobody speaks for, as `argN`.
-fn arguments(probe: &Probe) -> Vec<ArgAbout> {
+fn arguments(probe: &Probe, limits: Limits) -> Vec<ArgAbout> {
     let n_operands = probe.sites.iter().map(|s| s.args.len()).max().unwrap_or(0);
-    let told = probe.about.as_ref().map_or(&[][..], |about| &about.args);
+    let about = probe.about.as_ref();
+    let told = about.map_or(&[][..], |about| &about.args);
+    let is_operand = |n: u8| n > 0 && usize::from(n) <= n_operands;
+    let block = about
+        .and_then(|about: &About| about.packed)
+        .filter(|(address, length)| is_operand(*address) && is_operand(*length));
+    // Fields that lie beyond the longest block there can be are never seen.
+    let mut room = if block.is_some() { limits.max_packed_bytes() } else { 0 };
     let mut arguments: Vec<ArgAbout> = told
         .iter()
-        .filter(|arg| arg.operand.is_some_and(|n| usize::from(n) <= n_operands && n > 0))
+        .filter(|arg| match arg.operand {
+            Some(operand) => is_operand(operand),
+            None => {
+                let fits = room > 0;
+                room = room.saturating_sub(packed::least_bytes(packed::shape(arg, limits)));
+                fits
+            }
+        })
         .cloned()
         .collect();
-    let is_spoken_for =
-        |n: u8| told.iter().any(|arg| arg.operand == Some(n) || arg.length_operand == Some(n));
+    // A probe with a block has operands that only fill the places before it.
+    let is_spoken_for = |n: u8| {
+        block.is_some() || told.iter().any(|arg| arg.operand == Some(n) || arg.length_operand == Some(n))
+    };
     for operand in (1..=n_operands as u8).filter(|n| !is_spoken_for(*n)) {
         arguments.push(ArgAbout { operand: Some(operand), ..ArgAbout::default() });
     }
@@ -363,23 +479,31 @@ fn shape(probe: &Probe, about: &ArgAbout) -> Shape {
 fn field_type(shape: Shape, about: &ArgAbout) -> Type {
     match shape {
         Shape::Text => Type::String,
-        Shape::Float { size_bytes } => Type::float(u32::from(size_bytes) * 8),
-        Shape::Elements { size_bytes } => match about.element {
-            Some(element) if element.kind == Kind::Float => Type::float(u32::from(size_bytes) * 8),
+        Shape::Float { size_bytes } => float(size_bytes, about),
+        Shape::Elements { size_bytes } | Shape::Array { size_bytes, .. } => match about.element {
+            Some(element) if element.kind == Kind::Float => float(size_bytes, about),
+            Some(element) if element.kind == Kind::Char && size_bytes == 1 => {
+                Type::Integer(Integer::new(8, true).text())
+            }
             Some(element) => {
-                Type::Integer(Integer::new(u32::from(size_bytes) * 8, element.kind == Kind::Signed))
+                let integer = integer(size_bytes, element.kind == Kind::Signed, about);
+                Type::Integer(integer.base(about.base.unwrap_or(10)))
             }
             None => Type::hex(8),
         },
         Shape::Integer { size_bytes, is_signed } => {
-            let mut integer = Integer::new(u32::from(size_bytes) * 8, is_signed);
+            let mut integer = integer(size_bytes, is_signed, about);
             match about.kind {
                 Kind::Bool if size_bytes == 1 => return Type::bool(),
                 Kind::Enum if !about.labels.is_empty() => {
                     let labels = about.labels.iter();
                     return Type::enumeration(
                         integer,
-                        labels.map(|l| (l.text.as_str(), i128::from(l.first), i128::from(l.last))),
+                        labels.map(|l| {
+                            let [first, last] =
+                                [l.first, l.last].map(|n| nopal_trace::number(n as u64, is_signed));
+                            (l.text.as_str(), first, last)
+                        }),
                     );
                 }
                 Kind::Pointer => integer.base = 16,
@@ -390,11 +514,36 @@ fn field_type(shape: Shape, about: &ArgAbout) -> Type {
     }
 }
 
+fn order(about: &ArgAbout) -> Option<ByteOrder> {
+    about.is_big_endian.then_some(ByteOrder::Big)
+}
+
+fn float(size_bytes: u8, about: &ArgAbout) -> Type {
+    Type::Float(Float { bits: u32::from(size_bytes) * 8, align_bits: 8, order: order(about) })
+}
+
+fn integer(size_bytes: u8, is_signed: bool, about: &ArgAbout) -> Integer {
+    let integer = Integer::new(u32::from(size_bytes) * 8, is_signed);
+    order(about).map_or(integer.clone(), |order| integer.order(order))
+}
+
+/// The packed block: on the stack, so it can be read.
+fn block_capture(site: &Site, address: u8, length: u8, limits: Limits) -> Result<Capture, String> {
+    Ok(Capture::Bytes {
+        pointer: operand(site, address)?.clone(),
+        length: operand(site, length)?.clone(),
+        unit_bytes: 1,
+        max_bytes: limits.max_packed_bytes(),
+        is_trusted: true,
+    })
+}
+
 fn capture(site: &Site, about: &ArgAbout, shape: Shape, limits: Limits) -> Result<Capture, String> {
     let pointer = operand(site, about.operand.unwrap_or(0))?.clone();
     let max_bytes = limits.max_string_bytes;
     let is_trusted = about.is_trusted;
     match shape {
+        Shape::Array { .. } => Err("an array that is not packed".into()),
         Shape::Text | Shape::Elements { .. } => {
             let Some(length) = about.length_operand else {
                 return Ok(Capture::CString { pointer, max_bytes, is_trusted });
@@ -420,7 +569,7 @@ fn capture(site: &Site, about: &ArgAbout, shape: Shape, limits: Limits) -> Resul
 mod tests {
     use super::*;
     use nopal_sdt::operand::{Arch, parse, split};
-    use nopal_sdt::probe::{About, Arg};
+    use nopal_sdt::probe::{About, Arg, Element, Label};
 
     fn site(args: &str) -> Site {
         let args = split(args)
@@ -549,5 +698,61 @@ mod tests {
         };
         let plan = EventPlan::new(&probe(Some(about), &["8@%rdi 8@%rsi"]), Limits::default());
         assert_eq!(plan.field_names().collect::<Vec<_>>(), ["text"]);
+    }
+
+    #[test]
+    fn packed_fields_stand_among_the_others() {
+        let packed = |kind, size_bytes| ArgAbout { operand: None, size_bytes, ..arg(1, "", kind) };
+        let element = |kind, size_bytes, count| Some(Element { kind, size_bytes, count });
+        let about = About {
+            args: vec![
+                ArgAbout {
+                    name: "pair".into(),
+                    element: element(Kind::Signed, 2, 2),
+                    ..packed(Kind::Array, None)
+                },
+                ArgAbout { is_big_endian: true, ..arg(1, "port", Kind::Unsigned) },
+                ArgAbout { is_unwritten: true, ..arg(2, "hidden", Kind::CString) },
+                arg(3, "name", Kind::CString),
+                ArgAbout {
+                    name: "text".into(),
+                    element: element(Kind::Char, 1, 0),
+                    ..packed(Kind::Sequence, None)
+                },
+                ArgAbout {
+                    name: "state".into(),
+                    is_signed: true,
+                    labels: vec![Label { first: -1, last: -1, text: "gone".into() }],
+                    ..packed(Kind::Enum, Some(1))
+                },
+            ],
+            packed: Some((5, 6)),
+            ..About::default()
+        };
+        let probe = probe(Some(about), &["2@0(%rdi) 8@8(%rdi) 8@16(%rdi) 8@$0 8@24(%rdi) 8@32(%rdi)"]);
+        let plan = EventPlan::new(&probe, Limits::default());
+        assert_eq!(plan.sites[0].captures.len(), 4);
+        let names: Vec<&str> = plan.event_type.fields.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, ["pair", "port", "name", "_text_length", "text", "state"]);
+        let block = b"\x01\0\xff\xff\x02\0\0\0hi\xff";
+        let mut payload = 8080u16.to_be_bytes().to_vec();
+        for length in [3, 2, block.len() as u32] {
+            payload.extend(length.to_le_bytes());
+        }
+        payload.extend(b"sshab");
+        payload.extend(block);
+        let mut out = Vec::new();
+        assert_eq!(plan.transcode(0, &payload, &mut out), Ok(Texts::default()));
+        assert_eq!(out, b"\x01\0\xff\xff\x1f\x90ab\0\x02\0\0\0hi\xff");
+        let value = |name| plan.value(0, &payload, plan.field(name).unwrap());
+        assert_eq!(value("port"), Value::Int(8080));
+        assert_eq!(value("hidden"), Value::Text(b"ssh"));
+        assert_eq!(value("text"), Value::Text(b"hi"));
+        assert_eq!(value("state"), Value::Int(-1));
+        // A block that was cut costs the fields at its end.
+        let payload = [&payload[..10], &7u32.to_le_bytes(), b"sshab", &block[..7]].concat();
+        out.clear();
+        assert_eq!(plan.transcode(0, &payload, &mut out), Ok(Texts { n_truncated: 2, n_unreadable: 0 }));
+        assert_eq!(out, b"\x01\0\xff\xff\x1f\x90ab\0\0\0\0\0\0");
     }
 }

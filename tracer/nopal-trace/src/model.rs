@@ -192,6 +192,11 @@ impl Integer {
     pub fn order(self, order: ByteOrder) -> Self {
         Integer { order: Some(order), ..self }
     }
+
+    /// An array of these is text.
+    pub fn text(self) -> Self {
+        Integer { is_text: true, ..self }
+    }
 }
 
 impl Type {
