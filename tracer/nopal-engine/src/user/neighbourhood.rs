@@ -265,8 +265,11 @@ impl Neighbourhood {
             .zip(sessions)
             .filter(|(_, s)| s.state.load(Ordering::Acquire) == SessionState::Live as u32)
             .map(|(index, s)| {
-                let start = super::process::start_time(s.tracer_pid as i32);
-                (index, start == Some(s.tracer_start))
+                let tracer = s.tracer_pid as i32;
+                // A killed tracer stays a zombie until its parent looks.
+                let is_alive = super::process::start_time(tracer) == Some(s.tracer_start)
+                    && super::process::is_alive(tracer);
+                (index, is_alive)
             })
             .collect()
     }
