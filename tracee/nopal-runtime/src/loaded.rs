@@ -10,10 +10,12 @@ use crate::fork::{Names, PATH_SIZE};
 use crate::object::{Layout, Object};
 use crate::sys;
 use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
 use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug)]
 pub struct Loaded {
@@ -36,10 +38,24 @@ pub struct Loaded {
 // SAFETY: the handle may be used by any thread; everything else is plain data.
 unsafe impl Send for Loaded {}
 
+/// The name of a new file in `/proc/PID/maps`: `nopal:PROVIDER`, then `nopal:PROVIDER:2` and so on. bpftrace looks for the file
+/// of a mapping by this name, and must not find another one.
+fn file_name(provider: &str, _locked: &Names) -> String {
+    // Held only by who holds the lock of all providers, so a fork never finds it taken.
+    static COUNTS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = counts.entry(provider.to_owned()).or_default();
+    *count = count.wrapping_add(1);
+    match *count {
+        1 => format!("nopal:{provider}"),
+        n => format!("nopal:{provider}:{n}"),
+    }
+}
+
 impl Loaded {
     pub fn new(provider: &str, object: &Object, first_probe: usize, names: &mut Names) -> Result<Loaded> {
         // The kernel takes names of up to 249 bytes; names of providers were checked to be shorter.
-        let name = CString::new(format!("nopal:{provider}")).unwrap_or_default();
+        let name = CString::new(file_name(provider, names)).unwrap_or_default();
         let file = sys::memory_file(&name)?;
         file.write_all_at(&object.bytes, 0).map_err(|error| Error::System {
             what: "write the object with the probes",
