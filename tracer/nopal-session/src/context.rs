@@ -95,13 +95,15 @@ impl Contexts {
         let is_fresh = self.names.get(&key).is_some_and(|(_, since)| since.elapsed() < NAME_AGE);
         if !is_fresh {
             let task = self.tasks.translate(hit.task);
-            let path = format!("/proc/{}/task/{}/comm", task.pid, task.tid);
-            // Of a thread that has ended the last name known is kept.
-            let known = self.names.remove(&key).map(|(name, _)| name).unwrap_or_default();
-            let name = std::fs::read(path).map_or(known, |mut name| {
-                name.retain(|byte| *byte != b'\n' && *byte != 0);
-                name
-            });
+            let read = |path: String| std::fs::read(path).ok();
+            // Of a thread that has ended the last name known is kept; one never seen alive has that of its process,
+            // which is what a thread is called unless it calls itself otherwise.
+            let known = self.names.remove(&key).map(|(name, _)| name);
+            let mut name = read(format!("/proc/{}/task/{}/comm", task.pid, task.tid))
+                .or(known)
+                .or_else(|| read(format!("/proc/{}/comm", task.pid)))
+                .unwrap_or_default();
+            name.retain(|byte| *byte != b'\n' && *byte != 0);
             self.names.insert(key, (name, Instant::now()));
         }
         self.names.get(&key).map_or(b"", |(name, _)| name)

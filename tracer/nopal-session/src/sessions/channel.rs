@@ -253,10 +253,26 @@ fn free_dir(parent: &Path, name: &str) -> PathBuf {
     dir
 }
 
+/// A [`Hit`] that owns its payload.
+#[derive(Debug)]
+struct HeldHit {
+    stream: StreamId,
+    event: u32,
+    ns: u64,
+    task: Task,
+    payload: Box<[u8]>,
+}
+
+impl HeldHit {
+    fn n_bytes(&self) -> usize {
+        size_of::<HeldHit>() + self.payload.len()
+    }
+}
+
 /// The newest hits of those that no ring keeps: the kernel door's and those of threads without rseq.
 #[derive(Debug)]
 struct Held {
-    hits: VecDeque<(StreamId, u32, u64, Task, Box<[u8]>)>,
+    hits: VecDeque<HeldHit>,
     n_bytes: usize,
     max_bytes: usize,
 }
@@ -267,19 +283,20 @@ impl Held {
     }
 
     fn push(&mut self, hit: Hit<'_>) {
-        const FIXED_BYTES: usize = 64;
-        self.n_bytes += hit.payload.len() + FIXED_BYTES;
-        self.hits.push_back((hit.stream, hit.event, hit.ns, hit.task, hit.payload.into()));
+        let Hit { stream, event, ns, task, payload } = hit;
+        let held = HeldHit { stream, event, ns, task, payload: payload.into() };
+        self.n_bytes += held.n_bytes();
+        self.hits.push_back(held);
         while self.n_bytes > self.max_bytes {
-            let Some((.., payload)) = self.hits.pop_front() else { break };
-            self.n_bytes -= payload.len() + FIXED_BYTES;
+            let Some(oldest) = self.hits.pop_front() else { break };
+            self.n_bytes -= oldest.n_bytes();
         }
     }
 
     fn replay(&self, registry: &Registry, recorder: &mut Recorder) -> Result<(), Error> {
-        for (stream, event, ns, task, payload) in &self.hits {
-            let hit = Hit { stream: *stream, event: *event, ns: *ns, task: *task, payload };
-            recorder.hit(registry, hit)?;
+        for held in &self.hits {
+            let HeldHit { stream, event, ns, task, payload } = held;
+            recorder.hit(registry, Hit { stream: *stream, event: *event, ns: *ns, task: *task, payload })?;
         }
         Ok(())
     }

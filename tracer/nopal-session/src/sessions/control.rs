@@ -76,7 +76,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Asks a session's recorder; an error of kind `not-started` if there is none.
 pub fn ask(session: &Session, request: &Request) -> Result<Reply, SessionError> {
     let path = session.socket();
-    let stream = with_short_path(session, |path| UnixStream::connect(path)).map_err(|e| match e.kind() {
+    let stream = with_short_path(session, UnixStream::connect).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             SessionError::new("not-started", format!("session `{}` is not started", session.name))
                 .hint(format!("`nopal start {}` starts it", session.name))
@@ -124,7 +124,7 @@ impl Listener {
     pub fn open(session: &Session) -> Result<Listener, SessionError> {
         let path = session.socket();
         let _ = std::fs::remove_file(&path);
-        let listener = with_short_path(session, |path| UnixListener::bind(path))
+        let listener = with_short_path(session, UnixListener::bind)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|e| SessionError::io(&path, "listen on", &e))?;
         Ok(Listener { listener })

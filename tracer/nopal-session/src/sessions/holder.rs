@@ -83,6 +83,12 @@ pub fn hold(
     ended
 }
 
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
 struct Holder<'a> {
     session: Session,
     config: SessionConfig,
@@ -404,8 +410,10 @@ impl<'a> Holder<'a> {
         let is_retracked = config.track != self.config.track;
         self.programs.set(&config.track);
         self.config = config;
-        let pids = if is_retracked { self.tracked(&mut notes)? } else { self.pids() };
-        let pids: Vec<u32> = pids.into_iter().collect();
+        let pids = match is_retracked {
+            true => self.tracked(&mut notes)?,
+            false => self.alive.iter().copied().collect(),
+        };
         let wanted: Vec<Channel> = self.wanted_channels().cloned().collect();
         let has_same_processes = |running: &Running| {
             !is_retracked || pids.iter().copied().collect::<HashSet<_>>() == running.attached

@@ -19,6 +19,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // SAFETY: setsid has no preconditions; it fails only for a leader of a group, which a fresh child is not. From here
     // on the terminal's end is not ours.
     unsafe { libc::setsid() };
+    // Started through `/proc/self/exe` it would be called `exe`; other nopals wait for one of their name.
+    // SAFETY: the name is a C string that lives for ever.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"nopal".as_ptr()) };
     tracing::stop_on_signals();
     let session = Session::at(&args.dir);
     let mut log = |text: &str| {

@@ -1,0 +1,510 @@
+//! Sessions in LTTng's words: the commands of Valkey's document, changes while recording, flight recorders, and what
+//! becomes of a session when its recorder, its target or its disk fails. Counts come from the client that drove the server.
+
+use nopal_tests::process::{Running, wait_until};
+use nopal_tests::{copy_program, nopal, run, scratch};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The demo's server, which speaks RESP and has Valkey's probes.
+struct Server {
+    _running: Running,
+    pid: u32,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Server {
+        Server::of(Command::new(nopal()).args(["demo", "--serve", "0", "--json"]))
+    }
+
+    fn of(command: &mut Command) -> Server {
+        let mut running = Running::start(command.stdout(Stdio::piped()));
+        let mut line = String::new();
+        BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let facts: Value = serde_json::from_str(&line).unwrap();
+        let number = |name: &str| facts[name].as_u64().unwrap();
+        Server { pid: number("pid") as u32, port: number("port") as u16, _running: running }
+    }
+
+    /// Sends `count` commands of one kind and waits for every answer.
+    fn send(&self, word: &str, count: usize) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut answers = BufReader::new(stream.try_clone().unwrap());
+        for n in 0..count {
+            let key = format!("key-{n}");
+            let parts: Vec<&str> = match word {
+                "set" => vec![word, &key, "value"],
+                _ => vec![word, &key],
+            };
+            let mut text = format!("*{}\r\n", parts.len());
+            parts.iter().for_each(|part| text += &format!("${}\r\n{part}\r\n", part.len()));
+            stream.write_all(text.as_bytes()).unwrap();
+            let mut answer = String::new();
+            answers.read_line(&mut answer).unwrap();
+            if answer.starts_with('$') && !answer.starts_with("$-1") {
+                answer.clear();
+                answers.read_line(&mut answer).unwrap();
+            }
+            assert!(!answer.starts_with('-'), "{word}: {answer}");
+        }
+    }
+}
+
+/// A folder with sessions of its own.
+struct Place {
+    dir: PathBuf,
+}
+
+impl Place {
+    fn new(name: &str) -> Place {
+        Place { dir: scratch(&format!("sessions-{name}")) }
+    }
+
+    fn command(&self, line: &[&str]) -> Command {
+        let mut command = Command::new(nopal());
+        command.args(line).env("NOPAL_HOME", self.dir.join("home"));
+        command
+    }
+
+    fn output(&self, line: &[&str]) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// A command that must succeed.
+    #[track_caller]
+    fn nopal(&self, line: &[&str]) -> String {
+        run(&mut self.command(line))
+    }
+
+    /// A command that must fail with this exit code; gives its message.
+    #[track_caller]
+    fn fails(&self, exit: i32, line: &[&str]) -> String {
+        let output = self.output(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(exit), "{line:?}: {said}");
+        said
+    }
+
+    fn out(&self) -> PathBuf {
+        self.dir.join("out")
+    }
+
+    #[track_caller]
+    fn create(&self, more: &[&str]) {
+        let out = self.out();
+        let mut line = vec!["create", "s", "--output", out.to_str().unwrap()];
+        line.extend(more);
+        self.nopal(&line);
+    }
+
+    /// The events of the session's recordings, as JSON.
+    fn events(&self, what: &Path) -> Vec<Value> {
+        let text = self.nopal(&["view", what.to_str().unwrap(), "--json"]);
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// How often the server says it was sent this command.
+    fn count(&self, word: &str) -> usize {
+        let is_it = |event: &Value| event["name"] == "command_call" && event["args"]["name"] == word;
+        self.events(&self.out()).iter().filter(|event| is_it(event)).count()
+    }
+
+    fn recorder(&self) -> u32 {
+        let status: Value = serde_json::from_str(&self.nopal(&["status", "s", "--json"])).unwrap();
+        status["recorder"]["recorder_pid"].as_u64().unwrap() as u32
+    }
+
+    fn state(&self) -> String {
+        let status: Value = serde_json::from_str(&self.nopal(&["status", "s", "--json"])).unwrap();
+        status["state"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A recorder outlives whoever started it, so a test that failed must end it.
+        let _ = self.output(&["destroy", "--all"]);
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn the_commands_of_valkeys_document() {
+    let (server, place) = (Server::start(), Place::new("document"));
+    let pid = server.pid.to_string();
+    place.fails(10, &["destroy", "valkey"]);
+    let out = place.out();
+    place.nopal(&["create", "valkey", "--output", out.to_str().unwrap()]);
+    place.nopal(&["enable-event", "-u", "valkey_server:*"]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &pid]);
+    let started = place.nopal(&["start"]);
+    assert!(started.contains("`valkey` started"), "{started}");
+    server.send("set", 300);
+    server.send("get", 200);
+    let stopped = place.nopal(&["stop"]);
+    assert!(stopped.contains("complete"), "{stopped}");
+    let lines = place.nopal(&["view"]);
+    let calls: Vec<&str> =
+        lines.lines().filter(|l| l.contains("valkey_commands:command_call: { cpu_id = ")).collect();
+    assert_eq!(calls.iter().filter(|l| l.contains("name = \"set\", duration = ")).count(), 300);
+    assert_eq!(calls.iter().filter(|l| l.contains("name = \"get\", duration = ")).count(), 200);
+    assert!(lines.contains("valkey_server:eventloop: "), "{lines}");
+    // Another reader sees the same lines.
+    let theirs = run(Command::new("babeltrace2").arg(&out));
+    assert_eq!(lines, theirs);
+    place.nopal(&["destroy", "valkey"]);
+    assert!(out.join("chunk-1").is_dir(), "recordings outlive their session");
+    assert!(is_alive(server.pid));
+}
+
+#[test]
+fn events_are_switched_while_recording() {
+    let (server, place) = (Server::start(), Place::new("switch"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*", "--filter", "name == \"set\""]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    place.nopal(&["start"]);
+    server.send("set", 50);
+    server.send("get", 50);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*", "--filter", "name == \"get\""]);
+    server.send("set", 50);
+    server.send("get", 50);
+    place.nopal(&["disable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["enable-event", "-u", "redis:*", "--exclude", "call__start"]);
+    server.send("set", 50);
+    place.nopal(&["stop"]);
+    assert_eq!((place.count("set"), place.count("get")), (100, 50));
+    let redis: Vec<Value> =
+        place.events(&place.out()).into_iter().filter(|e| e["provider"] == "redis").collect();
+    assert_eq!(redis.len(), 50);
+    assert!(redis.iter().all(|event| event["name"] == "call__end"));
+}
+
+#[test]
+fn a_change_under_load_neither_loses_nor_doubles_events() {
+    let (server, place) = (Server::start(), Place::new("cut"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    place.nopal(&["start"]);
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| server.send("set", 20_000));
+        let mut n = 0;
+        while !load.is_finished() && n < 20 {
+            // Each makes the recorder open the probes anew, or begin new files.
+            place.nopal(&["rotate"]);
+            place.nopal(&["enable-event", "-u", &format!("valkey_db:*{n}*")]);
+            n += 1;
+        }
+        assert!(n > 2, "the load was over too soon");
+    });
+    place.nopal(&["stop"]);
+    assert_eq!(place.count("set"), 20_000);
+}
+
+#[test]
+fn several_sessions_record_one_program() {
+    let (server, place) = (Server::start(), Place::new("several"));
+    for name in ["a", "b", "c"] {
+        let out = place.dir.join(name);
+        place.nopal(&["create", name, "--output", out.to_str().unwrap()]);
+        place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+        place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+        place.nopal(&["start"]);
+        server.send("set", 100);
+    }
+    for (name, expected) in [("a", 300), ("b", 200), ("c", 100)] {
+        place.nopal(&["stop", name]);
+        assert_eq!(place.events(&place.dir.join(name)).len(), expected, "session {name}");
+    }
+    let status = place.nopal(&["status"]);
+    assert!(status.contains("* c") && status.contains("stopped"), "{status}");
+}
+
+#[test]
+fn a_program_that_starts_later_is_picked_up() {
+    let place = Place::new("program");
+    let program = place.dir.join("later-server");
+    copy_program(nopal(), &program);
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "--program", "later-server"]);
+    let output = place.output(&["start"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("waiting for later-server"));
+    let server = Server::of(Command::new(&program).args(["demo", "--serve", "0", "--json"]));
+    wait_until("the server is picked up", 30, || {
+        let status: Value = serde_json::from_str(&place.nopal(&["status", "s", "--json"])).unwrap();
+        let pids = status["recorder"]["pids"].as_array().unwrap();
+        pids.iter().any(|pid| pid.as_u64() == Some(server.pid.into()))
+    });
+    server.send("set", 120);
+    let stopped = place.nopal(&["stop"]);
+    assert!(stopped.contains("not complete: "), "its first hits may be missing: {stopped}");
+    assert_eq!(place.count("set"), 120);
+}
+
+#[test]
+fn a_flight_recorder_keeps_the_newest() {
+    let (mut server, place) = (Server::start(), Place::new("flight"));
+    place.create(&["--snapshot", "--trigger", "valkey_commands:command_call if name == \"del\""]);
+    place.nopal(&["enable-channel", "-u", "channel0", "--subbuf-size", "16k", "--num-subbuf", "4"]);
+    place.nopal(&["enable-event", "-u", "redis:call__end"]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    place.nopal(&["start"]);
+    server.send("set", 5_000);
+    server.send("get", 10);
+    let answer: Value =
+        serde_json::from_str(&place.nopal(&["snapshot", "record", "--name", "one", "--json"])).unwrap();
+    let path = PathBuf::from(answer["path"].as_str().unwrap());
+    let events = place.events(&path);
+    assert_eq!(events.len() as u64, answer["events"].as_u64().unwrap());
+    // The rings hold far fewer than 10,020 events, and the newest are among them.
+    let named = |word: &str| events.iter().filter(|e| e["args"]["name"] == word).count();
+    assert_eq!(named("get"), 10);
+    assert!(named("set") > 10 && named("set") < 4_000, "{}", named("set"));
+
+    let snapshots = |part: &str| {
+        let names = fs::read_dir(place.out()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.contains(part)).collect::<Vec<String>>()
+    };
+    assert!(snapshots("trigger").is_empty());
+    server.send("del", 1);
+    wait_until("the trigger makes a snapshot", 30, || snapshots("trigger").len() == 1);
+    server.send("get", 3);
+    server._running.0.kill().unwrap();
+    // SAFETY: kill has no preconditions; the server is ours.
+    unsafe { libc::kill(server.pid as i32, libc::SIGKILL) };
+    wait_until("the server's end makes a snapshot", 30, || !snapshots("end-of").is_empty());
+    let end = place.out().join(&snapshots("end-of")[0]);
+    wait_until("it is whole", 30, || {
+        place.events(&end).iter().filter(|e| e["args"]["name"] == "get").count() == 13
+    });
+    place.nopal(&["stop"]);
+}
+
+#[test]
+fn a_killed_recorder_costs_nothing_that_was_written() {
+    let (server, place) = (Server::start(), Place::new("killed"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    let text = nopal_tests::user_door::text(server.pid);
+    place.nopal(&["start"]);
+    server.send("set", 100);
+    // What was asked for is written.
+    assert_eq!(place.nopal(&["view", "s"]).lines().count(), 100);
+    let recorder = place.recorder();
+    // SAFETY: kill has no preconditions; the recorder is ours.
+    unsafe { libc::kill(recorder as i32, libc::SIGKILL) };
+    wait_until("the session is seen to be stale", 10, || place.state() == "stale");
+    server.send("set", 10);
+    assert_eq!(place.count("set"), 100);
+    assert!(place.nopal(&["status", "s"]).contains("The recorder was killed"));
+    let said = place.fails(17, &["stop"]);
+    assert!(said.contains("put back") && said.contains("nopal view s"), "{said}");
+    assert!(nopal_tests::user_door::text(server.pid) == text, "the code is as it was");
+    assert_eq!(place.state(), "stopped");
+    // The same again, going on instead.
+    place.nopal(&["start"]);
+    server.send("set", 30);
+    place.nopal(&["view", "s"]);
+    // SAFETY: as above.
+    unsafe { libc::kill(place.recorder() as i32, libc::SIGKILL) };
+    wait_until("the session is stale again", 10, || place.state() == "stale");
+    place.nopal(&["start"]);
+    server.send("set", 7);
+    place.nopal(&["stop"]);
+    assert_eq!(place.count("set"), 137);
+    assert!(is_alive(server.pid));
+}
+
+#[test]
+fn a_killed_target_loses_no_committed_event() {
+    let (mut server, place) = (Server::start(), Place::new("target"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    place.nopal(&["start"]);
+    server.send("set", 500);
+    server._running.0.kill().unwrap();
+    // SAFETY: kill has no preconditions; the server is ours.
+    unsafe { libc::kill(server.pid as i32, libc::SIGKILL) };
+    wait_until("the server is gone", 10, || !is_alive(server.pid));
+    let stopped = place.nopal(&["stop"]);
+    assert!(stopped.contains("500 events") && stopped.contains("complete"), "{stopped}");
+    assert_eq!(place.count("set"), 500);
+    // Started again there is nothing left to record.
+    let said = place.fails(20, &["start"]);
+    assert!(said.contains("every tracked process has ended"), "{said}");
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_keeps_what_was_written() {
+    let (server, place) = (Server::start(), Place::new("disk"));
+    fs::create_dir(place.out()).unwrap();
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(place.out()));
+    struct Mounted<'a>(&'a Path);
+    impl Drop for Mounted<'_> {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(self.0).status();
+        }
+    }
+    let out = place.out();
+    let _mounted = Mounted(&out);
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    place.nopal(&["start"]);
+    server.send("set", 20_000);
+    wait_until("the recorder gives up", 30, || place.state() == "failed");
+    assert!(place.nopal(&["status", "s"]).contains("the disk is full"));
+    assert!(place.count("set") > 500, "what was written is readable");
+    let said = place.fails(18, &["stop"]);
+    assert!(said.contains("the disk is full"), "{said}");
+    assert_eq!(place.state(), "stopped");
+    assert!(is_alive(server.pid));
+}
+
+#[test]
+fn wrong_requests_say_what_to_do() {
+    let (server, place) = (Server::start(), Place::new("wrong"));
+    let pid = server.pid.to_string();
+    let check = |exit: i32, line: &[&str], parts: &[&str]| {
+        let said = place.fails(exit, line);
+        assert!(parts.iter().all(|part| said.contains(part)), "{line:?}: {said}");
+    };
+    check(10, &["start"], &["no current session", "nopal create"]);
+    place.create(&[]);
+    let out = place.dir.join("other");
+    check(11, &["create", "s", "--output", out.to_str().unwrap()], &["already", "nopal destroy s"]);
+    check(10, &["start", "t"], &["no session `t`", "did you mean `s`"]);
+    check(1, &["create", "../x"], &["no name"]);
+    check(15, &["start"], &["no event is enabled", "nopal enable-event"]);
+    check(1, &["enable-event", "-u", "a:b", "--filter", "size >"], &["column", "filter"]);
+    check(1, &["enable-event", "-u", "a:b", "--loglevel", "LOUD"], &["no log level", "EMERG"]);
+    check(1, &["add-context", "-u", "-t", "hue"], &["no context `hue`", "procname"]);
+    place.nopal(&["enable-event", "-u", "valkey_comands:*"]);
+    check(14, &["start"], &["no process is tracked", "nopal track"]);
+    check(1, &["track", "-u", "-p", "4194304"], &["4194304"]);
+    place.nopal(&["track", "-u", "-p", &pid]);
+    check(16, &["start"], &["valkey_comands:*", "did you mean `valkey_commands:*`"]);
+    check(12, &["stop"], &["not started"]);
+    check(12, &["rotate"], &["not started", "nopal start s"]);
+    check(1, &["disable-event", "-u", "no:such"], &["not enabled", "valkey_comands:*"]);
+    // One that fits is enough; the other is told of.
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    let started = place.output(&["start"]);
+    assert!(started.status.success());
+    assert!(String::from_utf8_lossy(&started.stderr).contains("valkey_comands:*"));
+    check(13, &["start"], &["started already"]);
+    check(1, &["snapshot", "record"], &["--snapshot"]);
+    check(1, &["untrack", "-u", "-p", "1"], &["not tracked"]);
+    let json = place.fails(13, &["start", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["error"]["code"], "already-started");
+    place.nopal(&["stop"]);
+
+    let read_only = place.dir.join("read-only");
+    fs::create_dir(&read_only).unwrap();
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "ro", "none"]).arg(&read_only));
+    let said = place.output(&["create", "ro", "--output", read_only.join("x").to_str().unwrap()]);
+    run(Command::new("umount").arg(&read_only));
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("--output"));
+    check(10, &["status", "ro"], &["no session `ro`"]);
+}
+
+#[test]
+fn sessions_are_their_owners() {
+    let place = Place::new("owners");
+    place.create(&[]);
+    let home = place.dir.join("home/sessions");
+    assert_eq!(fs::metadata(home.join("s")).unwrap().permissions().mode() & 0o777, 0o700);
+    // Another user has a session of the same name, and cannot use this one's folder.
+    let theirs = std::env::temp_dir().join(format!("nopal-owners-{}", std::process::id()));
+    fs::create_dir_all(&theirs).unwrap();
+    chown(&theirs, Some(65534), Some(65534)).unwrap();
+    let program = theirs.join("nopal");
+    copy_program(nopal(), &program);
+    let as_other = |home: &Path, line: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program).args(line);
+        command.env("NOPAL_HOME", home).env("HOME", &theirs).output().unwrap()
+    };
+    assert!(as_other(&theirs.join("home"), &["create", "s"]).status.success());
+    let said = as_other(&place.dir.join("home"), &["create", "mine"]);
+    assert!(!said.status.success());
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("belongs to another user") || said.contains("ermission denied"), "{said}");
+    fs::remove_dir_all(&theirs).unwrap();
+}
+
+#[test]
+fn a_session_is_saved_and_loaded() {
+    let (server, place) = (Server::start(), Place::new("save"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*", "--filter", "name == \"get\""]);
+    place.nopal(&["add-context", "-u", "-t", "procname", "-t", "ip"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    let file = place.dir.join("saved.toml");
+    let file = file.to_str().unwrap();
+    place.nopal(&["save", "s", "-o", file]);
+    place.fails(1, &["save", "s", "-o", file]);
+    let out = place.dir.join("again-out");
+    place.fails(1, &["load", file, "--name", "again"]);
+    place.nopal(&["load", file, "--name", "again", "--output", out.to_str().unwrap()]);
+    place.nopal(&["start", "again"]);
+    server.send("set", 5);
+    server.send("get", 5);
+    place.nopal(&["stop", "again"]);
+    let lines = place.nopal(&["view", "again"]);
+    assert_eq!(lines.lines().count(), 5);
+    let comm = fs::read_to_string(format!("/proc/{}/comm", server.pid)).unwrap();
+    for line in lines.lines() {
+        assert!(line.contains(&format!("procname = \"{}\", ip = 0x", comm.trim())), "{line}");
+    }
+    assert_eq!(lines, run(Command::new("babeltrace2").arg(&out)));
+}
+
+#[test]
+fn a_view_follows_a_session() {
+    let (server, place) = (Server::start(), Place::new("live"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    place.nopal(&["start"]);
+    server.send("set", 5);
+    let mut command = place.command(&["view", "s", "--live"]);
+    let mut viewer = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut lines = BufReader::new(viewer.0.stdout.take().unwrap()).lines();
+    // Until the viewer is there what is sent is before its time.
+    let mut n_sent = 0;
+    let first = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| lines.next().unwrap().unwrap());
+        while !reader.is_finished() && n_sent < 200 {
+            server.send("get", 1);
+            n_sent += 1;
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        reader.join().unwrap()
+    });
+    assert!(first.contains("name = \"get\""), "{first}");
+    place.nopal(&["rotate"]);
+    server.send("del", 40);
+    place.nopal(&["stop"]);
+    let rest: Vec<String> = lines.map(|line| line.unwrap()).collect();
+    assert_eq!(rest.iter().filter(|line| line.contains("name = \"del\"")).count(), 40);
+    assert!(rest.iter().chain([&first]).filter(|l| l.contains("\"get\"")).count() <= n_sent);
+    assert!(viewer.0.wait().unwrap().success());
+}
