@@ -38,8 +38,8 @@ pub struct Loaded {
 // SAFETY: the handle may be used by any thread; everything else is plain data.
 unsafe impl Send for Loaded {}
 
-/// The name of a new file in `/proc/PID/maps`: `nopal:PROVIDER`, then `nopal:PROVIDER:2` and so on. bpftrace looks for the file
-/// of a mapping by this name, and must not find another one.
+/// The name of a new file in `/proc/PID/maps`: `nopal:PROVIDER`, then `nopal:PROVIDER:2` and so on. Who tells mapped files apart by
+/// their names must not take one for another.
 fn file_name(provider: &str, _locked: &Names) -> String {
     // Held only by who holds the lock of all providers, so a fork never finds it taken.
     static COUNTS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
