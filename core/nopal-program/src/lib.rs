@@ -5,6 +5,7 @@ pub mod aggregate;
 pub mod captures;
 pub mod interpret;
 pub mod op;
+pub mod show;
 
 use op::Op;
 

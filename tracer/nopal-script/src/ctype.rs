@@ -91,21 +91,4 @@ impl Records {
             }
         })
     }
-
-    /// A member by name, also of an unnamed record within, with its offset in `record`.
-    pub(crate) fn member(&self, record: &Record, name: &str) -> Option<Member> {
-        for member in &record.members {
-            if member.name == name {
-                return Some(member.clone());
-            }
-            if let (true, CType::Record(inner)) = (member.name.is_empty(), &member.value_type) {
-                let found = self.records.get(inner).and_then(|inner| self.member(inner, name));
-                if let Some(mut found) = found {
-                    found.offset += member.offset;
-                    return Some(found);
-                }
-            }
-        }
-        None
-    }
 }

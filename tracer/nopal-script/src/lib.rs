@@ -12,6 +12,7 @@ mod parse;
 pub mod render;
 
 pub use ast::{Options, Script};
+pub use builtins::reference;
 pub use catalog::{Catalog, PointSpec};
 pub use compile::{compile, compile_with_warnings};
 pub use diagnostic::{Diagnostic, Severity, Span};

@@ -1,12 +1,30 @@
 //! Tree to program. Types and code are found by the same walk, which is repeated until the types of maps and variables
 //! no longer change: a map may be read above the place that says what it holds.
 
-mod points;
+pub(crate) mod body;
+mod expression;
+pub(crate) mod format;
+pub(crate) mod maps;
+mod memory;
+mod operators;
+pub(crate) mod points;
+mod statement;
+pub(crate) mod types;
+mod walk;
 
 use crate::ast::Script;
 use crate::catalog::Catalog;
-use crate::diagnostic::Diagnostic;
-use nopal_program::{Clause, Program};
+use crate::ctype::Record;
+use crate::diagnostic::{Diagnostic, Span};
+use body::{Body, Variable};
+use maps::Maps;
+use nopal_program::{Action, Clause, Code, Program};
+use points::Variant;
+
+pub(crate) type Lowered<T> = Result<T, Diagnostic>;
+
+/// A type settles after as many walks as it has parts; this is beyond what scripts nest.
+const MAX_WALKS: usize = 32;
 
 /// Makes a program of a script. What is wrong with it is told all at once.
 pub fn compile(script: &Script, catalog: &dyn Catalog) -> Result<Program, Vec<Diagnostic>> {
@@ -18,14 +36,139 @@ pub fn compile_with_warnings(
     script: &Script,
     catalog: &dyn Catalog,
 ) -> Result<(Program, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let mut program = Program { limits: script.limits, ..Program::default() };
+    let mut errors = Vec::new();
+    let mut bodies: Vec<Vec<(Variant, Vec<Variable>)>> = Vec::new();
     for clause in &script.clauses {
-        for variant in points::variants(script, clause, true, catalog).map_err(|error| vec![error])? {
-            if let Some(statement) = clause.body.first() {
-                return Err(vec![Diagnostic::error(statement.span, "statements are not compiled yet")]);
-            }
-            program.clauses.push(Clause { points: variant.points, code: Default::default() });
+        match points::variants(script, clause, walk::uses_args(clause), catalog) {
+            Ok(variants) => bodies.push(variants.into_iter().map(|variant| (variant, Vec::new())).collect()),
+            Err(error) => errors.push(error),
         }
     }
-    Ok((program, Vec::new()))
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut shared = Shared {
+        script,
+        catalog,
+        maps: Maps::default(),
+        diagnostics: Vec::new(),
+        actions: Vec::new(),
+        constants: Vec::new(),
+    };
+    let mut codes = Vec::new();
+    for _ in 0..MAX_WALKS {
+        shared.begin_walk();
+        codes = walk_bodies(&mut shared, &mut bodies);
+        if !shared.maps.has_changed {
+            break;
+        }
+    }
+    shared.finish(bodies, codes)
+}
+
+/// What all bodies of a script share.
+pub(crate) struct Shared<'s> {
+    pub script: &'s Script,
+    pub catalog: &'s dyn Catalog,
+    pub maps: Maps,
+    pub diagnostics: Vec<Diagnostic>,
+    actions: Vec<Action>,
+    constants: Vec<Vec<u8>>,
+}
+
+fn walk_bodies(shared: &mut Shared<'_>, bodies: &mut [Vec<(Variant, Vec<Variable>)>]) -> Vec<Vec<Code>> {
+    let script = shared.script;
+    let mut codes = Vec::new();
+    for (clause, variants) in script.clauses.iter().zip(bodies) {
+        let mut of_clause = Vec::new();
+        for (variant, variables) in variants {
+            let place = variant.place.span;
+            let mut body = Body::new(shared, variant, variables);
+            body.clause(clause);
+            let code = body.finish(place).unwrap_or_else(|error| {
+                shared.report(error);
+                Code::default()
+            });
+            of_clause.push(code);
+        }
+        codes.push(of_clause);
+    }
+    codes
+}
+
+impl Shared<'_> {
+    fn begin_walk(&mut self) {
+        self.maps.has_changed = false;
+        self.diagnostics.clear();
+        self.actions.clear();
+        self.constants.clear();
+    }
+
+    /// Once, however many points a body has.
+    pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
+        if !self.diagnostics.contains(&diagnostic) && self.diagnostics.len() < 100 {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    pub(crate) fn action(&mut self, action: Action) -> u32 {
+        intern(&mut self.actions, action)
+    }
+
+    pub(crate) fn constant(&mut self, bytes: &[u8]) -> u32 {
+        intern(&mut self.constants, bytes.to_vec())
+    }
+
+    pub(crate) fn record(&self, name: &str, span: Span) -> Lowered<Record> {
+        if let Some(record) = self.script.records.records.get(name) {
+            return Ok(record.clone());
+        }
+        self.catalog.record(name).ok_or_else(|| {
+            Diagnostic::error(span, format!("`{name}` is not defined"))
+                .help(format!("define it in the script: `{name} {{ ... }};`"))
+        })
+    }
+
+    fn finish(
+        mut self,
+        bodies: Vec<Vec<(Variant, Vec<Variable>)>>,
+        codes: Vec<Vec<Code>>,
+    ) -> Result<(Program, Vec<Diagnostic>), Vec<Diagnostic>> {
+        if self.maps.has_changed {
+            let message = "the types of the maps depend on each other without end";
+            self.report(Diagnostic::error(Span::default(), message));
+        }
+        self.diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
+        if self.diagnostics.iter().any(Diagnostic::is_error) {
+            return Err(self.diagnostics);
+        }
+        let mut clauses: Vec<Clause> = Vec::new();
+        for (variants, codes) in bodies.into_iter().zip(codes) {
+            let first = clauses.len();
+            for ((variant, _), code) in variants.into_iter().zip(codes) {
+                match clauses[first..].iter_mut().find(|clause| clause.code == code) {
+                    Some(same) => same.points.extend(variant.points),
+                    None => clauses.push(Clause { points: variant.points, code }),
+                }
+            }
+        }
+        let program = Program {
+            clauses,
+            maps: self.maps.definitions(),
+            actions: self.actions,
+            constants: self.constants,
+            limits: self.script.limits,
+        };
+        Ok((program, self.diagnostics))
+    }
+}
+
+fn intern<T: PartialEq>(known: &mut Vec<T>, new: T) -> u32 {
+    match known.iter().position(|known| *known == new) {
+        Some(index) => index as u32,
+        None => {
+            known.push(new);
+            known.len() as u32 - 1
+        }
+    }
 }

@@ -10,19 +10,19 @@ use nopal_program::{Point, PointKind, SoftwareEvent};
 
 /// Points of one body for which the same code is right.
 #[derive(Debug)]
-pub(super) struct Variant {
+pub(crate) struct Variant {
     pub points: Vec<Point>,
     pub args: Vec<KnownArg>,
     pub place: PointRef,
 }
 
 impl Variant {
-    pub(super) fn kind(&self) -> &PointKind {
+    pub(crate) fn kind(&self) -> &PointKind {
         &self.points[0].kind
     }
 
     /// Where pointers of unknown origin lead.
-    pub(super) fn space(&self) -> Space {
+    pub(crate) fn space(&self) -> Space {
         match self.kind() {
             PointKind::Begin
             | PointKind::End

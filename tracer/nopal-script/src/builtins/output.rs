@@ -1,0 +1,152 @@
+//! printf, print, cat, system, exit: what the tracer does when a body asks for it.
+
+use super::maps::map_arg;
+use super::{Call, Function};
+use crate::ast::{Expr, ExprKind};
+use crate::compile::Lowered;
+use crate::compile::body::Body;
+use crate::compile::maps::Held;
+use crate::compile::types::{Ty, Value};
+use crate::diagnostic::Diagnostic;
+use nopal_program::op::{Op, Slot};
+use nopal_program::{Action, Field, Format};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "printf",
+        signature: "printf(\"format\", values...)",
+        doc: "Prints values by a format as that of C.",
+        n_args: 1..=64,
+        lower: |body, call| formatted(body, call, |format| Action::Printf { format }),
+    },
+    Function {
+        name: "print",
+        signature: "print(value), print(@map), print(@map, top, divisor), print(@map[key])",
+        doc: "Prints a value, or a map: at most `top` entries, numbers divided by `divisor`.",
+        n_args: 1..=3,
+        lower: print,
+    },
+    Function {
+        name: "cat",
+        signature: "cat(\"format\", values...)",
+        doc: "Prints a file, whose name is made as by printf().",
+        n_args: 1..=64,
+        lower: |body, call| formatted(body, call, |format| Action::Cat { format }),
+    },
+    Function {
+        name: "system",
+        signature: "system(\"format\", values...)",
+        doc: "Runs a command of the shell, made as by printf(). Needs --unsafe.",
+        n_args: 1..=64,
+        lower: system,
+    },
+    Function {
+        name: "exit",
+        signature: "exit(), exit(code)",
+        doc: "Ends the script; nothing after it in the body is run.",
+        n_args: 0..=1,
+        lower: exit,
+    },
+];
+
+fn formatted(
+    body: &mut Body<'_, '_>,
+    call: &Call<'_>,
+    action: impl FnOnce(Format) -> Action,
+) -> Lowered<Value> {
+    let (format, payload) = body.format(call.name, call.args, call.span)?;
+    let action = body.action(action(format));
+    body.emit(Op::Emit { action, payload });
+    Ok(Value::nothing(call.span))
+}
+
+fn system(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    if !body.shared.script.options.is_unsafe {
+        return Err(Diagnostic::error(call.span, "`system` runs commands, which is not allowed")
+            .help("allow it with --unsafe"));
+    }
+    formatted(body, call, |format| Action::System { format })
+}
+
+fn exit(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let start = body.frame_top();
+    let code = match call.args.first() {
+        Some(expr) => Some(body.field(start, expr, |value| {
+            if value.ty.is_number() {
+                return Ok(());
+            }
+            Err(Diagnostic::error(value.span, format!("expected a number, found {}", value.ty.text())))
+        })?),
+        None => None,
+    };
+    let payload = body.payload_since(start);
+    let action = body.action(Action::Exit { code });
+    body.emit(Op::Emit { action, payload });
+    body.emit(Op::Return);
+    Ok(Value::nothing(call.span))
+}
+
+fn print(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    if let ExprKind::Map(map) = &call.args[0].kind {
+        if map.keys.is_empty() {
+            return print_map(body, call);
+        }
+        if call.args.len() == 1 {
+            return print_entry(body, call, &map.name, &map.keys);
+        }
+    }
+    if call.args.len() > 1 {
+        return Err(Diagnostic::error(call.span, "only whole maps are printed by rank")
+            .help("write `print(@map, top, divisor)`"));
+    }
+    let start = body.frame_top();
+    let field = body.field(start, &call.args[0], |_| Ok(()))?;
+    let payload = body.payload_since(start);
+    let action = body.action(Action::PrintValue { field });
+    body.emit(Op::Emit { action, payload });
+    Ok(Value::nothing(call.span))
+}
+
+fn print_map(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let id = map_arg(body, call, 0)?;
+    let mut numbers = [0i64, 0];
+    for (number, expr) in numbers.iter_mut().zip(&call.args[1..]) {
+        *number = match body.number(expr)?.constant() {
+            Some(constant) if (0..=i64::from(u32::MAX)).contains(&constant) => constant,
+            _ => return Err(Diagnostic::error(expr.span, "this must be a constant that is not negative")),
+        };
+    }
+    let action =
+        body.action(Action::PrintMap { map: id as u32, top: numbers[0] as u32, div: numbers[1] as u64 });
+    body.emit(Op::Emit { action, payload: Slot { at: 0, len: 0 } });
+    Ok(Value::nothing(call.span))
+}
+
+/// The key, then the value.
+fn print_entry(body: &mut Body<'_, '_>, call: &Call<'_>, name: &str, keys: &[Expr]) -> Lowered<Value> {
+    let id = body.shared.maps.id(name);
+    let start = body.frame_top();
+    let key = body.key_of(id, keys, call.args[0].span)?;
+    let at = body.frame_top();
+    let ty = match body.shared.maps.get(id).value.clone() {
+        Some((Held::Plain(ty), _)) => ty,
+        // Reading tells what cannot be read.
+        _ => body.expr(&call.args[0])?.ty,
+    };
+    body.set_frame_top(at);
+    let to = body.alloc(ty.size_bytes());
+    if ty.is_scalar() || ty == Ty::Unknown {
+        let mark = body.mark();
+        let dst = body.temp();
+        body.emit(Op::MapLoad { dst, map: id as u32, key });
+        body.emit(Op::Store { at: to.at, src: dst, size_bytes: 8 });
+        body.release_regs(mark);
+    } else {
+        body.emit(Op::MapRead { to, map: id as u32, key });
+    }
+    let value = Field { at: to.at.saturating_sub(start), value_type: ty.to_type() };
+    let payload = body.payload_since(start);
+    let action = body.action(Action::PrintEntry { map: id as u32, key_at: 0, value });
+    body.emit(Op::Emit { action, payload });
+    Ok(Value::nothing(call.span))
+}

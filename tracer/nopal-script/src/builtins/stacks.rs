@@ -1,0 +1,78 @@
+//! ustack, kstack: where the thread is.
+
+use super::{Builtin as Variable, Call, Function};
+use crate::ast::ExprKind;
+use crate::compile::Lowered;
+use crate::compile::body::Body;
+use crate::compile::types::{At, Ty, Value};
+use crate::diagnostic::{Diagnostic, Span};
+use nopal_program::Type;
+use nopal_program::op::Op;
+
+const MAX_FRAMES: i64 = 127;
+
+pub(super) const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "ustack",
+        doc: "Stack of the program.",
+        lower: |body, span| Ok(stack(body, true, None, span)),
+    },
+    Variable {
+        name: "kstack",
+        doc: "Stack of the kernel.",
+        lower: |body, span| Ok(stack(body, false, None, span)),
+    },
+];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "ustack",
+        signature: "ustack(), ustack(frames)",
+        doc: "Stack of the program, at most so many frames.",
+        n_args: 0..=2,
+        lower: |body, call| limited(body, call, true),
+    },
+    Function {
+        name: "kstack",
+        signature: "kstack(), kstack(frames)",
+        doc: "Stack of the kernel, at most so many frames.",
+        n_args: 0..=2,
+        lower: |body, call| limited(body, call, false),
+    },
+];
+
+fn limited(body: &mut Body<'_, '_>, call: &Call<'_>, is_user: bool) -> Lowered<Value> {
+    let mut max_frames = None;
+    for (index, arg) in call.args.iter().enumerate() {
+        match &arg.kind {
+            ExprKind::Name(mode) if index == 0 && mode == "bpftrace" => {}
+            ExprKind::Name(mode) if index == 0 && ["perf", "raw", "build_id"].contains(&mode.as_str()) => {
+                return Err(Diagnostic::error(
+                    arg.span,
+                    format!("stacks in the form `{mode}` are not supported"),
+                )
+                .help(format!("write `{}`", call.name)));
+            }
+            _ => {
+                let frames = body.number(arg)?.constant();
+                match frames {
+                    Some(frames) if (1..=MAX_FRAMES).contains(&frames) => max_frames = Some(frames as u32),
+                    _ => {
+                        let message = format!("the number of frames is a constant from 1 to {MAX_FRAMES}");
+                        return Err(Diagnostic::error(arg.span, message));
+                    }
+                }
+            }
+        }
+    }
+    Ok(stack(body, is_user, max_frames, call.span))
+}
+
+fn stack(body: &mut Body<'_, '_>, is_user: bool, max_frames: Option<u32>, span: Span) -> Value {
+    let max_frames = max_frames.unwrap_or(body.shared.script.limits.stack_frames);
+    let ty =
+        Ty::Plain(if is_user { Type::UserStack { max_frames } } else { Type::KernelStack { max_frames } });
+    let to = body.alloc(ty.size_bytes());
+    body.emit(if is_user { Op::UserStack { to } } else { Op::KernelStack { to } });
+    Value::new(ty, At::Slot(to), span)
+}

@@ -1,0 +1,285 @@
+//! str, kstr, buf, join, strlen, strncmp, strcontains: strings and bytes.
+
+use super::{Call, Function};
+use crate::ast::{Expr, ExprKind};
+use crate::compile::Lowered;
+use crate::compile::body::Body;
+use crate::compile::types::{At, Ty, Value};
+use crate::ctype::CType;
+use crate::diagnostic::Diagnostic;
+use nopal_program::op::{Binary, Op, Slot, Space};
+use nopal_program::{Action, Type};
+
+/// Bytes a constant length may ask for.
+const MAX_BUFFER_BYTES: i64 = 4096;
+/// Strings `join` reads, as in bpftrace.
+const MAX_JOINED: u32 = 16;
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "str",
+        signature: "str(address), str(address, length)",
+        doc: "The string at an address, up to its NUL, at most `length` bytes.",
+        n_args: 1..=2,
+        lower: |body, call| string(body, call, None),
+    },
+    Function {
+        name: "kstr",
+        signature: "kstr(address), kstr(address, length)",
+        doc: "As str(), from the memory of the kernel.",
+        n_args: 1..=2,
+        lower: |body, call| string(body, call, Some(Space::Kernel)),
+    },
+    Function {
+        name: "buf",
+        signature: "buf(address, length)",
+        doc: "Bytes at an address, shown by `%r`.",
+        n_args: 1..=2,
+        lower: buf,
+    },
+    Function {
+        name: "join",
+        signature: "join(argv), join(argv, \"separator\")",
+        doc: "Prints the strings of an array of pointers that ends with 0.",
+        n_args: 1..=2,
+        lower: join,
+    },
+    Function {
+        name: "strlen",
+        signature: "strlen(string)",
+        doc: "Its length in bytes.",
+        n_args: 1..=1,
+        lower: strlen,
+    },
+    Function {
+        name: "strncmp",
+        signature: "strncmp(a, b, n)",
+        doc: "0 if the first n bytes of both are the same, else 1.",
+        n_args: 3..=3,
+        lower: strncmp,
+    },
+    Function {
+        name: "strcontains",
+        signature: "strcontains(haystack, needle)",
+        doc: "1 if the first has the second in it, else 0.",
+        n_args: 2..=2,
+        lower: strcontains,
+    },
+];
+
+fn string(body: &mut Body<'_, '_>, call: &Call<'_>, space: Option<Space>) -> Lowered<Value> {
+    let span = call.span;
+    let length = constant_length(body, call.args.get(1))?;
+    if let ExprKind::Param(index) = &call.args[0].kind {
+        let text = body.shared.script.parameters.get(index - 1).cloned().unwrap_or_default();
+        let mut bytes = text.into_bytes();
+        bytes.truncate(length.unwrap_or(MAX_BUFFER_BYTES - 1) as usize);
+        return Ok(body.literal(&bytes, span));
+    }
+    let max_bytes = match length {
+        Some(length) => (length as u32 + 1).min(body.string_bytes()),
+        None => body.string_bytes(),
+    };
+    let ty = Ty::str(max_bytes);
+    // Room for the result first, so that what is behind it can be given back.
+    let to = body.alloc(ty.size_bytes());
+    let mark = body.mark();
+    if let (Some(index), None) = (body.arg_of(&call.args[0]), space) {
+        let len = string_length(body, call, max_bytes)?;
+        body.emit(Op::ArgString { to, index, len });
+        body.release(mark);
+        return Ok(Value::new(ty, At::Slot(to), span));
+    }
+    let value = body.expr(&call.args[0])?;
+    match &value.ty {
+        // Already a string: cut if that is asked for.
+        Ty::Plain(Type::Str { max_bytes: has }) => {
+            let from = body.slot(&value);
+            let kept = (max_bytes - 1).min(*has);
+            body.emit(Op::Zero { to });
+            body.emit(Op::Move { to: Slot { at: to.at, len: kept }, from: Slot { at: from.at, len: kept } });
+            body.release(mark);
+            return Ok(Value::new(ty, At::Slot(to), span));
+        }
+        ty if ty.is_number() => {}
+        other => {
+            return Err(Diagnostic::error(
+                call.args[0].span,
+                format!("`{}` needs an address, found {}", call.name, other.text()),
+            ));
+        }
+    }
+    let space = space.unwrap_or(match &value.ty {
+        Ty::Pointer { space, .. } => *space,
+        _ => value.space.unwrap_or(body.variant.space()),
+    });
+    let address = body.reg(&value);
+    let len = string_length(body, call, max_bytes)?;
+    body.emit(Op::String { to, address, len, space });
+    body.release(mark);
+    Ok(Value::new(ty, At::Slot(to), span))
+}
+
+/// The register with the length, where the room alone does not say it.
+fn string_length(body: &mut Body<'_, '_>, call: &Call<'_>, max_bytes: u32) -> Lowered<Option<u16>> {
+    let fits = max_bytes.is_multiple_of(8);
+    match call.args.get(1) {
+        Some(expr) => {
+            let length = body.number(expr)?;
+            match length.constant() {
+                Some(_) if fits => Ok(None),
+                Some(_) => Ok(Some(body.reg(&Value::number(i64::from(max_bytes) - 1, call.span)))),
+                None => Ok(Some(body.reg(&length))),
+            }
+        }
+        None if fits => Ok(None),
+        None => Ok(body.length_limit(call.span)),
+    }
+}
+
+fn constant_length(body: &mut Body<'_, '_>, expr: Option<&Expr>) -> Lowered<Option<i64>> {
+    let Some(expr) = expr else { return Ok(None) };
+    let (mark, start) = (body.mark(), body.here());
+    let length = body.number(expr)?.constant();
+    body.truncate(start);
+    body.release(mark);
+    match length {
+        Some(length) if length < 0 => Err(Diagnostic::error(expr.span, "a length cannot be negative")),
+        Some(length) => Ok(Some(length.min(MAX_BUFFER_BYTES))),
+        None => Ok(None),
+    }
+}
+
+fn buf(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let length = constant_length(body, call.args.get(1))?;
+    let max_bytes = match length {
+        Some(length) => (length as u32).max(1),
+        None => body.string_bytes(),
+    };
+    let is_argument = body.arg_of(&call.args[0]);
+    if let (Some(index), Some(expr)) = (is_argument, call.args.get(1)) {
+        let (to, ty) = buffer(body, max_bytes);
+        let mark = body.mark();
+        let length = body.number(expr)?;
+        let len = body.reg(&length);
+        body.emit(Op::ArgBytes { to, index, len });
+        body.release(mark);
+        return Ok(Value::new(ty, At::Slot(to), call.span));
+    }
+    let value = body.place(&call.args[0])?;
+    let (n_elements, address) = match (&value.ty, value.at) {
+        (Ty::Plain(Type::Buffer { .. }), _) if call.args.len() == 1 => return Ok(value),
+        (Ty::Memory(array @ CType::Array(..)), At::Memory { base, offset, space }) => {
+            let array = array.clone();
+            (Some(body.size_of(&array, call.span)?), (base, offset, space))
+        }
+        (ty, _) if ty.is_number() => {
+            let space = match ty {
+                Ty::Pointer { space, .. } => *space,
+                _ => value.space.unwrap_or(body.variant.space()),
+            };
+            (None, (body.reg(&value), 0, space))
+        }
+        (other, _) => {
+            return Err(Diagnostic::error(
+                call.args[0].span,
+                format!("`buf` needs an address, found {}", other.text()),
+            ));
+        }
+    };
+    let length = match (call.args.get(1), n_elements) {
+        (Some(expr), _) => body.number(expr)?,
+        (None, Some(size_bytes)) => Value::number(i64::from(size_bytes).min(MAX_BUFFER_BYTES), call.span),
+        (None, None) => {
+            return Err(Diagnostic::error(call.span, "the length of this is not known")
+                .help("write `buf(address, length)`"));
+        }
+    };
+    let max_bytes = match length.constant() {
+        Some(length) => (length.clamp(1, MAX_BUFFER_BYTES)) as u32,
+        None => max_bytes,
+    };
+    let (base, offset, space) = address;
+    let address = body.address(base, offset);
+    let len = body.reg(&length);
+    let (to, ty) = buffer(body, max_bytes);
+    body.emit(Op::Buffer { to, address, len, space });
+    Ok(Value::new(ty, At::Slot(to), call.span))
+}
+
+fn buffer(body: &mut Body<'_, '_>, max_bytes: u32) -> (Slot, Ty) {
+    let ty = Ty::Plain(Type::Buffer { max_bytes });
+    (body.alloc(ty.size_bytes()), ty)
+}
+
+/// A count, then room for each string. One after the other until a pointer is 0.
+fn join(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let separator = match call.args.get(1) {
+        Some(expr) => body.literal_text(call.name, expr)?,
+        None => " ".to_string(),
+    };
+    let max_bytes = body.string_bytes().next_multiple_of(8);
+    let payload = body.alloc(8 + MAX_JOINED * max_bytes);
+    let pointer = body.alloc(8);
+    let value = body.number(&call.args[0])?;
+    let space = match &value.ty {
+        Ty::Pointer { space, .. } => *space,
+        _ => value.space.unwrap_or(body.variant.space()),
+    };
+    let argv = body.reg(&value);
+    let (count, address, entry) = (body.temp(), body.temp(), body.temp());
+    body.emit(Op::Zero { to: payload });
+    body.emit(Op::Const { dst: count, value: 0 });
+    let mut ends = Vec::new();
+    for index in 0..MAX_JOINED {
+        body.emit(Op::BinaryConst { op: Binary::Add, dst: address, a: argv, b: i64::from(index) * 8 });
+        body.emit(Op::Read { to: pointer, address, space });
+        body.emit(Op::Load { dst: entry, at: pointer.at, size_bytes: 8, is_signed: false });
+        ends.push(body.jump(Op::JumpUnless { condition: entry, to: 0 }));
+        let to = Slot { at: payload.at + 8 + index * max_bytes, len: max_bytes };
+        body.emit(Op::String { to, address: entry, len: None, space });
+        body.emit(Op::BinaryConst { op: Binary::Add, dst: count, a: count, b: 1 });
+    }
+    body.patch(&ends);
+    body.emit(Op::Store { at: payload.at, src: count, size_bytes: 8 });
+    let action = body.action(Action::Join { at: 0, max_count: MAX_JOINED, max_bytes, separator });
+    body.emit(Op::Emit { action, payload });
+    Ok(Value::nothing(call.span))
+}
+
+fn strlen(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let mark = body.mark();
+    let value = body.string(&call.args[0])?;
+    let a = body.slot(&value);
+    let result = body.result(mark, Ty::I64, call.span, |dst| Op::Strlen { dst, a });
+    body.release_frame(mark);
+    Ok(result)
+}
+
+fn strncmp(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let mark = body.mark();
+    let n = match constant_length(body, Some(&call.args[2]))? {
+        Some(n) => n as u32,
+        None => {
+            return Err(Diagnostic::error(call.args[2].span, "the length must be a constant"));
+        }
+    };
+    let (a, b) = two_strings(body, call)?;
+    let result = body.result(mark, Ty::I64, call.span, |dst| Op::Strncmp { dst, a, b, n });
+    body.release_frame(mark);
+    Ok(result)
+}
+
+fn strcontains(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let mark = body.mark();
+    let (haystack, needle) = two_strings(body, call)?;
+    let result = body.result(mark, Ty::I64, call.span, |dst| Op::StrContains { dst, haystack, needle });
+    body.release_frame(mark);
+    Ok(result)
+}
+
+fn two_strings(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<(Slot, Slot)> {
+    let a = body.string(&call.args[0])?;
+    let b = body.string(&call.args[1])?;
+    Ok((body.slot(&a), body.slot(&b)))
+}

@@ -1,0 +1,326 @@
+//! The code of one body while it is made: registers, the frame, jumps.
+//!
+//! Registers and frame bytes are taken from the bottom up and given back by [`Body::release`]; variables keep theirs.
+
+use super::points::Variant;
+use super::types::{At, Ty, Value};
+use super::{Lowered, Shared};
+use crate::diagnostic::{Diagnostic, Span};
+use nopal_program::op::{Op, Reg, Slot};
+use nopal_program::{Action, Code};
+
+/// What no sensible body needs.
+const MAX_OPS: usize = 20_000;
+const MAX_FRAME_BYTES: u32 = 256 << 10;
+
+/// A variable of the body. Known from an earlier walk but for the first.
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    pub name: String,
+    pub ty: Ty,
+    pub space: Option<nopal_program::op::Space>,
+    pub first: Span,
+    at: At,
+}
+
+impl Variable {
+    pub(crate) fn is_in(&self, reg: Reg) -> bool {
+        self.at == At::Reg(reg)
+    }
+}
+
+pub(crate) struct Body<'a, 's> {
+    pub shared: &'a mut Shared<'s>,
+    pub variant: &'a Variant,
+    pub variables: &'a mut Vec<Variable>,
+    /// Variables of loops, the innermost last.
+    pub bindings: Vec<(String, Value)>,
+    pub loops: Vec<Loop>,
+    /// Names assigned to so far in the text; reading others is an error.
+    pub assigned: Vec<String>,
+    ops: Vec<Op>,
+    next_reg: Reg,
+    n_regs: Reg,
+    frame_top: u32,
+    frame_bytes: u32,
+    is_too_large: bool,
+}
+
+/// Jumps out of a loop that wait for its end.
+#[derive(Debug, Default)]
+pub(crate) struct Loop {
+    pub breaks: Vec<usize>,
+    pub continues: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    reg: Reg,
+    frame: u32,
+}
+
+impl<'a, 's> Body<'a, 's> {
+    pub(super) fn new(
+        shared: &'a mut Shared<'s>,
+        variant: &'a Variant,
+        variables: &'a mut Vec<Variable>,
+    ) -> Body<'a, 's> {
+        let mut body = Body {
+            shared,
+            variant,
+            variables,
+            bindings: Vec::new(),
+            loops: Vec::new(),
+            assigned: Vec::new(),
+            ops: Vec::new(),
+            next_reg: 0,
+            n_regs: 0,
+            frame_top: 0,
+            frame_bytes: 0,
+            is_too_large: false,
+        };
+        for index in 0..body.variables.len() {
+            let ty = body.variables[index].ty.clone();
+            body.variables[index].at = body.place_for(&ty);
+        }
+        body
+    }
+
+    pub(super) fn finish(self, span: Span) -> Lowered<Code> {
+        if self.is_too_large || self.ops.len() > MAX_OPS {
+            let message =
+                format!("this body is too large: {} operations, {} bytes", self.ops.len(), self.frame_bytes);
+            return Err(Diagnostic::error(span, message).help("unroll less, or use smaller strings"));
+        }
+        Ok(Code { ops: self.ops, n_regs: self.n_regs, frame_bytes: self.frame_bytes })
+    }
+
+    /// Whether there is no sense in making more code.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.is_too_large || self.ops.len() > MAX_OPS
+    }
+
+    // Registers and frame.
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { reg: self.next_reg, frame: self.frame_top }
+    }
+
+    pub(crate) fn release(&mut self, mark: Mark) {
+        self.next_reg = mark.reg;
+        self.frame_top = mark.frame;
+    }
+
+    pub(crate) fn release_regs(&mut self, mark: Mark) {
+        self.next_reg = mark.reg;
+    }
+
+    pub(crate) fn release_frame(&mut self, mark: Mark) {
+        self.frame_top = mark.frame;
+    }
+
+    pub(crate) fn temp(&mut self) -> Reg {
+        let reg = self.next_reg;
+        self.next_reg += 1;
+        self.n_regs = self.n_regs.max(self.next_reg);
+        reg
+    }
+
+    pub(crate) fn frame_top(&self) -> u32 {
+        self.frame_top
+    }
+
+    /// Gives back what lies above.
+    pub(crate) fn set_frame_top(&mut self, top: u32) {
+        self.frame_top = top;
+    }
+
+    /// Room for `len` bytes, on 8.
+    pub(crate) fn alloc(&mut self, len: u32) -> Slot {
+        let at = self.frame_top;
+        let top = u64::from(at) + u64::from(len).next_multiple_of(8);
+        if top > u64::from(MAX_FRAME_BYTES) {
+            self.is_too_large = true;
+            return Slot { at: 0, len };
+        }
+        self.frame_top = top as u32;
+        self.frame_bytes = self.frame_bytes.max(self.frame_top);
+        Slot { at, len }
+    }
+
+    fn place_for(&mut self, ty: &Ty) -> At {
+        if ty.is_scalar() { At::Reg(self.temp()) } else { At::Slot(self.alloc(ty.size_bytes())) }
+    }
+
+    // Code.
+
+    pub(crate) fn emit(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+
+    pub(crate) fn here(&self) -> u32 {
+        self.ops.len() as u32
+    }
+
+    /// Takes back what was made since.
+    pub(crate) fn truncate(&mut self, start: u32) {
+        self.ops.truncate(start as usize);
+    }
+
+    pub(crate) fn last_op(&mut self) -> Option<&mut Op> {
+        self.ops.last_mut()
+    }
+
+    pub(crate) fn ops_since(&self, start: u32) -> &[Op] {
+        &self.ops[start as usize..]
+    }
+
+    /// A jump whose target is told later.
+    pub(crate) fn jump(&mut self, op: Op) -> usize {
+        self.ops.push(op);
+        self.ops.len() - 1
+    }
+
+    /// Lets jumps lead to here.
+    pub(crate) fn patch(&mut self, jumps: &[usize]) {
+        let here = self.here();
+        for jump in jumps {
+            self.patch_to(*jump, here);
+        }
+    }
+
+    pub(crate) fn patch_to(&mut self, jump: usize, target: u32) {
+        match &mut self.ops[jump] {
+            Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => *to = target,
+            Op::ForEach { end, .. } => *end = target,
+            other => unreachable!("{other:?} is no jump"),
+        }
+    }
+
+    // Values.
+
+    /// The register a scalar is in, or is brought to.
+    pub(crate) fn reg(&mut self, value: &Value) -> Reg {
+        match value.at {
+            At::Reg(reg) => reg,
+            At::Const(value) => {
+                let dst = self.temp();
+                self.emit(Op::Const { dst, value });
+                dst
+            }
+            At::Slot(slot) => {
+                let dst = self.temp();
+                self.emit(Op::Load { dst, at: slot.at, size_bytes: 8, is_signed: false });
+                dst
+            }
+            At::Memory { base, .. } => base,
+            At::Nowhere => {
+                let dst = self.temp();
+                self.emit(Op::Const { dst, value: 0 });
+                dst
+            }
+        }
+    }
+
+    /// Puts a value at `start` of the frame in `len` bytes, and gives back what lies above.
+    pub(crate) fn put(&mut self, start: u32, value: &Value, len: u32) -> Slot {
+        if value.ty.is_scalar() {
+            let mark = self.mark();
+            let src = self.reg(value);
+            self.release_regs(mark);
+            self.set_frame_top(start);
+            let slot = self.alloc(8);
+            self.emit(Op::Store { at: slot.at, src, size_bytes: 8 });
+            return slot;
+        }
+        let At::Slot(from) = value.at else {
+            self.set_frame_top(start);
+            return self.alloc(len);
+        };
+        self.set_frame_top(start);
+        let to = self.alloc(len);
+        if from.at != to.at {
+            self.emit(Op::Move { to, from });
+        } else if from.len < to.len {
+            match self.last_op() {
+                Some(Op::Constant { to: written, .. }) if *written == from => *written = to,
+                _ => {
+                    let tail = Slot { at: to.at + from.len, len: to.len - from.len };
+                    self.emit(Op::Zero { to: tail });
+                }
+            }
+        }
+        to
+    }
+
+    /// The slot of a value that is no scalar; scalars are stored in one.
+    pub(crate) fn slot(&mut self, value: &Value) -> Slot {
+        match value.at {
+            At::Slot(slot) => slot,
+            At::Nowhere | At::Const(_) | At::Reg(_) | At::Memory { .. } => {
+                let start = self.frame_top;
+                self.put(start, value, value.ty.size_bytes())
+            }
+        }
+    }
+
+    /// A result in a register of its own, which may be one that `mark` gives back.
+    pub(crate) fn result(&mut self, mark: Mark, ty: Ty, span: Span, op: impl FnOnce(Reg) -> Op) -> Value {
+        self.release_regs(mark);
+        let dst = self.temp();
+        self.emit(op(dst));
+        Value::new(ty, At::Reg(dst), span)
+    }
+
+    pub(crate) fn string_bytes(&self) -> u32 {
+        self.shared.script.limits.string_bytes
+    }
+
+    // Variables.
+
+    pub(crate) fn variable(&self, name: &str) -> Option<(Variable, At)> {
+        let found = self.variables.iter().find(|variable| variable.name == name)?;
+        Some((found.clone(), found.at))
+    }
+
+    /// Takes in something assigned to a variable; gives the type and place it has.
+    pub(crate) fn learn_variable(&mut self, name: &str, value: &Value, target: Span) -> Lowered<(Ty, At)> {
+        let Some(index) = self.variables.iter().position(|variable| variable.name == name) else {
+            let at = self.place_for(&value.ty);
+            let variable = Variable {
+                name: name.to_string(),
+                ty: value.ty.clone(),
+                space: value.space,
+                first: target,
+                at,
+            };
+            self.variables.push(variable);
+            self.shared.maps.has_changed = true;
+            return Ok((value.ty.clone(), at));
+        };
+        let variable = &mut self.variables[index];
+        match variable.ty.unify(&value.ty) {
+            Some(unified) => {
+                if unified != variable.ty {
+                    variable.ty = unified.clone();
+                    self.shared.maps.has_changed = true;
+                    let at = self.place_for(&unified);
+                    self.variables[index].at = at;
+                }
+                Ok((unified, self.variables[index].at))
+            }
+            None => Err(Diagnostic::error(
+                target,
+                format!("`${name}` holds {}, and is given {} here", variable.ty.text(), value.ty.text()),
+            )
+            .label(value.ty.text())
+            .related(variable.first, variable.ty.text())
+            .help("use another variable for it")),
+        }
+    }
+
+    /// The number of the action, shared with an equal one.
+    pub(crate) fn action(&mut self, action: Action) -> u32 {
+        self.shared.action(action)
+    }
+}

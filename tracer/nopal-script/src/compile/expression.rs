@@ -1,0 +1,521 @@
+//! Expressions: literals, names, variables, maps, tuples, casts. Operators and memory have files of their own.
+
+use super::body::Body;
+use super::maps::Held;
+use super::types::{At, Ty, Value};
+use super::{Lowered, walk};
+use crate::ast::{Expr, ExprKind, MapRef};
+use crate::builtins;
+use crate::ctype::CType;
+use crate::diagnostic::{Diagnostic, Span, nearest};
+use nopal_program::Type;
+use nopal_program::aggregate::Aggregate;
+use nopal_program::op::{Binary, Op, Slot};
+
+/// Longer literals are mistakes.
+const MAX_LITERAL_BYTES: usize = 4095;
+const MAX_TUPLE_BYTES: u32 = 16 << 10;
+
+impl Body<'_, '_> {
+    /// The value of an expression. Arrays of characters become strings.
+    pub(crate) fn expr(&mut self, expr: &Expr) -> Lowered<Value> {
+        let value = self.place(expr)?;
+        self.decay(value)
+    }
+
+    /// A number: an integer, a pointer, the label of an enum.
+    pub(crate) fn number(&mut self, expr: &Expr) -> Lowered<Value> {
+        let value = self.expr(expr)?;
+        if value.ty.is_number() {
+            return Ok(value);
+        }
+        Err(Diagnostic::error(expr.span, format!("expected a number, found {}", value.ty.text())))
+    }
+
+    pub(crate) fn string(&mut self, expr: &Expr) -> Lowered<Value> {
+        let value = self.expr(expr)?;
+        match &value.ty {
+            Ty::Plain(Type::Str { .. }) => Ok(value),
+            Ty::Unknown => Ok(self.empty_string(expr.span)),
+            other => {
+                let diagnostic =
+                    Diagnostic::error(expr.span, format!("expected a string, found {}", other.text()));
+                Err(if other.is_number() {
+                    diagnostic.help("read one from memory with str()")
+                } else {
+                    diagnostic
+                })
+            }
+        }
+    }
+
+    fn empty_string(&mut self, span: Span) -> Value {
+        self.literal(b"", span)
+    }
+
+    /// As [`Body::expr`], with records and arrays left where they are.
+    pub(crate) fn place(&mut self, expr: &Expr) -> Lowered<Value> {
+        let span = expr.span;
+        match &expr.kind {
+            ExprKind::Int { value, is_signed } => {
+                let ty = if *is_signed { Ty::I64 } else { Ty::U64 };
+                Ok(Value::new(ty, At::Const(*value), span))
+            }
+            ExprKind::Str(bytes) => {
+                if bytes.len() > MAX_LITERAL_BYTES {
+                    return Err(Diagnostic::error(span, "this string is too long"));
+                }
+                Ok(self.literal(bytes, span))
+            }
+            ExprKind::Param(index) => self.parameter(*index, span),
+            ExprKind::ParamCount => Ok(Value::number(self.shared.script.parameters.len() as i64, span)),
+            ExprKind::Name(name) => self.name(name, span),
+            ExprKind::Var(name) => self.read_variable(name, span),
+            ExprKind::Map(map) => self.read_map(map),
+            ExprKind::Call { name, name_span, args } => builtins::call(self, name, *name_span, args, span),
+            ExprKind::Member { base, name, is_arrow, name_span } => {
+                self.member(base, name, *is_arrow, *name_span, span)
+            }
+            ExprKind::TupleMember { base, index } => self.tuple_member(base, *index, span),
+            ExprKind::Index { base, index } => self.index(base, index, span),
+            ExprKind::Unary { op, operand } => self.unary(*op, operand, span),
+            ExprKind::Binary { op, left, right } => self.binary(*op, left, right, expr),
+            ExprKind::Ternary { condition, then, otherwise } => {
+                self.ternary(condition, then, otherwise, span)
+            }
+            ExprKind::Cast { to, operand } => self.cast(to, operand, span),
+            ExprKind::Tuple(members) => self.tuple(members, span),
+            ExprKind::Step { target, by, is_prefix } => self.step(target, *by, *is_prefix, span),
+            ExprKind::SizeofType(what) => {
+                let size_bytes = self.size_of(what, span)?;
+                Ok(Value::number(i64::from(size_bytes), span))
+            }
+            ExprKind::SizeofExpr(operand) => self.sizeof_expr(operand, span),
+            ExprKind::Offsetof { record, path } => self.offset_of(record, path, span),
+        }
+    }
+
+    pub(crate) fn literal(&mut self, bytes: &[u8], span: Span) -> Value {
+        let ty = Ty::str(bytes.len() as u32 + 1);
+        let to = self.alloc(ty.size_bytes());
+        let constant = self.shared.constant(bytes);
+        self.emit(Op::Constant { to, constant });
+        Value::new(ty, At::Slot(to), span)
+    }
+
+    /// `$1` as a number; where none is given 0.
+    fn parameter(&mut self, index: usize, span: Span) -> Lowered<Value> {
+        let Some(text) = self.shared.script.parameters.get(index - 1) else {
+            return Ok(Value::number(0, span));
+        };
+        let (is_negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text.as_str()),
+        };
+        match crate::lex::parse_number(digits) {
+            Some(Ok(value)) if is_negative => Ok(Value::number((value as i64).wrapping_neg(), span)),
+            Some(Ok(value)) => {
+                let ty = if value > i64::MAX as u64 { Ty::U64 } else { Ty::I64 };
+                Ok(Value::new(ty, At::Const(value as i64), span))
+            }
+            _ => Err(Diagnostic::error(span, format!("`${index}` is used as a number but is `{text}`"))
+                .help(format!("its text is `str(${index})`"))),
+        }
+    }
+
+    /// A builtin, or the label of an enum.
+    fn name(&mut self, name: &str, span: Span) -> Lowered<Value> {
+        if let Some(value) = builtins::variable(self, name, span) {
+            return value;
+        }
+        let records = &self.shared.script.records;
+        let constant = records.constants.get(name).copied().or_else(|| self.shared.catalog.constant(name));
+        if let Some(value) = constant {
+            return Ok(Value::number(value, span));
+        }
+        let message = format!("there is no builtin `{name}`");
+        let known: Vec<&str> = builtins::variable_names()
+            .map(|name| -> &str { name })
+            .chain(records.constants.keys().map(String::as_str))
+            .collect();
+        Err(match nearest(name, known.into_iter()) {
+            Some(near) => Diagnostic::error(span, message).help(format!("did you mean `{near}`?")),
+            None => {
+                Diagnostic::error(span, message).help("variables are `$name`, maps `@name`, text \"...\"")
+            }
+        })
+    }
+
+    fn read_variable(&mut self, name: &str, span: Span) -> Lowered<Value> {
+        if let Some((_, value)) = self.bindings.iter().rev().find(|(bound, _)| bound == name) {
+            return Ok(Value { span, ..value.clone() });
+        }
+        let found = self.variable(name).filter(|_| self.assigned.iter().any(|assigned| assigned == name));
+        match found {
+            Some((variable, at)) => Ok(Value { ty: variable.ty.clone(), at, space: variable.space, span }),
+            None => {
+                let message = format!("nothing was assigned to `${name}` before this");
+                let known: Vec<&str> = self.assigned.iter().map(String::as_str).collect();
+                Err(match nearest(name, known.into_iter()) {
+                    Some(near) => Diagnostic::error(span, message).help(format!("did you mean `${near}`?")),
+                    None => Diagnostic::error(span, message)
+                        .help("variables last for one run of a body; keep longer what is in a map: `@name`"),
+                })
+            }
+        }
+    }
+
+    // Maps.
+
+    /// The key of an entry, in the frame; gives the map's number with it.
+    pub(crate) fn key(&mut self, map: &MapRef) -> Lowered<(usize, Slot)> {
+        let id = self.shared.maps.id(&map.name);
+        self.key_of(id, &map.keys, map.span).map(|slot| (id, slot))
+    }
+
+    pub(crate) fn key_of(&mut self, id: usize, keys: &[Expr], span: Span) -> Lowered<Slot> {
+        let start = self.frame_top();
+        let mut values = Vec::new();
+        let known: Vec<u32> = match &self.shared.maps.get(id).key {
+            Some((known, _)) => known.iter().map(Ty::size_bytes).collect(),
+            None => Vec::new(),
+        };
+        for (index, key) in keys.iter().enumerate() {
+            let cursor = self.frame_top();
+            let mark = self.mark();
+            let value = self.expr(key)?;
+            self.check_storable(&value, "a key")?;
+            let len = known.get(index).copied().unwrap_or(0).max(value.ty.size_bytes());
+            self.put(cursor, &value, len);
+            self.release_regs(mark);
+            values.push(value.ty);
+        }
+        self.shared.maps.learn_key(id, &values, span)?;
+        let len = self.frame_top().saturating_sub(start);
+        Ok(if len == 0 { Slot { at: 0, len: 0 } } else { Slot { at: start, len } })
+    }
+
+    pub(crate) fn check_storable(&self, value: &Value, what: &str) -> Lowered<()> {
+        let refused = match &value.ty {
+            Ty::Nothing => "has no value".to_string(),
+            Ty::Memory(memory) => format!("is a whole `{}`, which cannot be kept", memory.text()),
+            Ty::Unknown | Ty::Int { .. } | Ty::Pointer { .. } | Ty::Tuple(_) | Ty::Plain(_) => return Ok(()),
+        };
+        Err(Diagnostic::error(value.span, format!("{what} is needed, but this {refused}")))
+    }
+
+    /// An entry's value. Of an aggregate the number it stands for.
+    fn read_map(&mut self, map: &MapRef) -> Lowered<Value> {
+        let id = self.shared.maps.id(&map.name);
+        let held = self.shared.maps.get(id).value.clone();
+        let ty = match held {
+            None => {
+                self.key_of(id, &map.keys, map.span)?;
+                if !self.shared.maps.has_changed {
+                    return Err(self.shared.maps.undefined(id, map.span));
+                }
+                return Ok(Value::new(Ty::Unknown, At::Const(0), map.span));
+            }
+            Some((Held::Plain(ty), _)) => ty,
+            Some((Held::Aggregate(aggregate), first)) => match aggregate {
+                Aggregate::Count => Ty::U64,
+                Aggregate::Sum { is_signed }
+                | Aggregate::Avg { is_signed }
+                | Aggregate::Min { is_signed }
+                | Aggregate::Max { is_signed }
+                | Aggregate::Stats { is_signed } => Ty::Int { size_bytes: 8, is_signed },
+                Aggregate::Hist { .. } | Aggregate::Lhist { .. } | Aggregate::Quantiles => {
+                    let what = Held::Aggregate(aggregate).text();
+                    return Err(Diagnostic::error(
+                        map.span,
+                        format!("`{}` is a {what}, not a number", map.name),
+                    )
+                    .related(first, what)
+                    .help("it can be printed, cleared and zeroed"));
+                }
+            },
+        };
+        if ty.is_scalar() {
+            let mark = self.mark();
+            let key = self.key_of(id, &map.keys, map.span)?;
+            let value = self.result(mark, ty, map.span, |dst| Op::MapLoad { dst, map: id as u32, key });
+            self.release_frame(mark);
+            return Ok(value);
+        }
+        // Room for the value first, so that what is behind it can be given back.
+        let to = self.alloc(ty.size_bytes());
+        let mark = self.mark();
+        let key = self.key_of(id, &map.keys, map.span)?;
+        self.emit(Op::MapRead { to, map: id as u32, key });
+        self.release(mark);
+        Ok(Value::new(ty, At::Slot(to), map.span))
+    }
+
+    // Tuples.
+
+    fn tuple(&mut self, members: &[Expr], span: Span) -> Lowered<Value> {
+        let start = self.frame_top();
+        let mut types = Vec::new();
+        for member in members {
+            let cursor = self.frame_top();
+            let mark = self.mark();
+            let value = self.expr(member)?;
+            self.check_storable(&value, "a value")?;
+            self.put(cursor, &value, value.ty.size_bytes());
+            self.release_regs(mark);
+            types.push(value.ty);
+        }
+        let ty = Ty::Tuple(types);
+        let len = ty.size_bytes();
+        if len > MAX_TUPLE_BYTES {
+            return Err(Diagnostic::error(
+                span,
+                format!("this tuple takes more than {MAX_TUPLE_BYTES} bytes"),
+            ));
+        }
+        Ok(Value::new(ty, At::Slot(Slot { at: start, len }), span))
+    }
+
+    fn tuple_member(&mut self, base: &Expr, index: u32, span: Span) -> Lowered<Value> {
+        let value = self.expr(base)?;
+        match (&value.ty, value.at) {
+            (Ty::Tuple(members), At::Slot(slot)) => match members.get(index as usize) {
+                Some(member) => {
+                    let at = slot.at + members[..index as usize].iter().map(Ty::size_bytes).sum::<u32>();
+                    let part = Slot { at, len: member.size_bytes() };
+                    Ok(Value::new(member.clone(), At::Slot(part), span))
+                }
+                None => Err(Diagnostic::error(
+                    span,
+                    format!("this tuple has {} members, the first is `.0`", members.len()),
+                )),
+            },
+            (Ty::Unknown, _) => Ok(Value::new(Ty::Unknown, At::Const(0), span)),
+            (other, _) => {
+                Err(Diagnostic::error(span, format!("`.{index}` needs a tuple, found {}", other.text())))
+            }
+        }
+    }
+
+    // Casts, conditions, steps.
+
+    fn cast(&mut self, to: &CType, operand: &Expr, span: Span) -> Lowered<Value> {
+        let value = self.expr(operand)?;
+        if !value.ty.is_number() {
+            return Err(Diagnostic::error(
+                span,
+                format!("{} cannot be made a `{}`", value.ty.text(), to.text()),
+            ));
+        }
+        let space = match &value.ty {
+            Ty::Pointer { space, .. } => Some(*space),
+            _ => value.space,
+        };
+        let (size_bytes, is_signed) = match to {
+            CType::Int { size_bytes, is_signed } => (*size_bytes, *is_signed),
+            CType::Char => (1, true),
+            CType::Pointer(to) => {
+                let space = space.unwrap_or(self.variant.space());
+                return Ok(Value {
+                    ty: Ty::Pointer { to: (**to).clone(), space },
+                    space: Some(space),
+                    span,
+                    ..value
+                });
+            }
+            CType::Enum(name) => {
+                let Some(labels) = self.shared.script.records.enums.get(name) else {
+                    return Err(Diagnostic::error(span, format!("`{name}` is not defined")));
+                };
+                return Ok(Value { ty: Ty::Plain(Type::Enum { labels: labels.clone() }), span, ..value });
+            }
+            CType::Void | CType::Float | CType::Array(..) | CType::Record(_) => {
+                return Err(Diagnostic::error(span, format!("a cast to `{}` is not supported", to.text()))
+                    .help("cast to an integer, or to a pointer to it"));
+            }
+        };
+        let ty = Ty::Int { size_bytes, is_signed };
+        if size_bytes == 8 {
+            return Ok(Value { ty, space, span, ..value });
+        }
+        if let Some(constant) = value.constant() {
+            return Ok(Value::new(ty, At::Const(cut(constant, size_bytes, is_signed)), span));
+        }
+        let mark = self.mark();
+        let src = self.reg(&value);
+        Ok(self.result(mark, ty, span, |dst| Op::Extend { dst, src, size_bytes, is_signed }))
+    }
+
+    fn ternary(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr, span: Span) -> Lowered<Value> {
+        let room = match (&then.kind, &otherwise.kind) {
+            (ExprKind::Str(a), ExprKind::Str(b)) => a.len().max(b.len()) as u32 + 1,
+            _ => self.string_bytes(),
+        };
+        let mark = self.mark();
+        let to = self.jump_unless(condition)?;
+        self.release(mark);
+        // The type is that of the first; where it is text, room is made before the second is known.
+        let start = self.frame_top();
+        let dst = self.temp();
+        let after_dst = self.mark();
+        let first = self.expr(then)?;
+        match &first.ty {
+            ty if ty.is_scalar() => self.copy_to(dst, &first),
+            Ty::Plain(Type::Str { .. }) => {
+                self.put(start, &first, Ty::str(room).size_bytes());
+            }
+            Ty::Nothing => {}
+            other => {
+                return Err(Diagnostic::error(
+                    span,
+                    format!("`? :` cannot choose between values of type {}", other.text()),
+                ));
+            }
+        }
+        let end = self.jump(Op::Jump { to: 0 });
+        self.patch(&to);
+        self.release(after_dst);
+        let second = self.expr(otherwise)?;
+        let ty = match (&first.ty, &second.ty) {
+            (a, b) if a.is_number() && b.is_number() && a.unify(b).is_some() => {
+                self.copy_to(dst, &second);
+                sign_of_both(&first, &second, a.unify(b).expect("checked"))
+            }
+            (Ty::Plain(Type::Str { .. }), Ty::Plain(Type::Str { .. }) | Ty::Unknown)
+            | (Ty::Unknown, Ty::Plain(Type::Str { .. })) => {
+                let room = Ty::str(room);
+                self.put(start, &second, room.size_bytes());
+                room
+            }
+            (Ty::Nothing, Ty::Nothing) => Ty::Nothing,
+            (a, b) if a == b && a.is_scalar() => {
+                self.copy_to(dst, &second);
+                a.clone()
+            }
+            (a, b) => {
+                return Err(Diagnostic::error(span, "both sides of `:` must have the same type")
+                    .label(format!("{} and {}", a.text(), b.text())));
+            }
+        };
+        self.patch(&[end]);
+        if ty.is_scalar() {
+            self.release(after_dst);
+            return Ok(Value { ty, at: At::Reg(dst), space: first.space.or(second.space), span });
+        }
+        let len = if ty == Ty::Nothing { 0 } else { ty.size_bytes() };
+        self.set_frame_top(start);
+        let slot = self.alloc(len);
+        let at = if ty == Ty::Nothing { At::Nowhere } else { At::Slot(slot) };
+        Ok(Value::new(ty, at, span))
+    }
+
+    pub(crate) fn copy_to(&mut self, dst: u16, value: &Value) {
+        match value.at {
+            At::Const(value) => self.emit(Op::Const { dst, value }),
+            At::Reg(src) if src == dst => {}
+            At::Nowhere | At::Reg(_) | At::Slot(_) | At::Memory { .. } => {
+                let mark = self.mark();
+                let src = self.reg(value);
+                self.release_regs(mark);
+                self.emit(Op::Copy { dst, src });
+            }
+        }
+    }
+
+    /// `$x++`, `--@x[key]`.
+    fn step(&mut self, target: &Expr, by: i64, is_prefix: bool, span: Span) -> Lowered<Value> {
+        match &target.kind {
+            ExprKind::Var(name) => {
+                let value = self.read_variable(name, target.span)?;
+                let At::Reg(reg) = value.at else {
+                    return Err(Diagnostic::error(
+                        span,
+                        format!("`${name}` is no number that can be changed"),
+                    ));
+                };
+                if !value.ty.is_number() || self.bindings.iter().any(|(bound, _)| bound == name) {
+                    return Err(Diagnostic::error(
+                        span,
+                        format!("`${name}` is no number that can be changed"),
+                    ));
+                }
+                let by = by * self.pointer_step(&value.ty, span)?;
+                let result = if is_prefix { reg } else { self.temp() };
+                if !is_prefix {
+                    self.emit(Op::Copy { dst: result, src: reg });
+                }
+                self.emit(Op::BinaryConst { op: Binary::Add, dst: reg, a: reg, b: by });
+                Ok(Value { at: At::Reg(result), span, ..value })
+            }
+            ExprKind::Map(map) => {
+                let mark = self.mark();
+                let (id, key) = self.key(map)?;
+                self.shared.maps.learn_value(id, Held::Plain(Ty::I64), map.span)?;
+                let delta = self.reg(&Value::number(by, span));
+                let value =
+                    self.result(mark, Ty::I64, span, |dst| Op::MapAdd { dst, map: id as u32, key, delta });
+                self.release_frame(mark);
+                if !is_prefix {
+                    return Ok(value);
+                }
+                let mark = self.mark();
+                let a = self.reg(&value);
+                self.release_regs(mark);
+                self.emit(Op::BinaryConst { op: Binary::Add, dst: a, a, b: by });
+                Ok(value)
+            }
+            _ => Err(Diagnostic::error(span, "only variables and maps can be counted up")),
+        }
+    }
+
+    fn sizeof_expr(&mut self, operand: &Expr, span: Span) -> Lowered<Value> {
+        // Made for its type alone; nothing of it runs.
+        let mark = self.mark();
+        let start = self.here();
+        let value = self.place(operand)?;
+        self.truncate(start);
+        self.release(mark);
+        let size_bytes = match &value.ty {
+            Ty::Int { size_bytes, .. } => u32::from(*size_bytes),
+            Ty::Memory(what) => self.size_of(what, span)?,
+            Ty::Plain(Type::Str { max_bytes }) => *max_bytes,
+            other => other.size_bytes(),
+        };
+        Ok(Value::number(i64::from(size_bytes), span))
+    }
+
+    /// A copy of a number in a register that what follows may change.
+    pub(super) fn guarded(&mut self, value: Value, later: &Expr) -> Value {
+        match value.at {
+            At::Reg(src) if walk::has_step(later) => {
+                let dst = self.temp();
+                self.emit(Op::Copy { dst, src });
+                Value { at: At::Reg(dst), ..value }
+            }
+            At::Nowhere | At::Const(_) | At::Reg(_) | At::Slot(_) | At::Memory { .. } => value,
+        }
+    }
+}
+
+/// Cuts a number to fewer bytes, then extends it.
+pub(super) fn cut(value: i64, size_bytes: u8, is_signed: bool) -> i64 {
+    let unused = 64 - 8 * u32::from(size_bytes.clamp(1, 8));
+    if is_signed { value << unused >> unused } else { (((value as u64) << unused) >> unused) as i64 }
+}
+
+/// Of two numbers the result is signed if both are; a constant that is not negative is as the other.
+pub(super) fn sign_of_both(a: &Value, b: &Value, unified: Ty) -> Ty {
+    let Ty::Int { size_bytes, .. } = unified else { return unified };
+    Ty::Int { size_bytes, is_signed: both_signed(a, b) }
+}
+
+pub(super) fn both_signed(a: &Value, b: &Value) -> bool {
+    let adapts =
+        |value: &Value| value.ty.is_signed() && value.constant().is_some_and(|constant| constant >= 0);
+    match (adapts(a), adapts(b)) {
+        (true, true) => true,
+        (true, false) => b.ty.is_signed(),
+        (false, true) => a.ty.is_signed(),
+        (false, false) => a.ty.is_signed() && b.ty.is_signed(),
+    }
+}

@@ -1,0 +1,381 @@
+//! What lies in memory: members of records, elements of arrays, what a pointer leads to; and the arguments of a point,
+//! which are read like members of `args`.
+
+use super::Lowered;
+use super::body::Body;
+use super::types::{At, Ty, Value};
+use crate::ast::{Expr, ExprKind};
+use crate::catalog::Shape;
+use crate::ctype::{CType, Member, Record};
+use crate::diagnostic::{Diagnostic, Span, nearest};
+use nopal_program::op::{Binary, Op, Reg, Slot, Space};
+use nopal_program::{PointKind, Type};
+
+/// Longer character arrays are cut.
+const MAX_CHARS: u32 = 4096;
+
+impl Body<'_, '_> {
+    pub(crate) fn size_of(&mut self, what: &CType, span: Span) -> Lowered<u32> {
+        if let CType::Record(name) = what {
+            return Ok(self.shared.record(name, span)?.size_bytes);
+        }
+        if let CType::Array(of, n) = what {
+            let size_bytes = self.size_of(of, span)?;
+            return size_bytes
+                .checked_mul(*n)
+                .ok_or_else(|| Diagnostic::error(span, "this array is too large"));
+        }
+        match self.shared.script.records.layout(what) {
+            Some((size_bytes, _)) => Ok(size_bytes as u32),
+            None => Err(Diagnostic::error(span, format!("`{}` has no size", what.text()))),
+        }
+    }
+
+    /// A member and its offset, also of unnamed records within.
+    fn find_member(&self, record: &Record, name: &str, depth: u32) -> Option<Member> {
+        for member in &record.members {
+            if member.name == name {
+                return Some(member.clone());
+            }
+            if let (true, CType::Record(inner), true) =
+                (member.name.is_empty(), &member.value_type, depth < 16)
+            {
+                let inner = self.shared.record(inner, Span::default()).ok()?;
+                if let Some(mut found) = self.find_member(&inner, name, depth + 1) {
+                    found.offset = found.offset.saturating_add(member.offset);
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    fn member_of(&self, record_name: &str, name: &str, span: Span) -> Lowered<Member> {
+        let record = self.shared.record(record_name, span)?;
+        self.find_member(&record, name, 0).ok_or_else(|| {
+            let names =
+                record.members.iter().map(|member| member.name.as_str()).filter(|name| !name.is_empty());
+            let message = format!("`{record_name}` has no member `{name}`");
+            match nearest(name, names.clone()) {
+                Some(near) => Diagnostic::error(span, message).help(format!("did you mean `{near}`?")),
+                None => Diagnostic::error(span, message)
+                    .help(format!("it has {}", names.take(20).collect::<Vec<_>>().join(", "))),
+            }
+        })
+    }
+
+    pub(super) fn offset_of(&mut self, record: &CType, path: &[String], span: Span) -> Lowered<Value> {
+        let mut at = record.clone();
+        let mut offset = 0i64;
+        for name in path {
+            let CType::Record(record_name) = &at else {
+                return Err(Diagnostic::error(span, format!("`{}` has no members", at.text())));
+            };
+            let member = self.member_of(record_name, name, span)?;
+            offset += i64::from(member.offset);
+            at = member.value_type;
+        }
+        Ok(Value::number(offset, span))
+    }
+
+    /// `base.name`, `base->name`.
+    pub(super) fn member(
+        &mut self,
+        base: &Expr,
+        name: &str,
+        is_arrow: bool,
+        name_span: Span,
+        span: Span,
+    ) -> Lowered<Value> {
+        if matches!(&base.kind, ExprKind::Name(args) if args == "args") {
+            return self.named_arg(name, name_span, span);
+        }
+        let value = self.place(base)?;
+        if value.ty == Ty::Unknown {
+            return Ok(Value::new(Ty::Unknown, At::Const(0), span));
+        }
+        let (record_name, place) = match (&value.ty, value.at) {
+            (Ty::Pointer { to: CType::Record(record), space }, _) => {
+                let space = *space;
+                (record.clone(), At::Memory { base: self.reg(&value), offset: 0, space })
+            }
+            (Ty::Memory(CType::Record(record)), at) => {
+                if is_arrow {
+                    return Err(Diagnostic::error(
+                        span,
+                        format!("this is a `{record}` and no pointer to one"),
+                    )
+                    .help(format!("write `.{name}`")));
+                }
+                (record.clone(), at)
+            }
+            (Ty::Pointer { to, .. }, _) => {
+                return Err(Diagnostic::error(span, format!("a pointer to `{}` has no members", to.text()))
+                    .help("cast it: `((struct name *)pointer)->member`"));
+            }
+            (Ty::Int { .. }, _) => {
+                return Err(Diagnostic::error(span, "a number has no members")
+                    .help("cast it: `((struct name *)number)->member`"));
+            }
+            (other, _) => {
+                return Err(Diagnostic::error(span, format!("{} has no members", other.text())));
+            }
+        };
+        let member = self.member_of(&record_name, name, name_span)?;
+        let At::Memory { base, offset, space } = place else {
+            return Err(Diagnostic::error(span, "this record cannot be reached"));
+        };
+        let at = At::Memory { base, offset: offset + i64::from(member.offset), space };
+        self.load(&member.value_type, member.bits, at, span)
+    }
+
+    /// `base[index]`.
+    pub(super) fn index(&mut self, base: &Expr, index: &Expr, span: Span) -> Lowered<Value> {
+        let value = self.place(base)?;
+        if value.ty == Ty::Unknown {
+            return Ok(Value::new(Ty::Unknown, At::Const(0), span));
+        }
+        let (element, n_elements, place) = match (&value.ty, value.at) {
+            (Ty::Memory(CType::Array(of, n)), at) => ((**of).clone(), Some(*n), at),
+            (Ty::Pointer { to, space }, _) => {
+                let (to, space) = (to.clone(), *space);
+                (to, None, At::Memory { base: self.reg(&value), offset: 0, space })
+            }
+            (other, _) => {
+                return Err(Diagnostic::error(
+                    span,
+                    format!("`[]` needs an array or a pointer, found {}", other.text()),
+                ));
+            }
+        };
+        let At::Memory { base, offset, space } = place else {
+            return Err(Diagnostic::error(span, "this array cannot be reached"));
+        };
+        let size_bytes = i64::from(self.size_of(&element, span)?);
+        let number = self.number(index)?;
+        if let Some(constant) = number.constant() {
+            if n_elements.is_some_and(|n| n > 0 && !(0..i64::from(n)).contains(&constant)) {
+                let n = n_elements.unwrap_or(0);
+                return Err(Diagnostic::error(
+                    index.span,
+                    format!("this array has {n} elements, the first is 0"),
+                ));
+            }
+            let offset = offset.wrapping_add(constant.wrapping_mul(size_bytes));
+            return self.load(&element, None, At::Memory { base, offset, space }, span);
+        }
+        let a = self.reg(&number);
+        let address = self.temp();
+        self.emit(Op::BinaryConst { op: Binary::Mul, dst: address, a, b: size_bytes });
+        self.emit(Op::Binary { op: Binary::Add, dst: address, a: address, b: base });
+        self.load(&element, None, At::Memory { base: address, offset, space }, span)
+    }
+
+    /// `*pointer`. A number is taken for a pointer to one of 64 bits.
+    pub(super) fn deref(&mut self, operand: &Expr, span: Span) -> Lowered<Value> {
+        let value = self.number(operand)?;
+        let (to, space) = match &value.ty {
+            Ty::Pointer { to: CType::Void, .. } => {
+                return Err(Diagnostic::error(span, "what a `void *` leads to has no type")
+                    .help("cast it: `*(uint32 *)pointer`"));
+            }
+            Ty::Pointer { to, space } => (to.clone(), *space),
+            Ty::Unknown => return Ok(Value::new(Ty::Unknown, At::Const(0), span)),
+            _ => (CType::U64, value.space.unwrap_or(self.variant.space())),
+        };
+        let base = self.reg(&value);
+        self.load(&to, None, At::Memory { base, offset: 0, space }, span)
+    }
+
+    /// Reads what is small enough for a register; records and arrays stay where they are.
+    fn load(&mut self, what: &CType, bits: Option<(u8, u8)>, at: At, span: Span) -> Lowered<Value> {
+        let At::Memory { base, offset, space } = at else {
+            return Err(Diagnostic::error(span, "this cannot be reached"));
+        };
+        let (size_bytes, is_signed, ty) = match what {
+            CType::Record(_) | CType::Array(..) => {
+                return Ok(Value { ty: Ty::Memory(what.clone()), at, space: Some(space), span });
+            }
+            CType::Void => return Err(Diagnostic::error(span, "`void` has no value")),
+            CType::Char => (1, true, Ty::Int { size_bytes: 1, is_signed: true }),
+            CType::Int { size_bytes, is_signed } => {
+                (*size_bytes, *is_signed, Ty::Int { size_bytes: *size_bytes, is_signed: *is_signed })
+            }
+            CType::Float => (8, false, Ty::Plain(Type::Float)),
+            CType::Pointer(to) => (8, false, Ty::Pointer { to: (**to).clone(), space }),
+            CType::Enum(name) => match self.shared.script.records.enums.get(name) {
+                Some(labels) => (4, true, Ty::Plain(Type::Enum { labels: labels.clone() })),
+                None => (4, true, Ty::Int { size_bytes: 4, is_signed: true }),
+            },
+        };
+        let mark = self.mark();
+        let address = self.address(base, offset);
+        let to = Slot { len: u32::from(size_bytes), ..self.alloc(8) };
+        self.emit(Op::Read { to, address, space });
+        self.release(mark);
+        let dst = self.temp();
+        let Some((shift, width)) = bits else {
+            self.emit(Op::Load { dst, at: to.at, size_bytes, is_signed });
+            return Ok(Value { ty, at: At::Reg(dst), space: Some(space), span });
+        };
+        // The field's highest bit to the top, then down with or without its sign.
+        self.emit(Op::Load { dst, at: to.at, size_bytes, is_signed: false });
+        let up = 64u32.saturating_sub(u32::from(shift) + u32::from(width));
+        let down = 64 - u32::from(width);
+        let shift_down = if is_signed { Binary::ShrSigned } else { Binary::ShrUnsigned };
+        self.emit(Op::BinaryConst { op: Binary::Shl, dst, a: dst, b: i64::from(up) });
+        self.emit(Op::BinaryConst { op: shift_down, dst, a: dst, b: i64::from(down) });
+        Ok(Value::new(ty, At::Reg(dst), span))
+    }
+
+    pub(crate) fn address(&mut self, base: Reg, offset: i64) -> Reg {
+        if offset == 0 {
+            return base;
+        }
+        let dst = self.temp();
+        self.emit(Op::BinaryConst { op: Binary::Add, dst, a: base, b: offset });
+        dst
+    }
+
+    /// An array of characters is a string where its value is wanted.
+    pub(super) fn decay(&mut self, value: Value) -> Lowered<Value> {
+        let (Ty::Memory(CType::Array(of, n)), At::Memory { base, offset, space }) = (&value.ty, value.at)
+        else {
+            return Ok(value);
+        };
+        if **of != CType::Char {
+            return Ok(value);
+        }
+        let n = (*n).min(MAX_CHARS);
+        let ty = Ty::str(n + 1);
+        let to = self.alloc(ty.size_bytes());
+        self.emit(Op::Zero { to });
+        let mark = self.mark();
+        let address = self.address(base, offset);
+        self.emit(Op::Read { to: Slot { at: to.at, len: n }, address, space });
+        self.release(mark);
+        Ok(Value::new(ty, At::Slot(to), value.span))
+    }
+
+    // Arguments.
+
+    /// The index and shape of `args.name`.
+    fn arg_named(&self, name: &str) -> Option<(u8, Shape)> {
+        let index = self.variant.args.iter().position(|arg| arg.name == name)?;
+        Some((u8::try_from(index).ok()?, self.variant.args[index].shape.clone()))
+    }
+
+    /// The argument an expression names: `arg0`, `args.name`.
+    pub(crate) fn arg_of(&self, expr: &Expr) -> Option<u8> {
+        if !matches!(self.variant.kind(), PointKind::Usdt { .. } | PointKind::Uprobe { .. }) {
+            return None;
+        }
+        match &expr.kind {
+            ExprKind::Name(name) => crate::builtins::arg_index(name),
+            ExprKind::Member { base, name, .. } if matches!(&base.kind, ExprKind::Name(args) if args == "args") => {
+                self.arg_named(name).map(|(index, _)| index)
+            }
+            // A cast of the address changes nothing about where it leads.
+            ExprKind::Cast { to: CType::Pointer(_), operand } => self.arg_of(operand),
+            _ => None,
+        }
+    }
+
+    fn named_arg(&mut self, name: &str, name_span: Span, span: Span) -> Lowered<Value> {
+        let point = self.variant.points[0].name.clone();
+        let Some((index, shape)) = self.arg_named(name) else {
+            let names: Vec<&str> = self
+                .variant
+                .args
+                .iter()
+                .map(|arg| arg.name.as_str())
+                .filter(|name| !name.is_empty())
+                .collect();
+            let message = format!("`{point}` has no argument `{name}`");
+            let help = match nearest(name, names.iter().copied()) {
+                Some(near) => format!("did you mean `args.{near}`?"),
+                None if !names.is_empty() => format!("it has {}", names.join(", ")),
+                None if self.variant.args.is_empty() => "it has no arguments that are known by name".into(),
+                None => "names are not known here; use arg0, arg1...".into(),
+            };
+            return Err(Diagnostic::error(name_span, message).help(help));
+        };
+        let known = self.shared.catalog.arg_type(&self.variant.points[0], name);
+        let space = self.variant.space();
+        let mut value = self.arg(index, &shape, span);
+        if let Some(CType::Pointer(to)) = known {
+            value.ty = Ty::Pointer { to: *to, space };
+        }
+        Ok(value)
+    }
+
+    /// The value of an argument, as what it is.
+    pub(crate) fn arg(&mut self, index: u8, shape: &Shape, span: Span) -> Value {
+        let space = Some(self.variant.space());
+        let mark = self.mark();
+        let plain = |body: &mut Self, ty| {
+            let mut value = body.result(mark, ty, span, |dst| Op::Arg { dst, index });
+            value.space = space;
+            value
+        };
+        match shape {
+            Shape::Int { size_bytes, is_signed } => {
+                plain(self, Ty::Int { size_bytes: (*size_bytes).max(1), is_signed: *is_signed })
+            }
+            Shape::Enum { labels } => plain(self, Ty::Plain(Type::Enum { labels: labels.clone() })),
+            Shape::Pointer | Shape::Bytes { length_arg: None } => {
+                plain(self, Ty::Pointer { to: CType::Void, space: Space::User })
+            }
+            Shape::Float => plain(self, Ty::Plain(Type::Float)),
+            Shape::Str => {
+                let ty = Ty::str(self.string_bytes());
+                let to = self.alloc(ty.size_bytes());
+                let len = self.length_limit(span);
+                self.emit(Op::ArgString { to, index, len });
+                self.release_regs(mark);
+                Value::new(ty, At::Slot(to), span)
+            }
+            Shape::Bytes { length_arg: Some(length_arg) } => {
+                let ty = Ty::Plain(Type::Buffer { max_bytes: self.string_bytes() });
+                let to = self.alloc(ty.size_bytes());
+                let len = self.temp();
+                self.emit(Op::Arg { dst: len, index: *length_arg });
+                self.emit(Op::ArgBytes { to, index, len });
+                self.release_regs(mark);
+                Value::new(ty, At::Slot(to), span)
+            }
+            Shape::Field { offset, size_bytes, is_signed } => {
+                let (offset, size_bytes, is_signed) = (*offset, *size_bytes, *is_signed);
+                let ty = Ty::Int { size_bytes: size_bytes.max(1), is_signed };
+                let mut value =
+                    self.result(mark, ty, span, |dst| Op::Field { dst, offset, size_bytes, is_signed });
+                value.space = space;
+                value
+            }
+            Shape::FieldChars { offset, size_bytes } => {
+                let n = u32::from(*size_bytes).min(MAX_CHARS);
+                let ty = Ty::str(n + 1);
+                let to = self.alloc(ty.size_bytes());
+                self.emit(Op::Zero { to });
+                self.emit(Op::FieldBytes { to: Slot { at: to.at, len: n }, offset: *offset });
+                Value::new(ty, At::Slot(to), span)
+            }
+            Shape::FieldString { offset } => {
+                let ty = Ty::str(self.string_bytes());
+                let to = self.alloc(ty.size_bytes());
+                self.emit(Op::FieldString { to, offset: *offset });
+                Value::new(ty, At::Slot(to), span)
+            }
+        }
+    }
+
+    /// A slot holds a multiple of 8 bytes; where strings are to be shorter, their length is given.
+    pub(crate) fn length_limit(&mut self, span: Span) -> Option<Reg> {
+        let string_bytes = self.string_bytes();
+        (!string_bytes.is_multiple_of(8)).then(|| self.reg(&Value::number(i64::from(string_bytes) - 1, span)))
+    }
+
+    pub(crate) fn arg_shape(&self, index: u8) -> Option<Shape> {
+        self.variant.args.get(usize::from(index)).map(|arg| arg.shape.clone())
+    }
+}

@@ -1,0 +1,88 @@
+//! Questions about a tree that need no types.
+
+use crate::ast::{Clause, Expr, ExprKind, Stmt, StmtKind};
+
+/// Whether the body's code depends on the arguments of its points.
+pub(super) fn uses_args(clause: &Clause) -> bool {
+    let mut found = false;
+    let mut look = |expr: &Expr| {
+        if let ExprKind::Name(name) = &expr.kind {
+            found |= name == "args" || name.starts_with("arg");
+        }
+    };
+    if let Some(predicate) = &clause.predicate {
+        each_expr(predicate, &mut look);
+    }
+    each_in(&clause.body, &mut look);
+    found
+}
+
+/// Whether reading it changes a variable.
+pub(super) fn has_step(expr: &Expr) -> bool {
+    let mut found = false;
+    each_expr(expr, &mut |expr| found |= matches!(expr.kind, ExprKind::Step { .. }));
+    found
+}
+
+fn each_in(statements: &[Stmt], look: &mut dyn FnMut(&Expr)) {
+    for statement in statements {
+        match &statement.kind {
+            StmtKind::Expr(expr) => each_expr(expr, look),
+            StmtKind::AssignVar { value, .. } => each_expr(value, look),
+            StmtKind::AssignMap { map, value, .. } => {
+                map.keys.iter().for_each(|key| each_expr(key, look));
+                each_expr(value, look);
+            }
+            StmtKind::Let { value, .. } => value.iter().for_each(|value| each_expr(value, look)),
+            StmtKind::If { condition, then, otherwise } => {
+                each_expr(condition, look);
+                each_in(then, look);
+                each_in(otherwise, look);
+            }
+            StmtKind::While { condition: head, body } | StmtKind::Unroll { count: head, body } => {
+                each_expr(head, look);
+                each_in(body, look);
+            }
+            StmtKind::ForMap { body, .. } | StmtKind::Block(body) => each_in(body, look),
+            StmtKind::ForRange { from, to, body, .. } => {
+                each_expr(from, look);
+                each_expr(to, look);
+                each_in(body, look);
+            }
+            StmtKind::Break | StmtKind::Continue | StmtKind::Return => {}
+        }
+    }
+}
+
+fn each_expr(expr: &Expr, look: &mut dyn FnMut(&Expr)) {
+    look(expr);
+    match &expr.kind {
+        ExprKind::Int { .. }
+        | ExprKind::Str(_)
+        | ExprKind::Param(_)
+        | ExprKind::ParamCount
+        | ExprKind::Name(_)
+        | ExprKind::Var(_)
+        | ExprKind::SizeofType(_)
+        | ExprKind::Offsetof { .. } => {}
+        ExprKind::Map(map) => map.keys.iter().for_each(|key| each_expr(key, look)),
+        ExprKind::Call { args, .. } | ExprKind::Tuple(args) => {
+            args.iter().for_each(|arg| each_expr(arg, look));
+        }
+        ExprKind::Member { base: inner, .. }
+        | ExprKind::TupleMember { base: inner, .. }
+        | ExprKind::Unary { operand: inner, .. }
+        | ExprKind::Cast { operand: inner, .. }
+        | ExprKind::Step { target: inner, .. }
+        | ExprKind::SizeofExpr(inner) => each_expr(inner, look),
+        ExprKind::Index { base: a, index: b } | ExprKind::Binary { left: a, right: b, .. } => {
+            each_expr(a, look);
+            each_expr(b, look);
+        }
+        ExprKind::Ternary { condition, then, otherwise } => {
+            each_expr(condition, look);
+            each_expr(then, look);
+            each_expr(otherwise, look);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A catalog for tests: every point exists; probes, tracepoints and a few kernel types have known arguments.
+
+use nopal_program::{Place, Point, PointKind};
+use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
+use nopal_script::ctype::{CType, Member, Record};
+
+pub struct TestCatalog;
+
+fn arg(name: &str, shape: Shape) -> KnownArg {
+    KnownArg { name: name.into(), shape }
+}
+
+fn int(size_bytes: u8, is_signed: bool) -> Shape {
+    Shape::Int { size_bytes, is_signed }
+}
+
+/// `usdt:./app:prov:request` and any other probe but `plain` (no arguments) and `pair*` (two points that differ).
+fn probe_args() -> Vec<KnownArg> {
+    let labels = vec![(0, "IDLE".to_string()), (1, "BUSY".to_string())];
+    vec![
+        arg("id", int(4, true)),
+        arg("path", Shape::Str),
+        arg("data", Shape::Pointer),
+        arg("size", int(8, false)),
+        arg("state", Shape::Enum { labels }),
+        arg("load", Shape::Float),
+        arg("body", Shape::Bytes { length_arg: Some(3) }),
+    ]
+}
+
+/// Fields of the tracepoints that bpftrace's tools name.
+fn tracepoint_args(category: &str) -> Vec<KnownArg> {
+    let numbers = [
+        "pid",
+        "sig",
+        "ret",
+        "id",
+        "bytes",
+        "uid",
+        "ruid",
+        "euid",
+        "suid",
+        "filename",
+        "pathname",
+        "argv",
+        "rqtp",
+        "prev_state",
+        "prev_pid",
+        "next_pid",
+        "sb_dev",
+        "nr_pages",
+        "reason",
+        "skbaddr",
+    ];
+    let mut args: Vec<KnownArg> = numbers
+        .iter()
+        .enumerate()
+        .map(|(index, name)| {
+            let offset = 8 + 8 * index as u16;
+            arg(name, Shape::Field { offset, size_bytes: 8, is_signed: true })
+        })
+        .collect();
+    args.push(arg("comm", Shape::FieldChars { offset: 400, size_bytes: 16 }));
+    args.push(arg("name", Shape::FieldChars { offset: 416, size_bytes: 32 }));
+    args.push(arg("saddr_v6", Shape::FieldChars { offset: 448, size_bytes: 16 }));
+    if category == "sched" {
+        args.push(arg("text", Shape::FieldString { offset: 464 }));
+    }
+    args
+}
+
+impl Catalog for TestCatalog {
+    fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {
+        let name = format!("{}:{}", spec.kind, spec.parts.join(":"));
+        let last = spec.parts.last().cloned().unwrap_or_default();
+        let path = spec.parts[0].clone();
+        let point = |kind| Point { name: name.clone(), kind };
+        let symbol = || {
+            let (symbol, offset) = last.split_once('+').unwrap_or((&last, "0"));
+            let digits = offset.trim_start_matches("0x");
+            let radix = if digits == offset { 10 } else { 16 };
+            Place::Symbol { name: symbol.into(), offset: u64::from_str_radix(digits, radix).unwrap_or(0) }
+        };
+        let mut args = Vec::new();
+        let kind = match spec.kind.as_str() {
+            "usdt" if last == "missing" => {
+                return Err(NoPoint {
+                    reason: format!("no probe `{last}` in {path}"),
+                    hint: Some("did you mean `prov:request`?".into()),
+                });
+            }
+            "usdt" => {
+                let usdt = |name: &str| PointKind::Usdt {
+                    path: path.clone(),
+                    provider: "prov".into(),
+                    name: name.into(),
+                };
+                if last == "pair*" {
+                    let known = |name: &str, shape| KnownPoint {
+                        point: Point { name: format!("usdt:{path}:prov:{name}"), kind: usdt(name) },
+                        args: vec![arg("n", shape)],
+                    };
+                    return Ok(vec![
+                        known("pair_a", int(4, true)),
+                        known("pair_b", int(8, false)),
+                        known("pair_c", int(4, true)),
+                    ]);
+                }
+                if last != "plain" {
+                    args = probe_args();
+                }
+                usdt(&last)
+            }
+            "uprobe" => PointKind::Uprobe { path, place: symbol() },
+            "uretprobe" => PointKind::Uretprobe { path, place: symbol() },
+            "kprobe" => PointKind::Kprobe { function: last, offset: 0 },
+            "kretprobe" => PointKind::Kretprobe { function: last },
+            "tracepoint" => {
+                args = tracepoint_args(&spec.parts[0]);
+                PointKind::Tracepoint { category: spec.parts[0].clone(), name: last }
+            }
+            other => panic!("asked for {other}"),
+        };
+        Ok(vec![KnownPoint { point: point(kind), args }])
+    }
+
+    fn record(&self, name: &str) -> Option<Record> {
+        let int = |size_bytes, is_signed| CType::Int { size_bytes, is_signed };
+        let pointer = |name: &str| CType::Record(name.into()).pointer();
+        let members: Vec<(&str, u32, CType)> = match name {
+            "struct task_struct" => vec![
+                ("pid", 1000, int(4, true)),
+                ("real_parent", 1008, pointer("struct task_struct")),
+                ("comm", 1016, CType::Array(Box::new(CType::Char), 16)),
+                ("se", 1040, CType::Record("struct sched_entity".into())),
+            ],
+            "struct sched_entity" => vec![("cfs_rq", 64, pointer("struct cfs_rq"))],
+            "struct cfs_rq" => vec![("nr_running", 16, int(4, false))],
+            "struct __kernel_timespec" => vec![("tv_sec", 0, int(8, true)), ("tv_nsec", 8, int(8, true))],
+            "struct sk_buff" => vec![("sk", 24, pointer("struct sock"))],
+            "struct sock" => vec![("__sk_common", 0, CType::Record("struct sock_common".into()))],
+            "struct sock_common" => vec![
+                ("skc_daddr", 0, int(4, false)),
+                ("skc_rcv_saddr", 4, int(4, false)),
+                ("skc_dport", 12, int(2, false)),
+                ("skc_num", 14, int(2, false)),
+                ("skc_family", 16, int(2, false)),
+                ("skc_state", 18, int(1, false)),
+                ("skc_v6_daddr", 56, CType::Record("struct in6_addr".into())),
+                ("skc_v6_rcv_saddr", 72, CType::Record("struct in6_addr".into())),
+            ],
+            "struct in6_addr" => vec![("in6_u", 0, CType::Record("union in6_u".into()))],
+            "union in6_u" => vec![("u6_addr8", 0, CType::Array(Box::new(int(1, false)), 16))],
+            _ => return None,
+        };
+        let members = members
+            .into_iter()
+            .map(|(name, offset, value_type)| Member { name: name.into(), offset, value_type, bits: None })
+            .collect();
+        Some(Record { size_bytes: 4096, align_bytes: 8, members })
+    }
+
+    fn constant(&self, name: &str) -> Option<i64> {
+        matches!(name, "TASK_RUNNING" | "SKB_DROP_REASON_NOT_SPECIFIED").then_some(0)
+    }
+
+    fn arg_type(&self, _: &Point, name: &str) -> Option<CType> {
+        (name == "rqtp").then(|| CType::Record("struct __kernel_timespec".into()).pointer())
+    }
+
+    fn kernel_address(&self, symbol: &str) -> Option<u64> {
+        (symbol == "avenrun").then_some(0xffff_ffff_8200_0000)
+    }
+
+    fn cgroup_id(&self, path: &str) -> Option<u64> {
+        path.starts_with("/sys/fs/cgroup").then_some(77)
+    }
+
+    fn child_pid(&self) -> Option<u32> {
+        Some(4242)
+    }
+}
