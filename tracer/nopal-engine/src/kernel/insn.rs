@@ -1,5 +1,7 @@
 //! A small eBPF assembler: instructions by name, jumps by label. Knows nothing of maps' contents or of probes.
 
+use std::collections::HashMap;
+
 /// One eBPF instruction as the kernel reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
@@ -16,7 +18,6 @@ const _: () = assert!(size_of::<Insn>() == 8);
 /// An eBPF register: R0 result, R1-R5 helper arguments, R6-R9 kept over calls, R10 the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[expect(dead_code, reason = "the whole register file")]
 pub enum Reg {
     R0,
     R1,
@@ -36,10 +37,17 @@ pub enum Reg {
 pub enum Alu {
     Add = 0x00,
     Sub = 0x10,
+    Mul = 0x20,
+    /// Unsigned; by zero it gives zero.
+    Div = 0x30,
     Or = 0x40,
     And = 0x50,
     Lsh = 0x60,
     Rsh = 0x70,
+    Neg = 0x80,
+    /// Unsigned; by zero it leaves the dividend.
+    Mod = 0x90,
+    Xor = 0xa0,
     Mov = 0xb0,
     Arsh = 0xc0,
 }
@@ -51,9 +59,11 @@ pub enum Cond {
     Gt = 0x20,
     Ge = 0x30,
     Ne = 0x50,
+    SGt = 0x60,
     SGe = 0x70,
     Lt = 0xa0,
     Le = 0xb0,
+    SLt = 0xc0,
     SLe = 0xd0,
 }
 
@@ -83,13 +93,30 @@ impl Width {
 #[repr(i32)]
 pub enum Helper {
     MapLookupElem = 1,
+    MapUpdateElem = 2,
+    MapDeleteElem = 3,
     KtimeGetNs = 5,
+    GetPrandomU32 = 7,
     GetSmpProcessorId = 8,
     GetCurrentPidTgid = 14,
+    GetCurrentUidGid = 15,
+    GetCurrentComm = 16,
+    GetCurrentTask = 35,
+    GetStack = 67,
+    GetCurrentCgroupId = 80,
     ProbeReadUser = 112,
+    ProbeReadKernel = 113,
     ProbeReadUserStr = 114,
+    ProbeReadKernelStr = 115,
     RingbufOutput = 130,
+    RingbufReserve = 131,
+    RingbufSubmit = 132,
+    /// In sleepable programs only.
+    CopyFromUser = 148,
+    ForEachMapElem = 164,
+    GetFuncIp = 173,
     GetAttachCookie = 174,
+    MapLookupPercpuElem = 195,
 }
 
 /// A place in the program that jumps may name before it is known.
@@ -102,6 +129,7 @@ pub struct Assembler {
     insns: Vec<Insn>,
     labels: Vec<Option<usize>>,
     jumps: Vec<(usize, Label)>,
+    functions: Vec<(usize, Label)>,
 }
 
 /// A jump that does not fit eBPF's 16-bit offset: the program must be split.
@@ -174,6 +202,23 @@ impl Assembler {
         self.push(0xdb, base, src, off, 1);
     }
 
+    /// Compares `*(u64 *)(base + off)` with R0 and, if equal, stores `src`; R0 is what was there. Atomic.
+    pub fn atomic_compare_exchange64(&mut self, base: Reg, off: i16, src: Reg) {
+        self.push(0xdb, base, src, off, 0xf1);
+    }
+
+    pub fn negate(&mut self, dst: Reg) {
+        self.alu_imm(Alu::Neg, dst, 0);
+    }
+
+    /// Loads the address of the function at `label`, for helpers that call back.
+    pub fn load_function(&mut self, dst: Reg, label: Label) {
+        self.functions.push((self.insns.len(), label));
+        // Source register 4 is BPF_PSEUDO_FUNC.
+        self.push(0x18, dst, Reg::R4, 0, 0);
+        self.insns.push(Insn { code: 0, regs: 0, off: 0, imm: 0 });
+    }
+
     pub fn call(&mut self, helper: Helper) {
         self.push(0x85, Reg::R0, Reg::R0, 0, helper as i32);
     }
@@ -192,12 +237,81 @@ impl Assembler {
         self.push(0x05 | cond as u8, left, Reg::R0, 0, right);
     }
 
+    pub fn jump_if(&mut self, cond: Cond, left: Reg, right: Reg, to: Label) {
+        self.jumps.push((self.insns.len(), to));
+        self.push(0x0d | cond as u8, left, right, 0, 0);
+    }
+
+    /// Goes on, or to `to` when the program has gone round its loops too often: with it in the way, the verifier lets a
+    /// loop run whose end it cannot see. Since Linux 6.9.
+    pub fn may_goto(&mut self, to: Label) {
+        self.jumps.push((self.insns.len(), to));
+        self.push(0xe5, Reg::R0, Reg::R0, 0, 0);
+    }
+
+    /// Drops what no way leads to, which the verifier refuses. Of the functions at `labels` those that are left are
+    /// returned.
+    pub fn drop_unreachable(&mut self, labels: &[Label]) -> Vec<Label> {
+        let at = |label: &Label| self.labels[label.0].expect("every label is bound before finish");
+        let jumps: HashMap<usize, usize> = self.jumps.iter().map(|(from, to)| (*from, at(to))).collect();
+        let functions: HashMap<usize, usize> =
+            self.functions.iter().map(|(from, to)| (*from, at(to))).collect();
+        let mut is_reached = vec![false; self.insns.len()];
+        let mut open = vec![0];
+        while let Some(next) = open.pop() {
+            if next >= is_reached.len() || is_reached[next] {
+                continue;
+            }
+            is_reached[next] = true;
+            open.extend(jumps.get(&next));
+            open.extend(functions.get(&next));
+            match self.insns[next].code {
+                0x05 | 0x95 => {}
+                0x18 => {
+                    if let Some(second) = is_reached.get_mut(next + 1) {
+                        *second = true;
+                    }
+                    open.push(next + 2);
+                }
+                _ => open.push(next + 1),
+            }
+        }
+        let left = labels.iter().filter(|label| is_reached.get(at(label)) == Some(&true)).copied().collect();
+        let mut moved = Vec::with_capacity(is_reached.len() + 1);
+        let mut n_kept = 0;
+        for is_reached in &is_reached {
+            moved.push(n_kept);
+            n_kept += usize::from(*is_reached);
+        }
+        moved.push(n_kept);
+        let mut index = 0;
+        self.insns.retain(|_| {
+            index += 1;
+            is_reached[index - 1]
+        });
+        for places in [&mut self.jumps, &mut self.functions] {
+            places.retain(|(from, _)| is_reached[*from]);
+            places.iter_mut().for_each(|(from, _)| *from = moved[*from]);
+        }
+        self.labels.iter_mut().flatten().for_each(|place| *place = moved[*place]);
+        left
+    }
+
+    /// Where a bound label is.
+    pub fn position(&self, label: Label) -> usize {
+        self.labels[label.0].expect("every label is bound before finish")
+    }
+
     /// The finished program with every jump resolved.
     pub fn finish(mut self) -> Result<Vec<Insn>, TooLong> {
         for (at, label) in &self.jumps {
             let target = self.labels[label.0].expect("every label is bound before finish");
             let off = target as i64 - *at as i64 - 1;
             self.insns[*at].off = i16::try_from(off).map_err(|_| TooLong)?;
+        }
+        for (at, label) in &self.functions {
+            let target = self.labels[label.0].expect("every label is bound before finish");
+            self.insns[*at].imm = (target as i64 - *at as i64 - 1) as i32;
         }
         Ok(self.insns)
     }
@@ -231,6 +345,29 @@ mod tests {
         asm.bind(end);
         asm.exit();
         assert_eq!(asm.finish(), Err(TooLong));
+    }
+
+    #[test]
+    fn what_no_way_leads_to_is_dropped() {
+        let mut asm = Assembler::default();
+        let (end, dead, called, uncalled) = (asm.label(), asm.label(), asm.label(), asm.label());
+        asm.load_function(Reg::R2, called);
+        asm.jump(end);
+        asm.bind(dead);
+        asm.load_function(Reg::R2, uncalled);
+        asm.jump(dead);
+        asm.bind(end);
+        asm.exit();
+        asm.bind(uncalled);
+        asm.exit();
+        asm.bind(called);
+        asm.exit();
+        assert_eq!(asm.drop_unreachable(&[called, uncalled]), [called]);
+        assert_eq!(asm.position(called), 4);
+        let program = asm.finish().unwrap();
+        let codes: Vec<u8> = program.iter().map(|insn| insn.code).collect();
+        assert_eq!(codes, [0x18, 0, 0x05, 0x95, 0x95]);
+        assert_eq!((program[0].imm, program[2].off), (3, 0));
     }
 
     #[test]

@@ -1,11 +1,22 @@
 //! Runs a compiled script in the kernel: its clauses become eBPF programs, its maps eBPF maps, what it prints comes back
 //! through a ring buffer. Knows no script text and shows nothing.
 
+mod btf;
+pub mod code;
 mod error;
+mod load;
+mod maps;
+mod sys;
 
 pub use error::ScriptError;
 
-use nopal_program::{PointKind, Program};
+use super::ringbuf::RingBuffer;
+use code::{CodeError, HEADER_BYTES, Kind, STATS_BYTES, Which};
+use load::Loaded;
+use maps::HostMap;
+use nopal_program::{MapValue, PointKind, Program};
+use std::os::fd::{AsRawFd, OwnedFd};
+use sys::MapKind;
 
 /// How a script is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +32,9 @@ impl Default for ScriptOptions {
         ScriptOptions { ring_bytes: 16 << 20, start_ns: 0 }
     }
 }
+
+/// A script that emits faster than it is read gives way so often.
+pub const MAX_POLLED: usize = 1 << 16;
 
 /// What became of a point of the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,65 +95,150 @@ pub struct ScriptLoss {
 /// A script in the kernel. Dropping it detaches everything.
 #[derive(Debug)]
 pub struct ScriptDoor {
-    _program: Program,
+    program: Program,
+    start_ns: u64,
+    n_cpus: usize,
+    maps: Vec<HostMap>,
+    ring: RingBuffer,
+    ring_fd: i32,
+    stats: OwnedFd,
+    scratch: Option<OwnedFd>,
+    zeros: Option<OwnedFd>,
+    loaded: Vec<Loaded>,
 }
 
 impl ScriptDoor {
     /// Makes the maps. Programs are loaded when their points are attached.
-    pub fn open(program: &Program, _options: &ScriptOptions) -> Result<ScriptDoor, ScriptError> {
-        Ok(ScriptDoor { _program: program.clone() })
+    pub fn open(program: &Program, options: &ScriptOptions) -> Result<ScriptDoor, ScriptError> {
+        let n_cpus = super::possible_cpus()
+            .map_err(|error| ScriptError::io(error.to_string(), std::io::Error::last_os_error()))?;
+        let mut scratch_bytes = 0;
+        for (clause, each) in program.clauses.iter().enumerate() {
+            let plan = code::plan(&each.code).map_err(|error| ScriptError::Code { clause, error })?;
+            scratch_bytes = scratch_bytes.max(plan.scratch_bytes);
+        }
+        let make = |kind, key, value, entries, name| {
+            sys::create_map(kind, key, value, entries, 0, name)
+                .map_err(|error| ScriptError::io("making a BPF map", error))
+        };
+        let ring_bytes = options.ring_bytes.max(4096).next_power_of_two();
+        let ring = make(MapKind::Ringbuf, 0, 0, ring_bytes as u32, "nopal_ring")?;
+        let ring_fd = ring.as_raw_fd();
+        let ring = RingBuffer::new(ring, ring_bytes)
+            .map_err(|error| ScriptError::io("mapping the BPF ring buffer", error))?;
+        let stats = make(MapKind::PercpuArray, 4, STATS_BYTES, 1, "nopal_stats")?;
+        let scratch = match scratch_bytes {
+            0 => None,
+            bytes => Some(make(MapKind::PercpuArray, 4, bytes, code::SCRATCH_LEVELS, "nopal_scratch")?),
+        };
+        let largest = program.maps.iter().map(|def| def.value_bytes()).max().unwrap_or(0);
+        let zeros = match largest {
+            0..=16 => None,
+            bytes => Some(make(MapKind::Array, 4, bytes, 1, "nopal_zeros")?),
+        };
+        let mut maps = Vec::with_capacity(program.maps.len());
+        for def in &program.maps {
+            if let MapValue::Aggregate(aggregate) = def.value
+                && aggregate.n_words() > code::MAX_AGGREGATE_WORDS
+            {
+                let error =
+                    CodeError::AggregateTooLarge { map: def.name.clone(), n_words: aggregate.n_words() };
+                return Err(ScriptError::Code { clause: 0, error });
+            }
+            maps.push(HostMap::new(def, program.limits.map_entries, n_cpus)?);
+        }
+        Ok(ScriptDoor {
+            program: program.clone(),
+            start_ns: options.start_ns,
+            n_cpus,
+            maps,
+            ring,
+            ring_fd,
+            stats,
+            scratch,
+            zeros,
+            loaded: Vec::new(),
+        })
     }
 
     /// Runs the clauses of this kind (`Begin` or `End`) once, here and now.
-    pub fn run(&mut self, _kind: &PointKind) -> Result<(), ScriptError> {
-        Err(ScriptError::NotYet)
+    pub fn run(&mut self, kind: &PointKind) -> Result<(), ScriptError> {
+        self.run_with(kind, &[0; 12])
     }
 
-    /// Attaches the points in user code to one process. Call it again when the process has loaded more: only what is new
-    /// is attached and returned.
-    pub fn attach_process(&mut self, _pid: u32) -> Result<Vec<Attached>, ScriptError> {
-        Err(ScriptError::NotYet)
+    /// The same with numbers that the clauses see as their arguments.
+    pub fn run_with(&mut self, kind: &PointKind, args: &[u64; 12]) -> Result<(), ScriptError> {
+        for clause in 0..self.program.clauses.len() {
+            for point in 0..self.program.clauses[clause].points.len() {
+                if self.program.clauses[clause].points[point].kind == *kind {
+                    let program = self.load(clause, Kind::Once, Which::Point(point as u32), &[])?;
+                    sys::run_once(&self.loaded[program].fd, args)
+                        .map_err(|error| ScriptError::io("running an eBPF program", error))?;
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// Attaches the points in user code to their files, in every process that maps them now or later.
-    pub fn attach_files(&mut self) -> Result<Vec<Attached>, ScriptError> {
-        Err(ScriptError::NotYet)
+    /// Hands what was emitted since the last call to `take`, in the order of the ring, at most [`MAX_POLLED`]; returns how
+    /// many there were.
+    pub fn poll(&mut self, mut take: impl FnMut(Emitted<'_>)) -> usize {
+        self.ring.poll(MAX_POLLED, |bytes| {
+            // Only programs of ours write here, and each puts the header first.
+            let Some((header, payload)) = bytes.split_first_chunk::<{ HEADER_BYTES as usize }>() else {
+                return;
+            };
+            let word =
+                |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+            take(Emitted {
+                cpu: word(0),
+                action: word(4),
+                ns: u64::from(word(8)) | u64::from(word(12)) << 32,
+                tid: word(16),
+                pid: word(20),
+                payload,
+            });
+        })
     }
 
-    /// Attaches tracepoints, kernel functions, timers and counters.
-    pub fn attach_events(&mut self) -> Result<Vec<Attached>, ScriptError> {
-        Err(ScriptError::NotYet)
-    }
-
-    /// Detaches everything at once; maps and what was emitted stay.
-    pub fn detach(&mut self) {}
-
-    /// Hands everything emitted since the last call to `take`, in the order of the ring; returns how many there were.
-    pub fn poll(&mut self, _take: impl FnMut(Emitted<'_>)) -> usize {
-        0
+    fn map(&self, map: u32) -> Result<&HostMap, ScriptError> {
+        self.maps.get(map as usize).ok_or(ScriptError::NoSuchMap { map })
     }
 
     /// All entries of a map, in no order.
-    pub fn map_entries(&self, _map: u32) -> Result<Vec<Entry>, ScriptError> {
-        Err(ScriptError::NotYet)
+    pub fn map_entries(&self, map: u32) -> Result<Vec<Entry>, ScriptError> {
+        self.map(map)?.entries()
     }
 
     /// Removes all entries.
-    pub fn clear(&self, _map: u32) -> Result<(), ScriptError> {
-        Err(ScriptError::NotYet)
+    pub fn clear(&self, map: u32) -> Result<(), ScriptError> {
+        self.map(map)?.clear()
     }
 
     /// Sets all values to zero; keys stay.
-    pub fn zero(&self, _map: u32) -> Result<(), ScriptError> {
-        Err(ScriptError::NotYet)
+    pub fn zero(&self, map: u32) -> Result<(), ScriptError> {
+        self.map(map)?.zero()
     }
 
     pub fn loss(&self) -> Result<ScriptLoss, ScriptError> {
-        Err(ScriptError::NotYet)
-    }
-
-    /// The instructions of every clause, one a line, for people.
-    pub fn listing(&self) -> Result<String, ScriptError> {
-        Err(ScriptError::NotYet)
+        const SIZE: usize = STATS_BYTES as usize;
+        let mut bytes = vec![0; SIZE * self.n_cpus];
+        sys::lookup(&self.stats, &[0; 4], &mut bytes)
+            .map_err(|error| ScriptError::io("reading the loss counters", error))?;
+        let mut loss = ScriptLoss::default();
+        for share in bytes.chunks_exact(SIZE) {
+            let word = |index: usize| {
+                u64::from_le_bytes(share[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
+            };
+            loss.n_emitted += word(0);
+            if word(0) > 0 {
+                loss.first_ns = if loss.first_ns == 0 { word(1) } else { loss.first_ns.min(word(1)) };
+                loss.last_ns = loss.last_ns.max(word(2));
+            }
+            loss.n_full += word(3);
+            loss.n_cut += word(4);
+            loss.n_crowded += word(5);
+        }
+        Ok(loss)
     }
 }
