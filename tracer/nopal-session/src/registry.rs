@@ -79,6 +79,8 @@ pub struct Event {
     pub site_idx: usize,
     pub site: Site,
     pub path: PathBuf,
+    /// Tells apart files of one path: memfds of one name, a library and the one it replaced.
+    pub file: FileId,
     /// What the stub could not decide alone.
     pub condition: Option<Arc<Predicate>>,
 }
@@ -200,6 +202,7 @@ impl Registry {
                     site_idx,
                     site: site.clone(),
                     path: mapped.path.clone(),
+                    file: file_of(mapped).unwrap_or_default(),
                     condition: condition.clone(),
                 });
             }
@@ -237,7 +240,9 @@ impl Registry {
 }
 
 /// Device and inode.
-fn file_of(mapped: &MappedObject) -> Option<(u64, u64)> {
+pub type FileId = (u64, u64);
+
+pub fn file_of(mapped: &MappedObject) -> Option<FileId> {
     let mapping = mapped.mappings.first()?;
     Some((u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor), mapping.inode))
 }

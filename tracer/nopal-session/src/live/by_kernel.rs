@@ -1,7 +1,7 @@
 //! The kernel door's side of a live session: what is armed where, and its records in the order of time.
 
 use super::{Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock};
-use crate::registry::Registry;
+use crate::registry::{FileId, Registry, file_of};
 use nopal_engine::kernel::family::{Family, Member};
 use nopal_engine::kernel::tracefs::Tracefs;
 use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
@@ -284,16 +284,16 @@ pub(super) fn open_by_kernel(
         }
     }
     let kernel = kernel.as_mut().expect("opened just above");
-    let mut by_path: HashMap<PathBuf, Vec<(Wanted, String)>> = HashMap::new();
+    let mut by_file: HashMap<FileId, Vec<(Wanted, String)>> = HashMap::new();
     {
         let registry = lock(registry);
         for (wanted, reason) in sites {
-            let path = registry.events[wanted.event as usize].path.clone();
-            by_path.entry(path).or_default().push((wanted, reason));
+            let file = registry.events[wanted.event as usize].file;
+            by_file.entry(file).or_default().push((wanted, reason));
         }
     }
     for mapped in mapped_objects(pid).map_err(LiveError::Target)? {
-        let Some(sites) = by_path.remove(&mapped.path) else { continue };
+        let Some(sites) = file_of(&mapped).and_then(|file| by_file.remove(&file)) else { continue };
         match kernel.arm(pid, &mapped, sites.clone(), &mut done) {
             Ok(()) => {}
             // What is left of the user door's sites is no failure of the whole.
