@@ -4,6 +4,7 @@ pub mod debian;
 pub mod fixture;
 pub mod lab;
 pub mod process;
+pub mod runtime;
 pub mod targets;
 pub mod tools;
 pub mod user_door;

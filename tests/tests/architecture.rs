@@ -23,7 +23,15 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("nopal-bench-stub", &["nopal-abi", "nopal-engine", "nopal-sdt"]),
     (
         "nopal-session",
-        &["nopal-abi", "nopal-engine", "nopal-program", "nopal-sdt", "nopal-trace", "nopal-provider", "nopal-script"],
+        &[
+            "nopal-abi",
+            "nopal-engine",
+            "nopal-program",
+            "nopal-sdt",
+            "nopal-trace",
+            "nopal-provider",
+            "nopal-script",
+        ],
     ),
     (
         "nopal-cli",
@@ -74,7 +82,9 @@ fn arrows_between_crates_point_down() {
 
 #[test]
 fn only_the_command_prints() {
-    for folder in ["core", "tracee/nopal", "tracee/nopal-runtime", "tracee/nopal-c", "tracee/nopal-stapsdt", "tracer"] {
+    for folder in
+        ["core", "tracee/nopal", "tracee/nopal-runtime", "tracee/nopal-c", "tracee/nopal-stapsdt", "tracer"]
+    {
         for file in sources(&root().join(folder)) {
             if file.starts_with(root().join("tracer/nopal-cli"))
                 || file.components().any(|c| c.as_os_str() == "tests")
