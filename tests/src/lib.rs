@@ -1,5 +1,6 @@
 //! What the end-to-end tests share: the built command, scratch folders, child processes, waiting with a bound.
 
+pub mod bindings;
 pub mod debian;
 pub mod fixture;
 pub mod lab;
