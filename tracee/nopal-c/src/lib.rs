@@ -159,13 +159,13 @@ pub unsafe extern "C" fn nopal_probe_fire(
     }
 }
 
-/// The rest of a hit, apart, so that the way of one that nobody listens to saves no registers.
+/// The rest of a hit, apart and of C's kind, which never unwinds: so the way of a hit that nobody listens to needs no frame.
 ///
 /// # Safety
 /// As for [`nopal_probe_fire`].
 #[cold]
 #[inline(never)]
-unsafe fn fire_watched(probe: Option<&RawProbe>, values: *const Value, n_values: usize) -> c_int {
+unsafe extern "C" fn fire_watched(probe: Option<&RawProbe>, values: *const Value, n_values: usize) -> c_int {
     let Some(probe) = probe else { return fail(&errors::Problem::Null("the probe")) };
     let arguments = probe.arguments();
     if !probe.is_loaded() {
@@ -189,7 +189,7 @@ unsafe fn fire_watched(probe: Option<&RawProbe>, values: *const Value, n_values:
         n_words += argument.type_.n_operands();
     }
     // SAFETY: the probe was made with these types, and the addresses are valid, by this function's contract.
-    match unsafe { probe.fire_words(&words[..n_words]) } {
+    match unsafe { probe.fire_words(&words, n_words) } {
         Ok(()) => 1,
         Err(error) => fail(&error.into()),
     }

@@ -42,11 +42,13 @@ impl RawProbe {
         &self.name
     }
 
+    #[inline]
     pub fn arguments(&self) -> &[Argument] {
         &self.arguments
     }
 
-    /// Whether a hit must go the long way: a tracer listens, or the probe is not loaded.
+    /// Whether a hit must go the long way: a tracer listens, or the probe is not loaded. Once that is known, firing a probe
+    /// that nobody listens to is over.
     #[inline(always)]
     pub fn is_watched(&self) -> bool {
         // SAFETY: both point to the statics above, or into an object that stays mapped, readable, as long as its provider
@@ -63,6 +65,7 @@ impl RawProbe {
         self.is_watched() && self.is_loaded()
     }
 
+    #[inline]
     pub fn is_loaded(&self) -> bool {
         !std::ptr::eq(self.site.load(Ordering::Acquire), &NO_SITE)
     }
@@ -86,18 +89,15 @@ impl RawProbe {
     /// Fires whether or not somebody listens.
     ///
     /// # Safety
-    /// `words` are the operands of the probe's arguments, in their order. Addresses among them are null or valid, for their
+    /// The first `n_words` are the operands of the probe's arguments, in their order. Addresses among them are null or valid, for their
     /// length or up to a NUL, until this returns: a tracer follows them.
     #[inline]
-    pub unsafe fn fire_words(&self, words: &[u64]) -> Result<()> {
+    pub unsafe fn fire_words(&self, words: &[u64; MAX_OPERANDS], n_words: usize) -> Result<()> {
         let site = self.site.load(Ordering::Acquire);
         if std::ptr::eq(site, &NO_SITE) {
             return Err(Error::NotLoaded);
         }
-        let mut all = [0; MAX_OPERANDS];
-        let n_words = words.len().min(MAX_OPERANDS);
-        all[..n_words].copy_from_slice(&words[..n_words]);
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = all;
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = *words;
         // SAFETY: a function of the object with as many arguments as are passed or fewer; it returns nothing and touches
         // neither registers nor memory.
         unsafe {

@@ -27,10 +27,6 @@ impl Words {
             self.n_words += 1;
         }
     }
-
-    fn as_slice(&self) -> &[u64] {
-        &self.words[..self.n_words]
-    }
 }
 
 /// A type whose values can be arguments of a probe: integers, `bool`, `f32`, `f64`, `&str`, `&[u8]` and `&CStr`.
@@ -191,5 +187,5 @@ impl<A: Arguments> Probe<A> {
 fn fire_watched<A: Arguments>(probe: &RawProbe, values: A::Of<'_>) -> bool {
     let words = A::words(values);
     // SAFETY: the words are those of the types the probe was made with. What they point to is borrowed until the end.
-    unsafe { probe.fire_words(words.as_slice()) }.is_ok()
+    unsafe { probe.fire_words(&words.words, words.n_words) }.is_ok()
 }

@@ -207,11 +207,11 @@ pub unsafe extern "C" fn probeFire(
     let Some(item) = (unsafe { probe.cast::<ProbeListItem>().as_ref() }) else { return };
     // Whether a tracer listens the caller has asked before, if it wants to know; libstapsdt does not ask here.
     if item.runtime.is_watched() {
-        let words = [arg1, arg2, arg3, arg4, arg5, arg6];
+        let words = [arg1, arg2, arg3, arg4, arg5, arg6, 0, 0, 0, 0, 0, 0];
         let n_args = item.runtime.arguments().len().min(MAX_ARGUMENTS);
         // SAFETY: as many words as the probe has arguments. None of them is an address to us: tracers check those that
         // they follow, since there is no note that calls them valid. Fails if it is not loaded, which does no harm.
-        let _ = unsafe { item.runtime.fire_words(&words[..n_args]) };
+        let _ = unsafe { item.runtime.fire_words(&words, n_args) };
     }
 }
 
