@@ -18,7 +18,7 @@ use super::room::Room;
 use super::session::{Core, OpenSite, SiteReport, Traced, WantedObject};
 use super::stub::StubSpec;
 use super::stub::space::{Entry, ObjectIdentity, SessionFacts, landing};
-use super::stub::tail::{Tail, plan_relocation, plan_tail};
+use super::stub::tail::{Tail, plan_instruction, plan_relocation, plan_tail};
 use super::tactic::{Refusal, Tactic, Way, ways};
 use super::text::{Direction, Found, Patch, apply};
 use nopal_abi::PAGE_BYTES;
@@ -529,8 +529,11 @@ impl Work<'_, '_> {
         if range.is_none() || code.is_empty() {
             return Err(Refusal::NotMapped.into());
         }
-        let now = self.entered.memory.read_vec(address, code.len().min(16)).map_err(Failure::All)?;
+        // What the next site looks like is its own affair.
+        let until = object.next_site(wanted.site.address).unwrap_or(u64::MAX).min(16) as usize;
+        let now = self.entered.memory.read_vec(address, code.len().min(until)).map_err(Failure::All)?;
         let mut refusal = Refusal::NotANop { bytes: code.iter().take(5).copied().collect() };
+        let mut pun = None;
         let ways = if wanted.event == LIBRARY_EVENT {
             libraries::ways(address, code)
         } else {
@@ -542,53 +545,74 @@ impl Work<'_, '_> {
                 Err(Failure::Site(reason)) => refusal = reason,
                 Err(all) => return Err(all),
             }
+            pun = (way.tactic == Tactic::Pun).then_some(Way { is_narrow: true, ..way });
         }
-        match self.may_relocate(at, object, wanted, &now, refusal) {
-            Ok(()) => self.prepare_way(at, object, wanted, address, &now, &Way::relocation(address)),
+        match self.way_by_moving(at, object, wanted, &now, refusal, pun.as_ref()) {
+            Ok(way) => self.prepare_way(at, object, wanted, address, &now, &way),
             Err(refusal) => Err(refusal.into()),
         }
     }
 
     /// Whether the instructions of a site that could not be opened otherwise may be moved; else why it stays closed.
-    fn may_relocate(
+    fn way_by_moving(
         &self,
         at: usize,
         object: &WantedObject,
         wanted: &super::session::Wanted,
         now: &[u8],
         refusal: Refusal,
-    ) -> std::result::Result<(), Refusal> {
+        narrow_pun: Option<&Way>,
+    ) -> std::result::Result<Way, Refusal> {
         if wanted.event == LIBRARY_EVENT || wanted.site.code.first() != Some(&0x90) {
             return Err(refusal);
         }
         let n = &self.core.neighbourhoods[at];
         let address = object.bias.wrapping_add(wanted.site.address);
+        let known = n.space.site(address);
+        let (behind, relocation) = (Way::behind(address), Way::relocation(address));
         // Another session has moved them; ours is one more on the same way.
-        let is_moved = n.space.site(address).is_some_and(|site| {
-            Way::relocation(address).patched(site.thunk).is_some_and(|patched| now.starts_with(&patched))
-        });
-        if is_moved {
-            return Ok(());
+        for way in [behind, relocation] {
+            let from = (way.patch - address) as usize;
+            let patched = known.as_ref().and_then(|site| way.patched(site.thunk));
+            if patched.is_some_and(|patched| now.get(from..).is_some_and(|now| now.starts_with(&patched))) {
+                return Ok(way);
+            }
         }
-        let (Some(fixed), Refusal::LandingTaken { .. }) = (&object.fixed, &refusal) else {
+        if !matches!(refusal, Refusal::LandingTaken { .. }) {
             return Err(refusal);
-        };
+        }
         let why_not = |reason: &str| {
             Err(Refusal::NotMovable { landing: Box::new(refusal.clone()), reason: reason.to_owned() })
         };
-        if let Err(reason) = fixed.check(wanted.site.address) {
+        // The way on behind a site is one for all its sessions.
+        let is_other_way = |tail: &Tail| known.is_some() && !n.space.goes_on(address, tail);
+        let code = &wanted.site.code[1..];
+        let is_clear = object.next_site(wanted.site.address).is_none_or(|distance| distance > WINDOW);
+        let mut verdict = Err(refusal.clone());
+        if is_clear
+            && let Some(tail) = plan_instruction(code, address + 1)
+            && !is_other_way(&tail)
+        {
+            match object.fixed.get().check_behind(wanted.site.address) {
+                Ok(()) => return Ok(behind),
+                Err(reason) => verdict = why_not(reason),
+            }
+        }
+        if let Some(pun) = narrow_pun
+            && pun.landing.is_some_and(|landing| self.landing_pages(n, landing, true).is_ok())
+        {
+            return Ok(*pun);
+        }
+        if !self.core.can_relocate {
+            return verdict;
+        }
+        if let Err(reason) = object.fixed.get().check(wanted.site.address) {
             return why_not(reason);
         }
-        let Some(tail) = plan_relocation(&wanted.site.code[1..], address + 1, WINDOW as usize - 1) else {
+        let Some(tail) = plan_relocation(code, address + 1, WINDOW as usize - 1) else {
             return why_not("one of them works only where it is");
         };
-        // The way on behind a site is one for all its sessions.
-        let is_other_way = n.space.site(address).is_some_and(|site| {
-            !tail.encode(site.resume).is_ok_and(|code| {
-                self.entered.memory.read_vec(site.resume, code.len()).is_ok_and(|there| there == code)
-            })
-        });
-        if is_other_way {
+        if is_other_way(&tail) {
             return why_not("an earlier session opened it otherwise");
         }
         for page in pages_of(address) {
@@ -597,7 +621,7 @@ impl Work<'_, '_> {
                 return why_not("the program can write to them");
             }
         }
-        Ok(())
+        Ok(relocation)
     }
 
     /// Moved instructions lie in pages that are writable: the kernel puts no breakpoint there, which would lead into the
@@ -647,7 +671,7 @@ impl Work<'_, '_> {
             return Err(Refusal::BytesChanged { found: now.to_vec() }.into());
         }
         let landing_pages = match way.landing {
-            Some(landing) => self.landing_pages(n, landing)?,
+            Some(landing) => self.landing_pages(n, landing, way.is_narrow)?,
             None => Vec::new(),
         };
         let identity = ObjectIdentity { link_address: wanted.site.address, ..object.identity };
@@ -655,6 +679,12 @@ impl Work<'_, '_> {
             _ if wanted.event == LIBRARY_EVENT => Tail::ret(),
             Tactic::Relocate => plan_relocation(&wanted.site.code[1..], way.resume, WINDOW as usize - 1)
                 .ok_or(Failure::Site(Refusal::OutOfReach))?,
+            Tactic::Behind => plan_instruction(&wanted.site.code[1..], way.resume)
+                .ok_or(Failure::Site(Refusal::OutOfReach))?,
+            // After a session that moved the instruction behind the nop: its way on is right for the nop, too.
+            Tactic::Pun => plan_instruction(&wanted.site.code[1..], way.resume)
+                .filter(|tail| n.space.goes_on(address, tail))
+                .unwrap_or_else(|| plan_tail(&code[1..], way.resume)),
             _ if way.is_tail_copied => plan_tail(&code[1..], way.resume),
             _ => Tail::to(way.resume),
         };
@@ -679,6 +709,7 @@ impl Work<'_, '_> {
                 predicates: wanted.predicates.clone(),
                 action: wanted.action.clone(),
                 load_bias: object.bias,
+                own_file: object.own_file.clone(),
             };
             let chained = n.space.chained_stub(&site, session, &spec).map_err(stub_refused)?;
             let (stub, is_linked) = match chained {
@@ -701,7 +732,12 @@ impl Work<'_, '_> {
     }
 
     /// The pages a landing needs: each already ours in this process, or free.
-    fn landing_pages(&self, n: &Neighbourhood, landing: u64) -> std::result::Result<Vec<u64>, Failure> {
+    fn landing_pages(
+        &self,
+        n: &Neighbourhood,
+        landing: u64,
+        is_narrow: bool,
+    ) -> std::result::Result<Vec<u64>, Failure> {
         // The longest form of a landing is 14 bytes.
         let first = landing & !(PAGE - 1);
         let last = landing.wrapping_add(13) & !(PAGE - 1);
@@ -711,7 +747,9 @@ impl Work<'_, '_> {
             if is_ours && n.landing_pages().iter().any(|(address, _)| address == page) {
                 continue;
             }
-            if let Err(by) = self.room.check(*page, PAGE) {
+            let verdict =
+                if is_narrow { self.room.check_narrowly(*page, PAGE) } else { self.room.check(*page, PAGE) };
+            if let Err(by) = verdict {
                 return Err(Refusal::LandingTaken { address: landing, by }.into());
             }
         }

@@ -9,8 +9,8 @@ use super::ledger::Ledger;
 use super::maps::Maps;
 use super::process;
 use super::session::{
-    Core, OpenSite, ProcessReport, Session, SiteReport, Traced, Wanted, WantedObject, code_mappings,
-    in_own_thread,
+    Core, LazyFixed, OpenSite, ProcessReport, Session, SiteReport, Traced, Wanted, WantedObject,
+    code_mappings, in_own_thread,
 };
 use super::stub::space::ObjectIdentity;
 use super::stub::{Action, Predicate, Relation};
@@ -141,8 +141,9 @@ impl Loader {
                 }],
                 action: Action::Wait { timeout_ms: wait_ms },
             }],
+            own_file: 0..0,
             all_sites: Arc::new(vec![self.ret]),
-            fixed: None,
+            fixed: Arc::new(LazyFixed::nothing()),
         }
     }
 }
@@ -169,8 +170,14 @@ pub(super) fn loader_in(
 
 /// The ways to open a `ret` with these bytes from it on, best first.
 pub(super) fn ways(address: u64, code: &[u8]) -> std::result::Result<Vec<Way>, Refusal> {
-    let way =
-        |tactic, landing| Way { tactic, patch: address, landing, resume: address, is_tail_copied: false };
+    let way = |tactic, landing| Way {
+        tactic,
+        patch: address,
+        landing,
+        resume: address,
+        is_tail_copied: false,
+        is_narrow: false,
+    };
     let mut ways = Vec::new();
     match code {
         [0xcc, ..] => return Err(Refusal::Breakpoint),

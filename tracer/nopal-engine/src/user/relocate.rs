@@ -1,5 +1,5 @@
-//! Whether the instructions behind a site may be moved: nothing in the file may lead into the middle of the five bytes.
-//! Over-approximated from the file alone; in doubt the answer is no. Moving them is in [`super::stub::tail`].
+//! Whether the instructions behind a site may be moved: nothing in the file may lead into the middle of the bytes that
+//! change, nor past the nop. Over-approximated from the file alone; in doubt the answer is no. Moving them is in [`super::stub::tail`].
 //!
 //! What leads somewhere: direct branches of the whole text, addresses taken relative to an instruction or as a constant,
 //! words of data and relocations that hold an address (tables of pointers), tables of 32-bit distances (what compilers
@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 /// Bytes that a jump takes.
 pub const WINDOW: u64 = 5;
+/// A nop and a jump behind it.
+const WIDE: u64 = WINDOW + 1;
 
 /// The page or the two pages that a site's five bytes lie in.
 pub fn pages_of(site: u64) -> Vec<u64> {
@@ -29,9 +31,14 @@ pub fn protect(page: u64, rights: u64) -> Call {
 /// The sites of an object whose instructions must stay where they are, with the reason; all link-time addresses.
 #[derive(Debug)]
 pub struct Fixed {
-    /// By address of the site.
-    reasons: Vec<(u64, &'static str)>,
-    movable: Vec<u64>,
+    /// By address of the site: why not, if only the bytes up to the first number are in question, and for all of them.
+    verdicts: Vec<(u64, Verdict)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Verdict {
+    narrow: Result<(), &'static str>,
+    wide: Result<(), &'static str>,
 }
 
 impl Fixed {
@@ -39,16 +46,23 @@ impl Fixed {
     pub fn of(image: &[u8], sites: &[u64]) -> Fixed {
         match Survey::new(image, sites) {
             Some(survey) => survey.judge(),
-            None => Fixed { reasons: Vec::new(), movable: Vec::new() },
+            None => Fixed { verdicts: Vec::new() },
         }
     }
 
+    /// For a jump at the site.
     pub fn check(&self, site: u64) -> Result<(), &'static str> {
-        if self.movable.binary_search(&site).is_ok() {
-            return Ok(());
-        }
-        let reason = self.reasons.iter().find(|(address, _)| *address == site);
-        Err(reason.map_or("its functions cannot be told apart", |(_, reason)| *reason))
+        self.verdict(site)?.narrow
+    }
+
+    /// For a jump right behind the nop of the site.
+    pub fn check_behind(&self, site: u64) -> Result<(), &'static str> {
+        self.verdict(site)?.wide
+    }
+
+    fn verdict(&self, site: u64) -> Result<Verdict, &'static str> {
+        let at = self.verdicts.binary_search_by_key(&site, |(address, _)| *address);
+        at.map(|at| self.verdicts[at].1).map_err(|_| "its functions cannot be told apart")
     }
 }
 
@@ -65,8 +79,8 @@ struct Survey<'a> {
     /// Where decoding begins afresh.
     starts: BTreeSet<u64>,
     exceptions: &'a [u8],
-    /// Sites into whose window something leads.
-    entered: BTreeSet<u64>,
+    /// Sites into whose window something leads, and how far in.
+    entered: BTreeSet<(u64, u64)>,
     /// Sites that begin an instruction of a function that could be decoded whole.
     decoded: BTreeSet<u64>,
     /// Data whose address some instruction takes.
@@ -125,9 +139,9 @@ impl<'a> Survey<'a> {
     fn lead_to(&mut self, address: u64) {
         let at = self.sites.partition_point(|site| *site < address);
         if let Some(site) = at.checked_sub(1).and_then(|before| self.sites.get(before))
-            && address - site < WINDOW
+            && address - site < WIDE
         {
-            self.entered.insert(*site);
+            self.entered.insert((*site, address - site));
         }
     }
 
@@ -147,23 +161,20 @@ impl<'a> Survey<'a> {
         for start in self.starts.clone() {
             self.lead_to(start);
         }
-        let mut fixed = Fixed { reasons: Vec::new(), movable: Vec::new() };
-        for site in self.sites {
-            let reason = if self.entered.contains(site) {
-                Some("a branch leads into them")
-            } else if !self.decoded.contains(site) {
-                Some("its function cannot be decoded")
-            } else if self.may_be_landing_pad(*site) {
-                Some("an exception may land in them")
+        let verdict = |site: u64, window: u64| {
+            if self.entered.range((site, 1)..(site, window)).next().is_some() {
+                Err("a branch leads into them")
+            } else if !self.decoded.contains(&site) {
+                Err("its function cannot be decoded")
+            } else if self.may_be_landing_pad(site, window) {
+                Err("an exception may land in them")
             } else {
-                None
-            };
-            match reason {
-                Some(reason) => fixed.reasons.push((*site, reason)),
-                None => fixed.movable.push(*site),
+                Ok(())
             }
-        }
-        fixed
+        };
+        let both =
+            |site: &u64| (*site, Verdict { narrow: verdict(*site, WINDOW), wide: verdict(*site, WIDE) });
+        Fixed { verdicts: self.sites.iter().map(both).collect() }
     }
 
     fn decode_part(&mut self, part: &Part<'_>) {
@@ -249,9 +260,9 @@ impl<'a> Survey<'a> {
     }
 
     /// Landing pads are written as distances from their function: any bytes that could be such a one count.
-    fn may_be_landing_pad(&self, site: u64) -> bool {
+    fn may_be_landing_pad(&self, site: u64, window: u64) -> bool {
         let Some(start) = self.starts.range(..=site).next_back() else { return true };
-        (1..WINDOW).any(|inside| {
+        (1..window).any(|inside| {
             let encoded = uleb128(site + inside - start);
             self.exceptions.windows(encoded.len()).any(|bytes| bytes == encoded)
         })
@@ -295,7 +306,7 @@ mod tests {
     use super::*;
 
     /// Judges a piece of code at 0x1000 with a site somewhere in it and perhaps a table at 0x2000.
-    fn verdict(code: &[u8], site: u64, table: &[i32], exceptions: &[u8]) -> Result<(), &'static str> {
+    fn fixed(code: &[u8], site: u64, table: &[i32], exceptions: &[u8]) -> Fixed {
         let sites = [site];
         let table: Vec<u8> = table.iter().flat_map(|e| e.to_le_bytes()).collect();
         let survey = Survey {
@@ -310,7 +321,11 @@ mod tests {
             decoded: BTreeSet::new(),
             tables: BTreeSet::new(),
         };
-        survey.judge().check(site)
+        survey.judge()
+    }
+
+    fn verdict(code: &[u8], site: u64, table: &[i32], exceptions: &[u8]) -> Result<(), &'static str> {
+        fixed(code, site, table, exceptions).check(site)
     }
 
     #[test]
@@ -392,9 +407,24 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_behind_the_nop_takes_one_byte_more() {
+        // nop; and $0x61ffffff,%ecx; a short jump
+        let code = |distance: u8| [0x90, 0x81, 0xe1, 0xff, 0xff, 0xff, 0x61, 0xeb, distance];
+        for (to, narrow, wide) in [(0u8, true, true), (1, false, false), (5, true, false), (7, true, true)] {
+            let fixed = fixed(&code(to.wrapping_sub(9)), 0x1000, &[], &[]);
+            assert_eq!(
+                (fixed.check(0x1000).is_ok(), fixed.check_behind(0x1000).is_ok()),
+                (narrow, wide),
+                "{to}"
+            );
+        }
+    }
+
+    #[test]
     fn rubbish_is_refused() {
         for image in [&[][..], &[0x7f, b'E', b'L', b'F'], &[0; 4096]] {
-            assert!(Fixed::of(image, &[0x1000]).check(0x1000).is_err());
+            let fixed = Fixed::of(image, &[0x1000]);
+            assert!(fixed.check(0x1000).is_err() && fixed.check_behind(0x1000).is_err());
         }
         assert_eq!(function_starts(0x100, &[1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 9, 0, 0, 0]), None);
     }

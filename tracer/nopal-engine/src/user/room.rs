@@ -10,6 +10,8 @@ const LOWEST: u64 = 0x1_0000;
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// What the heap may still grow by before it meets a page of ours; malloc then falls back to mmap.
 const HEAP_MARGIN: u64 = 128 << 20;
+/// The same where a site could not be opened otherwise.
+const NARROW_HEAP_MARGIN: u64 = 32 << 20;
 /// What an unlimited stack is left.
 const STACK_MARGIN: u64 = 1 << 30;
 /// The kernel keeps a gap below a growing stack.
@@ -49,6 +51,16 @@ impl Room {
 
     /// `Ok` if `start..start + len` can be mapped without being in anybody's way; else who is there.
     pub fn check(&self, start: u64, len: u64) -> std::result::Result<(), String> {
+        self.check_beside(self.heap, start, len)
+    }
+
+    /// The same, leaving the heap no more room than it needs for a while.
+    pub fn check_narrowly(&self, start: u64, len: u64) -> std::result::Result<(), String> {
+        let heap = (self.heap.0, self.heap.1.saturating_sub(HEAP_MARGIN - NARROW_HEAP_MARGIN));
+        self.check_beside(heap, start, len)
+    }
+
+    fn check_beside(&self, heap: (u64, u64), start: u64, len: u64) -> std::result::Result<(), String> {
         let end = start.checked_add(len).ok_or("the end of the address space")?;
         if start < LOWEST {
             return Err("the lowest addresses, which nobody may map".into());
@@ -57,7 +69,7 @@ impl Room {
             return Err("addresses above user space".into());
         }
         let overlaps = |zone: (u64, u64)| start < zone.1 && zone.0 < end;
-        if overlaps(self.heap) {
+        if overlaps(heap) {
             return Err("the heap, which grows there".into());
         }
         if overlaps(self.stack) {
@@ -132,6 +144,17 @@ mod tests {
         ] {
             assert_eq!(format!("{:?}", room().check(start, 4096)), expected, "{start:#x}");
         }
+    }
+
+    #[test]
+    fn the_heap_is_left_less_room_where_it_must_be() {
+        for (start, is_free) in
+            [(0x1100000, false), (0x1100000 + (31 << 20), false), (0x1100000 + (32 << 20), true)]
+        {
+            assert!(room().check(start, 4096).is_err());
+            assert_eq!(room().check_narrowly(start, 4096).is_ok(), is_free, "{start:#x}");
+        }
+        assert!(room().check_narrowly(0x400000, 4096).is_err());
     }
 
     #[test]

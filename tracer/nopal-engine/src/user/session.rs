@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The name of the ring's memfd in `/proc/PID/maps`.
@@ -106,10 +106,34 @@ pub struct WantedObject {
     pub bias: u64,
     pub identity: ObjectIdentity,
     pub sites: Vec<Wanted>,
+    /// Where in the process the file is mapped around its sites without a gap.
+    pub own_file: std::ops::Range<u64>,
     /// Link-time addresses of all sites of the object, sorted.
     pub(super) all_sites: Arc<Vec<u64>>,
-    /// Which of its sites can be relocated, if that is wanted.
-    pub(super) fixed: Option<Arc<Fixed>>,
+    /// Which of its sites stand among instructions that can be moved; looked at when first needed.
+    pub(super) fixed: Arc<LazyFixed>,
+}
+
+/// A look at a whole file, taken when it is needed.
+#[derive(Debug)]
+pub(super) struct LazyFixed {
+    object: Option<MappedObject>,
+    sites: Arc<Vec<u64>>,
+    fixed: OnceLock<Fixed>,
+}
+
+impl LazyFixed {
+    /// Nothing can be moved.
+    pub fn nothing() -> LazyFixed {
+        LazyFixed { object: None, sites: Arc::default(), fixed: OnceLock::new() }
+    }
+
+    pub fn get(&self) -> &Fixed {
+        self.fixed.get_or_init(|| {
+            let image = self.object.as_ref().and_then(|object| object.open().ok());
+            Fixed::of(image.as_ref().map_or(&[], |image| image.bytes()), &self.sites)
+        })
+    }
 }
 
 impl WantedObject {
@@ -201,7 +225,7 @@ pub struct Core {
     pub(super) library_wait_ms: u32,
     /// By device and inode.
     pub(super) loaders: HashMap<(u64, u64), std::result::Result<Loader, &'static str>>,
-    can_relocate: bool,
+    pub(super) can_relocate: bool,
     select: Select,
     objects: HashMap<(u64, u64), Option<Arc<ReadObject>>>,
 }
@@ -209,7 +233,7 @@ pub struct Core {
 struct ReadObject {
     object: nopal_sdt::Object,
     sites: Arc<Vec<u64>>,
-    fixed: Option<Arc<Fixed>>,
+    fixed: Arc<LazyFixed>,
     device: u64,
     build_id: u64,
 }
@@ -287,9 +311,10 @@ impl Core {
                         build_id: read.build_id,
                         link_address: 0,
                     },
+                    own_file: own_file(&object, bias.wrapping_add(sites[0].site.address)),
                     sites: sites.clone(),
                     all_sites: Arc::clone(&read.sites),
-                    fixed: read.fixed.clone(),
+                    fixed: Arc::clone(&read.fixed),
                 });
             }
         }
@@ -303,7 +328,6 @@ impl Core {
     fn read_object(&mut self, object: &MappedObject) -> Option<Arc<ReadObject>> {
         let mapping = object.mappings.first()?;
         let device = libc::makedev(mapping.device_major, mapping.device_minor);
-        let can_relocate = self.can_relocate;
         self.objects
             .entry((device, mapping.inode))
             .or_insert_with(|| {
@@ -318,12 +342,39 @@ impl Core {
                     .as_deref()
                     .and_then(|b| b.get(..8))
                     .map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
-                let fixed =
-                    (can_relocate && !sites.is_empty()).then(|| Arc::new(Fixed::of(image.bytes(), &sites)));
-                Some(Arc::new(ReadObject { object: read, sites: Arc::new(sites), fixed, device, build_id }))
+                let sites = Arc::new(sites);
+                let fixed = Arc::new(LazyFixed {
+                    object: Some(object.clone()),
+                    sites: Arc::clone(&sites),
+                    fixed: OnceLock::new(),
+                });
+                Some(Arc::new(ReadObject { object: read, sites, fixed, device, build_id }))
             })
             .clone()
     }
+}
+
+/// The stretch of the file's readable mappings that `address` lies in.
+fn own_file(object: &MappedObject, address: u64) -> std::ops::Range<u64> {
+    let mut stretch = 0..0;
+    for mapping in object.mappings.iter().filter(|m| m.is_readable && !m.is_shared) {
+        if mapping.start != stretch.end {
+            stretch.start = mapping.start;
+        }
+        stretch.end = mapping.end;
+        if stretch.contains(&address) {
+            break;
+        }
+    }
+    if !stretch.contains(&address) {
+        return 0..0;
+    }
+    for mapping in object.mappings.iter().filter(|m| m.is_readable && !m.is_shared) {
+        if mapping.start == stretch.end {
+            stretch.end = mapping.end;
+        }
+    }
+    stretch
 }
 
 /// Tracing in progress. Dropping it detaches.

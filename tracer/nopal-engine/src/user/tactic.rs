@@ -12,6 +12,9 @@ pub enum Tactic {
     Pun,
     /// On nopal's own sites: the same with the first byte of the 10-byte nop, beside the nop that belongs to others.
     OwnPun,
+    /// A 5-byte jump in the place of the one long instruction behind the nop, which runs elsewhere meanwhile. The nop stays:
+    /// other tools use it as ever, and come by here afterwards.
+    Behind,
     /// A 5-byte jump over the nop and the instructions behind it, which run elsewhere meanwhile. Only where asked for.
     Relocate,
 }
@@ -22,6 +25,7 @@ impl fmt::Display for Tactic {
             Tactic::Jump => "5-byte jump over the long nop",
             Tactic::Pun => "one-byte jump that lands where the next instruction's bytes say",
             Tactic::OwnPun => "one-byte jump inside the 10-byte nop",
+            Tactic::Behind => "5-byte jump in the place of the instruction behind the nop",
             Tactic::Relocate => "5-byte jump over instructions that were moved",
         })
     }
@@ -92,13 +96,15 @@ pub struct Way {
     pub resume: u64,
     /// The instructions from `resume` up to here may be copied behind the stub.
     pub is_tail_copied: bool,
+    /// The landing may be nearer to the heap than it should: for want of another way.
+    pub is_narrow: bool,
 }
 
 impl Way {
     /// Bytes that change.
     pub fn patch_len(&self) -> usize {
         match self.tactic {
-            Tactic::Jump | Tactic::Relocate => 5,
+            Tactic::Jump | Tactic::Behind | Tactic::Relocate => 5,
             Tactic::Pun | Tactic::OwnPun => 1,
         }
     }
@@ -107,7 +113,7 @@ impl Way {
     pub fn patched(&self, thunk: u64) -> Option<Vec<u8>> {
         match self.tactic {
             Tactic::Pun | Tactic::OwnPun => Some(vec![0xe9]),
-            Tactic::Jump | Tactic::Relocate => {
+            Tactic::Jump | Tactic::Behind | Tactic::Relocate => {
                 let distance = i32::try_from(thunk.wrapping_sub(self.patch + 5) as i64).ok()?;
                 let mut bytes = vec![0xe9];
                 bytes.extend_from_slice(&distance.to_le_bytes());
@@ -118,6 +124,18 @@ impl Way {
 }
 
 impl Way {
+    /// In the place of what follows a classic nop.
+    pub fn behind(address: u64) -> Way {
+        Way {
+            tactic: Tactic::Behind,
+            patch: address + 1,
+            landing: None,
+            resume: address + 1,
+            is_tail_copied: true,
+            is_narrow: false,
+        }
+    }
+
     /// Over a classic nop and what follows it.
     pub fn relocation(address: u64) -> Way {
         Way {
@@ -126,6 +144,7 @@ impl Way {
             landing: None,
             resume: address + 1,
             is_tail_copied: true,
+            is_narrow: false,
         }
     }
 }
@@ -141,6 +160,7 @@ pub fn ways(address: u64, code: &[u8], next_site: Option<u64>) -> Result<Vec<Way
         landing: None,
         resume: address + resume,
         is_tail_copied: false,
+        is_narrow: false,
     };
     let is_clear = |len: u64| next_site.is_none_or(|distance| distance >= len);
     match code {
@@ -153,6 +173,7 @@ pub fn ways(address: u64, code: &[u8], next_site: Option<u64>) -> Result<Vec<Way
                 landing: Some(landing(address + 1, &rest[1..5])),
                 resume: address + 11,
                 is_tail_copied: false,
+                is_narrow: false,
             },
             jump(1, 11),
         ]),
@@ -167,6 +188,7 @@ pub fn ways(address: u64, code: &[u8], next_site: Option<u64>) -> Result<Vec<Way
                 landing: Some(landing(address, &rest[..4])),
                 resume: address + 1,
                 is_tail_copied: true,
+                is_narrow: false,
             }])
         }
         _ => Err(Refusal::NotANop { bytes: code.iter().take(5).copied().collect() }),

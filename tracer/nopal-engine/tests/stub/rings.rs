@@ -177,6 +177,7 @@ fn aggregates_are_exact() {
             Cell::Histogram { offset: histogram, operand: operand("-8@%rsi") },
         ]),
         load_bias: 0,
+        own_file: 0..0,
     };
     harness.attach(Place::TwoArguments, &spec);
     let n = 50_000u64;

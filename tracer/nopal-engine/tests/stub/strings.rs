@@ -218,3 +218,63 @@ fn bytes_with_a_length() {
         }
     }
 }
+
+#[test]
+fn what_is_in_the_own_file_is_read_without_asking_and_no_further() {
+    let memory = pages();
+    let base = memory.as_ptr() as u64;
+    let mut harness = Harness::new(|_| {});
+    let c_string = Capture::CString { pointer: operand("8@%rsi"), max_bytes: 40, is_trusted: false };
+    let mut spec = record(3, around(c_string));
+    // The first page only: the second is readable, but has to be asked about, and the third is not.
+    spec.own_file = base..base + PAGE as u64;
+    let stub = harness.attach(Place::Everything, &spec);
+    for start in (0..9).chain(PAGE - 45..PAGE + 9).chain(2 * PAGE - 45..2 * PAGE) {
+        for length in [0, 1, 7, 8, 9, 20, 39, 40, 41] {
+            memory.fill(b'#');
+            let end = (start + length).min(2 * PAGE);
+            memory[start..end].fill(b'a');
+            if end < 2 * PAGE {
+                memory[end] = 0;
+            }
+            let n = end - start;
+            let expected = Got {
+                is_truncated: n > 40,
+                is_unreadable: end == 2 * PAGE && n <= 40,
+                ..whole(&memory[start..start + n.min(40)])
+            };
+            assert_eq!(
+                capture(&harness, &stub.layout, base + start as u64, 0),
+                expected,
+                "{length} at {start}"
+            );
+        }
+    }
+    for pointer in [base - 1, base + 2 * PAGE as u64, NON_CANONICAL, KERNEL, u64::MAX - 3] {
+        let got = capture(&harness, &stub.layout, pointer, 0);
+        assert!(got.is_unreadable || pointer == base - 1, "{pointer:#x}: {got:?}");
+    }
+    drop(harness);
+
+    let mut harness = Harness::new(|_| {});
+    let bytes = Capture::Bytes {
+        pointer: operand("8@%rsi"),
+        length: operand("8@%rax"),
+        unit_bytes: 1,
+        max_bytes: 100,
+        is_trusted: false,
+    };
+    let mut spec = record(3, around(bytes));
+    spec.own_file = base..base + PAGE as u64;
+    let stub = harness.attach(Place::Everything, &spec);
+    for (i, byte) in memory.iter_mut().enumerate() {
+        *byte = (i * 31) as u8;
+    }
+    for (start, n, readable) in
+        [(0, 10, 10), (PAGE - 10, 10, 10), (PAGE - 10, 30, 30), (PAGE, 10, 10), (2 * PAGE - 10, 30, 10)]
+    {
+        let expected = Got { is_unreadable: readable < n, ..whole(&memory[start..start + readable]) };
+        let got = capture(&harness, &stub.layout, base + start as u64, n as u64);
+        assert_eq!(got, expected, "{n} at {start}");
+    }
+}

@@ -532,6 +532,11 @@ impl Asm {
         self.op(false, &[0x66, 0x0f, 0x7e], xmm, Rm::Reg(to), false, 0);
     }
 
+    /// Asks for a cache line that will be written to; never faults. Does nothing on processors that do not know it.
+    pub fn prefetch_for_write(&mut self, what: Mem) {
+        self.op(false, &[0x0f, 0x0d], 1, Rm::Mem(what), false, 0);
+    }
+
     /// Time stamp counter into `%rax`, spoiling `%rdx`.
     pub fn time(&mut self) {
         self.data(&[0x0f, 0x31]); // rdtsc

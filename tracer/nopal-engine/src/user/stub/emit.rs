@@ -15,6 +15,9 @@ use crate::user::record::RecordLayout;
 
 /// Below the stack pointer the program may keep data that no one must touch.
 const RED_ZONE: i32 = 128;
+const LINE_BYTES: i32 = 64;
+/// How far ahead of a record the ring's lines are fetched.
+const AHEAD_BYTES: i32 = 3 * LINE_BYTES;
 const RSEQ_CPU_ID: i32 = 4;
 const RSEQ_CS: i32 = 8;
 
@@ -148,7 +151,12 @@ impl<'a> Stubber<'a> {
         Stubber {
             asm,
             around,
-            frame: Frame { saved, depth: RED_ZONE + bytes, load_bias: spec.load_bias },
+            frame: Frame {
+                saved,
+                depth: RED_ZONE + bytes,
+                load_bias: spec.load_bias,
+                own_file: spec.own_file.clone(),
+            },
             state,
             position,
             flags_at,
@@ -382,6 +390,16 @@ impl<'a> Stubber<'a> {
             asm.jcc(Cond::Greater, full);
         }
 
+        // The lines of the records to come: fetched now they are there by then, while a store to a line that is not would
+        // hold up the program's next locked instruction.
+        let longest = match size {
+            Size::Fixed(bytes) => bytes as i32,
+            Size::Slot(_) => 2 * LINE_BYTES,
+        };
+        for line in 0..(longest + LINE_BYTES - 1) / LINE_BYTES {
+            asm.prefetch_for_write(at(RCX, AHEAD_BYTES + line * LINE_BYTES));
+        }
+
         match size {
             Size::Fixed(bytes) => asm.store_imm(at(RCX, 0), (bytes | layout.word_flags) as i32, Width::B4),
             Size::Slot(slot) => {
@@ -391,12 +409,8 @@ impl<'a> Stubber<'a> {
             }
         }
         asm.store_imm(at(RCX, 4), event as i32, Width::B4);
-        let mut offset = 8;
-        if layout.has_time() {
-            asm.time();
-            asm.store(at(RCX, offset), RAX, Width::B8);
-            offset += 8;
-        }
+        const TIME_AT: i32 = 8;
+        let offset = if layout.has_time() { TIME_AT + 8 } else { TIME_AT };
         if layout.has_task() {
             asm.load64(RAX, tid_offset_word(self.around));
             asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
@@ -405,6 +419,11 @@ impl<'a> Stubber<'a> {
             asm.store(at(RCX, offset + 4), RAX, Width::B4);
         }
         self.fill(captures, layout)?;
+        // Last: reading the time waits for what was begun before it and holds up what comes after.
+        if layout.has_time() {
+            self.asm.time();
+            self.asm.store(at(RCX, TIME_AT), RAX, Width::B8);
+        }
         self.asm.store(at(state, HEAD), position, Width::B8);
         self.end_section(section);
         Ok(())

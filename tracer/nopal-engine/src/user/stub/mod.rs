@@ -29,6 +29,9 @@ pub struct StubSpec {
     pub action: Action,
     /// What is added to the link-time addresses of symbols to get those in the process.
     pub load_bias: u64,
+    /// Where in the process the file of the site itself is mapped, whole pages: readable whenever the site is reached, since
+    /// nobody unmaps the code it runs. Strings there are read without asking the kernel. Empty if nothing is known.
+    pub own_file: std::ops::Range<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

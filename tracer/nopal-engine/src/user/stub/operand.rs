@@ -14,6 +14,8 @@ pub struct Frame {
     /// How far `%rsp` is below its value at the site.
     pub depth: i32,
     pub load_bias: u64,
+    /// As in [`StubSpec`](super::StubSpec).
+    pub own_file: std::ops::Range<u64>,
 }
 
 fn refuse(operand: &Operand, reason: &'static str) -> StubError {

@@ -490,6 +490,14 @@ impl Space {
         })
     }
 
+    /// Whether the site has this way on behind its stubs.
+    pub fn goes_on(&self, address: u64, tail: &Tail) -> bool {
+        self.site(address).is_some_and(|site| {
+            let code = tail.encode(site.resume);
+            code.is_ok_and(|code| self.holds((site.resume - self.address) as usize, &code))
+        })
+    }
+
     /// Makes thunk, slot and resume code, or finds those that are there. The slot leads to the resume code.
     pub fn add_site(&self, address: u64, tail: &Tail, object: ObjectIdentity) -> Result<Site, StubError> {
         let (at, offset) = self.cursor();

@@ -3,7 +3,8 @@
 //!
 //! What a foreign probe points to is looked at only after the kernel has said that its page can be read:
 //! `rt_sigprocmask` with an impossible `how` copies the set in first, so EINVAL means readable and EFAULT not. Words are
-//! read at multiples of 8 and thus never reach into a page that was not asked about.
+//! read at multiples of 8 and thus never reach into a page that was not asked about. Constants of the site's own file,
+//! which is mapped as surely as the site, are not asked about: a question costs more than all the rest of a hit.
 
 use nopal_abi::record::text;
 
@@ -46,7 +47,7 @@ pub fn measure(asm: &mut Asm, frame: &Frame, capture: &Capture, slots: Slots) ->
         Capture::CString { pointer, max_bytes, is_trusted } => {
             frame.load(asm, pointer, RSI, RAX)?;
             asm.store(at(RSP, slots.pointer), RSI, Width::B8);
-            measure_c_string(asm, slots, *max_bytes as i32, *is_trusted);
+            measure_c_string(asm, frame, slots, *max_bytes as i32, *is_trusted);
             Ok(())
         }
         Capture::Bytes { pointer, length, unit_bytes, max_bytes, is_trusted } => {
@@ -54,7 +55,7 @@ pub fn measure(asm: &mut Asm, frame: &Frame, capture: &Capture, slots: Slots) ->
             clamp(asm, slots, length.is_signed, (*unit_bytes).max(1), *max_bytes);
             frame.load(asm, pointer, RSI, RAX)?;
             asm.store(at(RSP, slots.pointer), RSI, Width::B8);
-            check_bytes(asm, slots, *is_trusted);
+            check_bytes(asm, frame, slots, *is_trusted);
             Ok(())
         }
     }
@@ -71,16 +72,42 @@ fn ask(asm: &mut Asm, unreadable: Label) {
     asm.jcc(Cond::NotEqual, unreadable);
 }
 
-fn measure_c_string(asm: &mut Asm, slots: Slots, max: i32, is_trusted: bool) {
+/// Goes to `is_own` with `%rax` the end of the site's own file if `%rsi` points into it. Spoils `%rdx`.
+fn if_own_file(asm: &mut Asm, frame: &Frame, is_own: Label) {
+    let file = &frame.own_file;
+    let Ok(length) = i32::try_from(file.end.saturating_sub(file.start)) else { return };
+    if length == 0 {
+        return;
+    }
+    asm.mov_imm(RAX, file.end);
+    asm.mov(RDX, RSI);
+    asm.alu(Alu::Sub, RDX, RAX);
+    // The distance from the end as an unsigned number: the file's last bytes have the largest ones.
+    asm.alu_imm(Alu::Cmp, RDX, -length);
+    asm.jcc(Cond::AboveEqual, is_own);
+}
+
+/// `%rax` becomes the end of the page of `%rsi`.
+fn page_end(asm: &mut Asm) {
+    asm.mov(RAX, RSI);
+    asm.alu_imm(Alu::Or, RAX, 0xfff);
+    asm.alu_imm(Alu::Add, RAX, 1);
+}
+
+fn measure_c_string(asm: &mut Asm, frame: &Frame, slots: Slots, max: i32, is_trusted: bool) {
     let [null, first_unreadable, later_unreadable] = [asm.label(), asm.label(), asm.label()];
     let [scan, found, too_long, done] = [asm.label(), asm.label(), asm.label(), asm.label()];
+    let is_own = asm.label();
 
     asm.test(RSI, RSI);
     asm.jcc(Cond::Equal, null);
     asm.alu_imm(Alu::And, RSI, -8);
     if !is_trusted {
+        if_own_file(asm, frame, is_own);
         ask(asm, first_unreadable);
+        page_end(asm);
     }
+    asm.bind(is_own);
     // The bytes before the string in its first word must not look like its end: %rdx = ~(-1 << 8 * (pointer & 7)).
     asm.load32(RCX, at(RSP, slots.pointer));
     asm.alu_imm32(Alu::And, RCX, 7);
@@ -95,16 +122,15 @@ fn measure_c_string(asm: &mut Asm, slots: Slots, max: i32, is_trusted: bool) {
     asm.bind(next_page);
     if !is_trusted {
         ask(asm, later_unreadable);
+        page_end(asm);
     }
     asm.bind(bounds);
-    // Up to the byte after the limit, where a NUL still means that nothing is missing, but not beyond the page.
+    // Up to the byte after the limit, where a NUL still means that nothing is missing, but not beyond what can be read,
+    // whose end is in %rax.
     asm.load64(RDI, at(RSP, slots.pointer));
     asm.alu_imm(Alu::Add, RDI, max + 1);
     if !is_trusted {
         let within = asm.label();
-        asm.mov(RAX, RSI);
-        asm.alu_imm(Alu::Or, RAX, 0xfff);
-        asm.alu_imm(Alu::Add, RAX, 1);
         asm.alu(Alu::Cmp, RDI, RAX);
         asm.jcc(Cond::BelowEqual, within);
         asm.mov(RDI, RAX);
@@ -180,7 +206,8 @@ fn clamp(asm: &mut Asm, slots: Slots, is_signed: bool, unit: u32, max: u32) {
 }
 
 /// Shortens the length slot to what can be read of the bytes at `%rsi`.
-fn check_bytes(asm: &mut Asm, slots: Slots, is_trusted: bool) {
+fn check_bytes(asm: &mut Asm, frame: &Frame, slots: Slots, is_trusted: bool) {
+    let is_own = asm.label();
     let [set, next_page, first_unreadable, later_unreadable, done] =
         [asm.label(), asm.label(), asm.label(), asm.label(), asm.label()];
     let null = asm.label();
@@ -191,10 +218,12 @@ fn check_bytes(asm: &mut Asm, slots: Slots, is_trusted: bool) {
         asm.alu_imm32(Alu::And, RAX, text::LENGTH_MASK as i32);
         asm.jcc(Cond::Equal, done);
         asm.alu_imm(Alu::And, RSI, -8);
+        if_own_file(asm, frame, is_own);
         ask(asm, first_unreadable);
         asm.bind(next_page);
-        asm.alu_imm(Alu::Or, RSI, 0xfff);
-        asm.alu_imm(Alu::Add, RSI, 1);
+        page_end(asm);
+        asm.bind(is_own);
+        asm.mov(RSI, RAX);
         asm.load32(RAX, at(RSP, slots.length));
         asm.alu_imm32(Alu::And, RAX, text::LENGTH_MASK as i32);
         asm.alu_mem(Alu::Add, RAX, at(RSP, slots.pointer));
@@ -211,6 +240,7 @@ fn check_bytes(asm: &mut Asm, slots: Slots, is_trusted: bool) {
         asm.mov_imm(RAX, u64::from(text::UNREADABLE));
         asm.jmp(set);
     } else {
+        asm.bind(is_own);
         asm.bind(next_page);
         asm.bind(first_unreadable);
         asm.bind(later_unreadable);

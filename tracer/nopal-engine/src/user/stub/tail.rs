@@ -92,6 +92,16 @@ pub fn plan_relocation(code: &[u8], address: u64, length: usize) -> Option<Tail>
     plan(code, address, length, |_| true)
 }
 
+/// Plans the tail of a 5-byte jump in the place of the one instruction at `address`. `None` unless it is a single one that
+/// long, so that no place to be lies between, and a simple one.
+pub fn plan_instruction(code: &[u8], address: u64) -> Option<Tail> {
+    const JUMP_BYTES: usize = 5;
+    plan(code, address, 1, is_harmless).filter(|_| {
+        let first = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
+        first.len() >= JUMP_BYTES
+    })
+}
+
 fn plan(code: &[u8], address: u64, length: usize, may_move: impl Fn(&Instruction) -> bool) -> Option<Tail> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut pieces = Vec::new();
@@ -181,12 +191,17 @@ fn is_harmless(instruction: &Instruction) -> bool {
     if is_load_effective_address(instruction.code()) {
         return true;
     }
-    // The stack at a fixed distance is there as surely as for the instructions around.
+    // The stack at a fixed distance is there as surely as for the instructions around; so is the object's own data.
     let mut factory = InstructionInfoFactory::new();
     factory.info(instruction).used_memory().iter().all(|memory| {
-        matches!(memory.base(), Register::RSP | Register::RBP)
+        let is_stack = matches!(memory.base(), Register::RSP | Register::RBP)
             && memory.index() == Register::None
-            && memory.segment() == Register::SS
+            && memory.segment() == Register::SS;
+        let is_own_data = instruction.is_ip_rel_memory_operand()
+            && matches!(memory.base(), Register::RIP | Register::None)
+            && memory.index() == Register::None
+            && memory.segment() == Register::DS;
+        is_stack || is_own_data
     }) && is_known(instruction)
 }
 
@@ -263,6 +278,7 @@ mod tests {
             ("system call", &[0x0f, 0x05, 0x90, 0x90], None),
             ("ret too early", &[0xc3, 0x90, 0x90, 0x90], None),
             ("thread-local", &[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0], None),
+            ("thread-local by distance", &[0x64, 0x8b, 0x05, 0, 0, 0, 0], None),
             ("cut off", &[0x48], None),
             ("indirect jump", &[0xff, 0xe0, 0x90, 0x90], None),
         ];
@@ -284,6 +300,8 @@ mod tests {
         let table: &[(&[u8], u64)] = &[
             // lea 0x100(%rip),%rax
             (&[0x48, 0x8d, 0x05, 0x00, 0x01, 0, 0], 0x5107),
+            // cmpb $0,0x100(%rip)
+            (&[0x80, 0x3d, 0x00, 0x01, 0, 0, 0], 0x5107),
             // je +0x20, then a nop
             (&[0x74, 0x20, 0x90, 0x90], 0x5022),
             // jmp +0x10
@@ -300,6 +318,38 @@ mod tests {
                 first.near_branch_target()
             };
             assert_eq!(found, *target, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn one_long_instruction_makes_room_for_a_jump() {
+        let table: &[(&str, &[u8], bool)] = &[
+            ("and $0x61ffffff,%ecx", &[0x81, 0xe1, 0xff, 0xff, 0xff, 0x61, 0x90], true),
+            ("mov $1,%esi", &[0xbe, 1, 0, 0, 0], true),
+            ("jmp", &[0xe9, 0x10, 0, 0, 0], true),
+            ("je, near", &[0x0f, 0x84, 0x10, 0, 0, 0], true),
+            ("mov 0x100(%rip),%rax", &[0x48, 0x8b, 0x05, 0, 1, 0, 0], true),
+            ("mov %ebx,-0x84(%rbp)", &[0x89, 0x9d, 0x7c, 0xff, 0xff, 0xff], true),
+            ("a load that may fault", &[0x48, 0x8b, 0xbb, 0x58, 1, 0, 0], false),
+            ("call", &[0xe8, 0, 0, 0, 0], false),
+            ("short ones", &[0x31, 0xc9, 0x4c, 0x89, 0xc7], false),
+            ("four bytes", &[0x48, 0x8b, 0x45, 0xf8, 0x90, 0x90], false),
+            ("jmp, short", &[0xeb, 0x10, 0x90, 0x90, 0x90], false),
+            ("cut off", &[0x81, 0xe1, 0xff, 0xff], false),
+        ];
+        for (name, code, is_planned) in table {
+            let tail = plan_instruction(code, 0x5000);
+            assert_eq!(tail.is_some(), *is_planned, "{name}");
+            // The copy and nothing else, then on behind it.
+            if let Some(bytes) = tail.map(|t| t.encode(0x9000).unwrap()) {
+                let mut decoder = Decoder::with_ip(64, &bytes, 0x9000, DecoderOptions::NONE);
+                let mut original = Decoder::with_ip(64, code, 0x5000, DecoderOptions::NONE);
+                let (copy, original) = (decoder.decode(), original.decode());
+                assert_eq!(copy.code(), original.code(), "{name}");
+                if original.flow_control() != FlowControl::UnconditionalBranch {
+                    assert_eq!(decoder.decode().near_branch_target(), original.next_ip(), "{name}");
+                }
+            }
         }
     }
 
