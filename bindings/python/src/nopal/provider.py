@@ -200,14 +200,14 @@ class Probe:
         return f"<nopal.Probe {self.provider.name}:{self.name}>"
 
     def _emit(self, values):
-        return self._emit_laid_out(self._fill(values))
+        return self._emit_laid_out(self._fill(*values))
 
     def _emit_laid_out(self, values):
         # Another thread may close the provider now; this keeps the native side until the probe has fired.
         handle = self._handle
         if handle is None:
             return False
-        return self._fire(self._pointer, ctypes.byref(values), len(self.types)) > 0
+        return self._fire(self._pointer, values, len(self.types)) > 0
 
     def _watch(self, library, handle):
         self._handle = handle

@@ -6,40 +6,63 @@ module StaticTracing
   class ArgumentType
     attr_reader :name, :number, :template
 
-    def initialize(name, number, template, is_bytes: false, &fits)
+    def initialize(name, number, template)
       @name = name
       @number = number
       @template = template
-      @is_bytes = is_bytes
-      @fits = fits
-    end
-
-    def fits?(value)
-      @fits.call(value)
     end
 
     # Followed by its length when packed.
     def bytes?
-      @is_bytes
+      false
     end
 
-    def self.signed(bits, number)
-      new(:"int#{bits}", number, 'qx8') { |value| value.is_a?(Integer) && value.bit_length < bits }
+    class Signed < ArgumentType
+      def initialize(bits, number)
+        super(:"int#{bits}", number, 'qx8')
+        @bits = bits
+      end
+
+      def fits?(value)
+        Integer === value && value.bit_length < @bits
+      end
     end
 
-    def self.unsigned(bits, number)
-      new(:"uint#{bits}", number, 'Qx8') { |value| value.is_a?(Integer) && value >= 0 && value.bit_length <= bits }
+    class Unsigned < ArgumentType
+      def initialize(bits, number)
+        super(:"uint#{bits}", number, 'Qx8')
+        @bits = bits
+      end
+
+      def fits?(value)
+        Integer === value && value.bit_length <= @bits && value >= 0
+      end
     end
 
-    NUMBER = ->(value) { value.is_a?(Float) || value.is_a?(Integer) }
-    TEXT = ->(value) { value.is_a?(String) }
-    private_constant :NUMBER, :TEXT
+    # An Integer will do for a Float.
+    class Floating < ArgumentType
+      def fits?(value)
+        Float === value || Integer === value
+      end
+    end
+
+    class Text < ArgumentType
+      def fits?(value)
+        String === value
+      end
+    end
+
+    class Bytes < Text
+      def bytes?
+        true
+      end
+    end
 
     BY_NAME = [
-      signed(8, 1), unsigned(8, 2), signed(16, 3), unsigned(16, 4),
-      signed(32, 5), unsigned(32, 6), signed(64, 7), unsigned(64, 8),
-      new(:float, 9, 'ex12', &NUMBER), new(:double, 10, 'Ex8', &NUMBER),
-      new(:string, 11, 'px8', &TEXT), new(:bytes, 12, 'P0Q', is_bytes: true, &TEXT)
+      Signed.new(8, 1), Unsigned.new(8, 2), Signed.new(16, 3), Unsigned.new(16, 4),
+      Signed.new(32, 5), Unsigned.new(32, 6), Signed.new(64, 7), Unsigned.new(64, 8),
+      Floating.new(:float, 9, 'ex12'), Floating.new(:double, 10, 'Ex8'),
+      Text.new(:string, 11, 'px8'), Bytes.new(:bytes, 12, 'P0Q')
     ].to_h { |type| [type.name, type] }.freeze
 
     BY_CLASS = { Integer => BY_NAME[:int64], Float => BY_NAME[:double], String => BY_NAME[:string] }.freeze

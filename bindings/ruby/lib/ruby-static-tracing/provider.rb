@@ -104,7 +104,7 @@ module StaticTracing
       return true if @destroyed
 
       @inner.each(&:disable)
-      @tracepoints.values.each(&:unload)
+      @tracepoints.values.each { |tracepoint| tracepoint.watch(Semaphore::ZERO) }
       raise Native.failure("provider #{namespace}") if Native.available? && !Native.provider_unload(@handle).zero?
 
       @enabled = false
@@ -135,7 +135,7 @@ module StaticTracing
       @parent&.leave(self)
       Provider.forget(self)
       # A thread may be in the middle of firing: the collector frees the native side when nobody has it any more.
-      @tracepoints.each_value { |tracepoint| tracepoint.bind(nil) }
+      @tracepoints.values.each { |tracepoint| tracepoint.bind(nil) }
       @handle = nil
     end
 
@@ -193,7 +193,8 @@ module StaticTracing
     def load_natively(tracepoints)
       raise Native.failure("provider #{namespace}") unless Native.provider_load(@handle).zero?
 
-      tracepoints.each(&:load)
+      semaphores = Semaphore.at(tracepoints.map(&:semaphore_address))
+      tracepoints.zip(semaphores) { |tracepoint, semaphore| tracepoint.watch(semaphore) }
     end
   end
 end

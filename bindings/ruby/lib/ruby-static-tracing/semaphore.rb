@@ -20,17 +20,20 @@ module StaticTracing
     end
 
     class << self
-      # Something that equals ZERO while the counter at `address` is zero. Not to be used after the memory is gone.
-      def at(address)
-        view(address) || ByPointer.new(address)
+      # For each address something that equals ZERO while the counter there is zero. Not to be used after the memory is
+      # gone.
+      def at(addresses)
+        @make = maker if @make.nil?
+        return addresses.map { |address| ByPointer.new(address) } unless @make
+
+        # Until to_value, only a Fiddle::Pointer knows of a new string, and the collector does not look into those.
+        was_disabled = GC.disable
+        addresses.map { |address| string_on(@make, address) }
+      ensure
+        GC.enable if was_disabled == false
       end
 
       private
-
-      def view(address)
-        @make = maker if @make.nil?
-        @make && string_on(@make, address)
-      end
 
       # Ruby's own function for strings on foreign memory, if it is there and does what is expected of it. It must not run
       # without the interpreter's lock.
@@ -47,18 +50,18 @@ module StaticTracing
       def follows_memory?(make)
         memory = Fiddle::Pointer.malloc(ZERO.bytesize, Fiddle::RUBY_FREE)
         memory[0, ZERO.bytesize] = ZERO
+        was_disabled = GC.disable
         string = string_on(make, memory.to_i)
         was_zero = string == ZERO
         memory[1] = 1
         was_zero && string != ZERO && string.encoding == ZERO.encoding
+      ensure
+        GC.enable if was_disabled == false
       end
 
+      # To be called while the collector is off.
       def string_on(make, address)
-        # Until to_value, only a Fiddle::Pointer knows of the new string, and the collector does not look into those.
-        was_disabled = GC.disable
         make.call(address, ZERO.bytesize).to_value
-      ensure
-        GC.enable unless was_disabled
       end
     end
   end

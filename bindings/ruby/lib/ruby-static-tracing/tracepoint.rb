@@ -89,16 +89,17 @@ module StaticTracing
     # The rest is for the provider, which gives the native probe and takes it away.
 
     def bind(handle)
+      @address = handle.to_i if handle
       @handle = handle
     end
 
-    def load
-      address = Native.probe_semaphore(@handle)
-      @semaphore = address.null? ? Semaphore::ZERO : Semaphore.at(address.to_i)
+    def watch(semaphore)
+      @semaphore = semaphore
     end
 
-    def unload
-      @semaphore = Semaphore::ZERO
+    # Where the semaphore is, in a loaded provider.
+    def semaphore_address
+      Native.probe_semaphore(@handle).to_i
     end
 
 
@@ -128,12 +129,13 @@ module StaticTracing
     end
 
     def emit(values)
+      # This keeps the native side until the probe has fired, if another thread destroys the provider now.
       handle = @handle
       return false unless handle
 
       # A copy shares the text until the original is changed: the native side may read it without the interpreter's lock.
       values = values.map { |value| value.is_a?(String) ? value.dup : value } unless Native::KEEPS_LOCK
-      Native.fire.call(handle, packed(values), values.size).positive?
+      Native.fire.call(@address, packed(values), values.size).positive?
     end
 
     # The values as an array of `nopal_value`. The result keeps the strings it points to.
