@@ -57,11 +57,13 @@ pub(crate) struct Lexer<'a> {
     pub at: usize,
     /// `#ifdef` and the like that are open.
     n_conditionals: u32,
+    /// A number after a dot is that of a tuple's member: `$t.2.1` has no fraction.
+    is_after_dot: bool,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a str) -> Lexer<'a> {
-        Lexer { text, at: 0, n_conditionals: 0 }
+        Lexer { text, at: 0, n_conditionals: 0, is_after_dot: false }
     }
 
     pub(crate) fn rest(&self) -> &'a str {
@@ -189,6 +191,7 @@ impl<'a> Lexer<'a> {
                 }
             },
         };
+        self.is_after_dot = token == Token::Punct(".");
         Ok((token, Span::new(start, self.at)))
     }
 
@@ -225,7 +228,11 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         let rest = self.rest();
         let word = self.word();
-        if self.rest().starts_with('.') && self.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) {
+        let is_member = self.is_after_dot;
+        if !is_member
+            && self.rest().starts_with('.')
+            && self.rest()[1..].starts_with(|c: char| c.is_ascii_digit())
+        {
             let span = Span::new(start, self.at + 2);
             return Err(Diagnostic::error(span, "numbers have no fraction")
                 .help("use whole numbers, in a smaller unit"));

@@ -4,8 +4,10 @@
 mod catalog;
 
 use catalog::TestCatalog;
+use nopal_program::interpret::Interpreter;
 use nopal_script::{Options, compile_with_warnings, parse};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const SEPARATOR: &str = "\n===\n";
 
@@ -27,7 +29,13 @@ fn outcome(script: &str) -> String {
     let outcome = parse(script, "a.bt", &parameters, &options)
         .and_then(|parsed| compile_with_warnings(&parsed, &TestCatalog));
     match outcome {
-        Ok((program, warnings)) => format!("{}{program}", render(&warnings)),
+        Ok((program, warnings)) => {
+            let text = format!("{}{program}", render(&warnings));
+            if let Err(bad) = Interpreter::new(Arc::new(program), 0) {
+                panic!("{script}\n{text}{bad}");
+            }
+            text
+        }
         Err(diagnostics) => render(&diagnostics),
     }
 }
@@ -60,7 +68,8 @@ fn cases() {
             if case.is_empty() {
                 continue;
             }
-            let (script, expected) = case.split_once("\n---\n").unwrap_or((case, ""));
+            let (script, expected) = case.split_once("\n---").unwrap_or((case, ""));
+            let expected = expected.trim_matches('\n');
             let found = outcome(script);
             if found.trim_end() != expected.trim_end() {
                 failures +=

@@ -3,7 +3,9 @@
 mod catalog;
 
 use catalog::TestCatalog;
+use nopal_program::interpret::Interpreter;
 use nopal_script::{Options, compile, parse};
+use std::sync::Arc;
 
 #[test]
 fn every_tool_parses_and_those_without_kprobes_compile() {
@@ -27,7 +29,10 @@ fn every_tool_parses_and_those_without_kprobes_compile() {
                 return Ok(());
             }
             n_compiled += 1;
-            compile(&script, &TestCatalog).map(|program| assert!(!program.clauses.is_empty()))
+            compile(&script, &TestCatalog).map(|program| {
+                assert!(!program.clauses.is_empty());
+                Interpreter::new(Arc::new(program), 0).unwrap();
+            })
         });
         for diagnostic in outcome.err().unwrap_or_default() {
             failures += &(diagnostic.render(&text, &name, false) + "\n");

@@ -130,8 +130,14 @@ fn print_entry(body: &mut Body<'_, '_>, call: &Call<'_>, name: &str, keys: &[Exp
     let at = body.frame_top();
     let ty = match body.shared.maps.get(id).value.clone() {
         Some((Held::Plain(ty), _)) => ty,
-        // Reading tells what cannot be read.
-        _ => body.expr(&call.args[0])?.ty,
+        // Reading tells what cannot be read; only the type is wanted of it.
+        _ => {
+            let (mark, here) = (body.mark(), body.here());
+            let ty = body.expr(&call.args[0])?.ty;
+            body.truncate(here);
+            body.release(mark);
+            ty
+        }
     };
     body.set_frame_top(at);
     let to = body.alloc(ty.size_bytes());

@@ -81,24 +81,25 @@ fn string(body: &mut Body<'_, '_>, call: &Call<'_>, space: Option<Space>) -> Low
         None => body.string_bytes(),
     };
     let ty = Ty::str(max_bytes);
-    // Room for the result first, so that what is behind it can be given back.
-    let to = body.alloc(ty.size_bytes());
     let mark = body.mark();
     if let (Some(index), None) = (body.arg_of(&call.args[0]), space) {
+        let to = body.alloc(ty.size_bytes());
+        let above = body.mark();
         let len = string_length(body, call, max_bytes)?;
         body.emit(Op::ArgString { to, index, len });
-        body.release(mark);
+        body.release(above);
         return Ok(Value::new(ty, At::Slot(to), span));
     }
     let value = body.expr(&call.args[0])?;
     match &value.ty {
-        // Already a string: cut if that is asked for.
-        Ty::Plain(Type::Str { max_bytes: has }) => {
+        Ty::Plain(Type::Str { max_bytes: has }) if call.args.len() == 1 || *has <= max_bytes => {
+            return Ok(value);
+        }
+        Ty::Plain(Type::Str { .. }) => {
             let from = body.slot(&value);
-            let kept = (max_bytes - 1).min(*has);
+            let to = body.alloc(ty.size_bytes());
             body.emit(Op::Zero { to });
-            body.emit(Op::Move { to: Slot { at: to.at, len: kept }, from: Slot { at: from.at, len: kept } });
-            body.release(mark);
+            body.emit(Op::Move { to: Slot { at: to.at, len: max_bytes - 1 }, from });
             return Ok(Value::new(ty, At::Slot(to), span));
         }
         ty if ty.is_number() => {}
@@ -113,10 +114,13 @@ fn string(body: &mut Body<'_, '_>, call: &Call<'_>, space: Option<Space>) -> Low
         Ty::Pointer { space, .. } => *space,
         _ => value.space.unwrap_or(body.variant.space()),
     });
+    let to = body.alloc(ty.size_bytes());
+    let above = body.mark();
     let address = body.reg(&value);
     let len = string_length(body, call, max_bytes)?;
     body.emit(Op::String { to, address, len, space });
-    body.release(mark);
+    body.release(above);
+    body.release_regs(mark);
     Ok(Value::new(ty, At::Slot(to), span))
 }
 

@@ -92,7 +92,11 @@ impl<'a, 's> Body<'a, 's> {
                 format!("this body is too large: {} operations, {} bytes", self.ops.len(), self.frame_bytes);
             return Err(Diagnostic::error(span, message).help("unroll less, or use smaller strings"));
         }
-        Ok(Code { ops: self.ops, n_regs: self.n_regs, frame_bytes: self.frame_bytes })
+        Ok(Code {
+            ops: super::tidy::without_dead_code(self.ops),
+            n_regs: self.n_regs,
+            frame_bytes: self.frame_bytes,
+        })
     }
 
     /// Whether there is no sense in making more code.

@@ -300,6 +300,7 @@ impl Body<'_, '_> {
     // Casts, conditions, steps.
 
     fn cast(&mut self, to: &CType, operand: &Expr, span: Span) -> Lowered<Value> {
+        let mark = self.mark();
         let value = self.expr(operand)?;
         if !value.ty.is_number() {
             return Err(Diagnostic::error(
@@ -341,7 +342,6 @@ impl Body<'_, '_> {
         if let Some(constant) = value.constant() {
             return Ok(Value::new(ty, At::Const(cut(constant, size_bytes, is_signed)), span));
         }
-        let mark = self.mark();
         let src = self.reg(&value);
         Ok(self.result(mark, ty, span, |dst| Op::Extend { dst, src, size_bytes, is_signed }))
     }

@@ -17,9 +17,8 @@ impl Body<'_, '_> {
         let n_values = args.len() - 1;
         if n_specs != n_values {
             let what = if n_values < n_specs { "too few" } else { "too many" };
-            let values = if n_values == 1 { "value" } else { "values" };
             return Err(Diagnostic::error(span, format!("{name}: {what} values for the format"))
-                .label(format!("the format takes {n_specs}, there are {n_values} {values}")));
+                .label(format!("the format takes {n_specs}, {n_values} given")));
         }
         let start = self.frame_top();
         let mut pieces = Vec::new();

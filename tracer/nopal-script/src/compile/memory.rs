@@ -2,7 +2,7 @@
 //! which are read like members of `args`.
 
 use super::Lowered;
-use super::body::Body;
+use super::body::{Body, Mark};
 use super::types::{At, Ty, Value};
 use crate::ast::{Expr, ExprKind};
 use crate::catalog::Shape;
@@ -90,6 +90,7 @@ impl Body<'_, '_> {
         if matches!(&base.kind, ExprKind::Name(args) if args == "args") {
             return self.named_arg(name, name_span, span);
         }
+        let mark = self.mark();
         let value = self.place(base)?;
         if value.ty == Ty::Unknown {
             return Ok(Value::new(Ty::Unknown, At::Const(0), span));
@@ -126,11 +127,12 @@ impl Body<'_, '_> {
             return Err(Diagnostic::error(span, "this record cannot be reached"));
         };
         let at = At::Memory { base, offset: offset + i64::from(member.offset), space };
-        self.load(&member.value_type, member.bits, at, span)
+        self.load(&member.value_type, member.bits, at, mark, span)
     }
 
     /// `base[index]`.
     pub(super) fn index(&mut self, base: &Expr, index: &Expr, span: Span) -> Lowered<Value> {
+        let mark = self.mark();
         let value = self.place(base)?;
         if value.ty == Ty::Unknown {
             return Ok(Value::new(Ty::Unknown, At::Const(0), span));
@@ -162,17 +164,18 @@ impl Body<'_, '_> {
                 ));
             }
             let offset = offset.wrapping_add(constant.wrapping_mul(size_bytes));
-            return self.load(&element, None, At::Memory { base, offset, space }, span);
+            return self.load(&element, None, At::Memory { base, offset, space }, mark, span);
         }
         let a = self.reg(&number);
         let address = self.temp();
         self.emit(Op::BinaryConst { op: Binary::Mul, dst: address, a, b: size_bytes });
         self.emit(Op::Binary { op: Binary::Add, dst: address, a: address, b: base });
-        self.load(&element, None, At::Memory { base: address, offset, space }, span)
+        self.load(&element, None, At::Memory { base: address, offset, space }, mark, span)
     }
 
     /// `*pointer`. A number is taken for a pointer to one of 64 bits.
     pub(super) fn deref(&mut self, operand: &Expr, span: Span) -> Lowered<Value> {
+        let mark = self.mark();
         let value = self.number(operand)?;
         let (to, space) = match &value.ty {
             Ty::Pointer { to: CType::Void, .. } => {
@@ -184,11 +187,19 @@ impl Body<'_, '_> {
             _ => (CType::U64, value.space.unwrap_or(self.variant.space())),
         };
         let base = self.reg(&value);
-        self.load(&to, None, At::Memory { base, offset: 0, space }, span)
+        self.load(&to, None, At::Memory { base, offset: 0, space }, mark, span)
     }
 
-    /// Reads what is small enough for a register; records and arrays stay where they are.
-    fn load(&mut self, what: &CType, bits: Option<(u8, u8)>, at: At, span: Span) -> Lowered<Value> {
+    /// Reads what is small enough for a register; records and arrays stay where they are. What was taken since `mark` is
+    /// given back.
+    fn load(
+        &mut self,
+        what: &CType,
+        bits: Option<(u8, u8)>,
+        at: At,
+        mark: Mark,
+        span: Span,
+    ) -> Lowered<Value> {
         let At::Memory { base, offset, space } = at else {
             return Err(Diagnostic::error(span, "this cannot be reached"));
         };
@@ -208,7 +219,6 @@ impl Body<'_, '_> {
                 None => (4, true, Ty::Int { size_bytes: 4, is_signed: true }),
             },
         };
-        let mark = self.mark();
         let address = self.address(base, offset);
         let to = Slot { len: u32::from(size_bytes), ..self.alloc(8) };
         self.emit(Op::Read { to, address, space });

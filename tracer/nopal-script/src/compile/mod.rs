@@ -9,6 +9,7 @@ mod memory;
 mod operators;
 pub(crate) mod points;
 mod statement;
+mod tidy;
 pub(crate) mod types;
 mod walk;
 

@@ -192,12 +192,15 @@ impl Body<'_, '_> {
         let end = self.here();
         let ops = self.ops_since(start);
         let n_writers = ops.iter().filter(|op| written(op) == Some(src)).count();
-        let jumps_to_end = ops.iter().any(|op| {
-            matches!(op, Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } if *to == end)
-        });
+        let target = |op: &Op| match op {
+            Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => Some(*to),
+            _ => None,
+        };
+        let has_jumps = ops.iter().any(|op| target(op).is_some());
+        let jumps_to_end = ops.iter().any(|op| target(op) == Some(end));
         // A variable's own register is not taken over: its value is still wanted there.
         let is_temporary = !self.variables.iter().any(|variable| variable.is_in(src));
-        if n_writers != 1 || jumps_to_end || !is_temporary {
+        if (has_jumps && n_writers != 1) || jumps_to_end || !is_temporary {
             return false;
         }
         let Some(last) = self.last_op() else { return false };
