@@ -1,5 +1,6 @@
 //! What the end-to-end tests share: the built command, scratch folders, child processes, waiting with a bound.
 
+pub mod arm64;
 pub mod bindings;
 pub mod debian;
 pub mod fixture;
