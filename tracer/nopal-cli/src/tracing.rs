@@ -72,7 +72,7 @@ impl TargetArgs {
         Ok(Request {
             choices: probes.iter().map(|text| Choice::parse(text)).collect(),
             given,
-            limits: Limits { max_string_bytes: self.max_string as u32 },
+            limits: Limits { max_string_bytes: self.max_string as u32, ..Limits::default() },
             door: match self.door {
                 DoorArg::Auto => Door::Auto,
                 DoorArg::User => Door::User,
@@ -197,7 +197,7 @@ impl Open {
 }
 
 /// 16 MiB hold 80 ms of 5 million events a second; machines with many CPUs get less for each.
-fn default_ring_bytes() -> u64 {
+pub fn default_ring_bytes() -> u64 {
     const ALL_RINGS_BYTES: u64 = 64 << 20;
     let n_cpus = possible_cpus().map_or(1, u64::from);
     (ALL_RINGS_BYTES / n_cpus.max(1)).clamp(1 << 20, 16 << 20)
@@ -212,7 +212,8 @@ pub fn count_sites(opened: &[Opened]) -> (usize, usize, usize) {
     })
 }
 
-fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) -> String {
+/// `complete`, or what is missing and when; `span` is CLOCK_MONOTONIC.
+pub fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) -> String {
     let offset = nopal_trace::clock::monotonic_to_epoch_ns();
     let time = |ns: u64| text_of(ns as i64 + offset, ClockText::Time, false);
     let mut parts = Vec::new();
@@ -244,6 +245,13 @@ fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) -> S
 /// `1 event`, `2 events`.
 pub fn counted(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// The same, if it is wanted at all.
+pub fn announce_if(is_wanted: bool, opened: &[Opened]) {
+    if is_wanted {
+        announce(opened, true);
+    }
 }
 
 /// Tells on standard error what was opened: a line, and with -v one for each site.
@@ -374,7 +382,7 @@ fn string_size(text: &str) -> Result<u64, String> {
     size(text).and_then(|size| within(size, 1, 8 << 10, "a string can have 1 byte to 8k"))
 }
 
-fn ring_size(text: &str) -> Result<u64, String> {
+pub fn ring_size(text: &str) -> Result<u64, String> {
     size(text).and_then(|size| within(size, 64 << 10, 1 << 30, "a ring can have 64k to 1G"))
 }
 

@@ -8,5 +8,6 @@ pub mod plan;
 pub mod predicate;
 pub mod recorder;
 pub mod registry;
+pub mod script;
 pub mod sessions;
 pub mod tasks;

@@ -12,6 +12,7 @@ mod detach;
 mod dtrace;
 mod list;
 mod record;
+mod run;
 mod sessions;
 mod trace;
 mod view;
@@ -30,6 +31,7 @@ struct Cli {
 enum Verb {
     List(list::Args),
     Trace(trace::Args),
+    Run(run::Args),
     Record(record::Args),
     View(view::Args),
     Create(sessions::create::Args),
@@ -69,6 +71,14 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Dtrace(args) => return dtrace::run(args),
         Verb::List(args) => (args.json, list::run(args)),
         Verb::Trace(args) => (args.json, trace::run(args)),
+        Verb::Run(args) => {
+            let is_json = args.json;
+            match run::run(args) {
+                // The script's own.
+                Ok(code) => return ExitCode::from(code),
+                Err(failure) => (is_json, Err(failure)),
+            }
+        }
         Verb::Record(args) => (args.json, record::run(args)),
         Verb::View(args) => (args.json, view::run(args)),
         Verb::Create(args) => (args.json, sessions::create::run(args)),

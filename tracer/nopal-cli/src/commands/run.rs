@@ -1,0 +1,402 @@
+//! `nopal run`: bpftrace scripts, through the user door, in the kernel, or over a recording.
+
+mod input;
+mod running;
+
+use crate::failure::Failure;
+use crate::tracing::{self, DoorArg};
+use input::Source;
+use nopal_program::Program;
+use nopal_script::catalog::Catalog;
+use nopal_script::render::Form;
+use nopal_session::script::catalog::LiveCatalog;
+use nopal_session::script::recording::{RecordingCatalog, RecordingRun};
+use nopal_session::script::{Losses, Performer, RunError, Step, needs_process, user_door_obstacle};
+use nopal_trace::Recording;
+use running::Running;
+use std::ffi::OsString;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs a bpftrace script.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal run -e 'usdt:memcached:command__get { @[str(arg1)] = count(); }' -p 1234
+  nopal run -e 'usdt:./app:app:request__start { @start[tid] = nsecs; }
+                usdt:./app:app:request__done /@start[tid]/ { @us = hist((nsecs - @start[tid]) / 1000); delete(@start[tid]); }' -- ./app
+  nopal run tools/mctop.bt -p 1234
+  nopal run -e 'usdt:app:* { @[probe] = count(); }' --recording DIR     the same over a recording
+  nopal run -e 'tracepoint:syscalls:sys_enter_openat { printf(\"%s %s\\n\", comm, str(args.filename)); }'
+  nopal run script.bt 42 abc                                            $1 is 42, $2 is abc
+
+The user door needs no privilege for your own processes; tracepoints, stacks and functions need the kernel door.
+Ctrl-C ends the script and prints its maps. The last line says `complete`, or what was lost.
+The exit code is that of exit(), 0 without one, 1 if the script cannot run, 2 if the command line is wrong.")]
+pub struct Args {
+    /// The script, then its parameters `$1`, `$2` and so on; `-` reads the script from standard input.
+    #[arg(value_name = "SCRIPT")]
+    pub words: Vec<String>,
+    /// The text of the script.
+    #[arg(short, long = "execute", value_name = "TEXT")]
+    pub expression: Option<String>,
+    /// The process to trace, with all its descendants.
+    #[arg(short, long = "pid", value_name = "PID")]
+    pub pids: Vec<u32>,
+    /// Starts this command line and traces it; `-- COMMAND` does the same.
+    #[arg(short = 'c', long = "cmd", value_name = "COMMAND")]
+    pub command_line: Option<String>,
+    /// Runs the script over a recording instead of a process.
+    #[arg(long, value_name = "DIR")]
+    pub recording: Option<PathBuf>,
+    /// user: the script runs here, probes cost about 20 ns a hit; kernel: it runs in the kernel, needs root; auto: user where it can.
+    #[arg(long, value_enum, default_value_t = DoorArg::Auto)]
+    pub door: DoorArg,
+    /// With the kernel door: the named files in every process of this machine.
+    #[arg(long)]
+    pub all_processes: bool,
+    /// Only the named processes, not their descendants.
+    #[arg(long)]
+    pub only: bool,
+    /// Lets the user door move instructions where nothing else helps; see `nopal trace --help`.
+    #[arg(long)]
+    pub relocate: bool,
+    /// Allows `system()`.
+    #[arg(long = "unsafe")]
+    pub is_unsafe: bool,
+    /// Results as JSON lines, and at the end one object with `complete`, `lost` and the `rows` of all maps.
+    #[arg(long)]
+    pub json: bool,
+    /// bpftrace's output: text, or its JSON lines.
+    #[arg(short, long = "format", value_name = "FORM", value_enum, default_value_t = FormArg::Text)]
+    pub format: FormArg,
+    /// Prints the eBPF instructions of the script, and ends.
+    #[arg(long)]
+    pub emit_bpf: bool,
+    /// Prints the compiled script, the door, and how each site was opened.
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Ends after this long: `10s`, `500ms`, `2m`.
+    #[arg(long, value_name = "TIME", value_parser = tracing::duration)]
+    pub duration: Option<Duration>,
+    /// Ring size for each CPU, 64k to 1G.
+    #[arg(long, value_name = "SIZE", value_parser = tracing::ring_size)]
+    pub buffer_size: Option<u64>,
+    /// A `.d` file that names the arguments of probes; may be given several times.
+    #[arg(long = "provider", value_name = "FILE.d")]
+    pub providers: Vec<PathBuf>,
+    /// Starts this command and traces it from its first instruction on.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum FormArg {
+    Text,
+    Json,
+}
+
+/// How long to sleep when there was nothing to do.
+const IDLE: Duration = Duration::from_millis(5);
+
+/// The exit code of the script.
+pub fn run(mut args: Args) -> Result<u8, Failure> {
+    tracing::stop_on_signals();
+    let source = Source::read(&mut args.words, args.expression.take())?;
+    if let Some(line) = &args.command_line {
+        if !args.command.is_empty() {
+            return Err(Failure::usage("-c and -- COMMAND exclude each other"));
+        }
+        args.command = input::words_of(line)?.into_iter().map(OsString::from).collect();
+    }
+    check(&args)?;
+    let options = nopal_script::Options { is_unsafe: args.is_unsafe };
+    let script = nopal_script::parse(&source.text, &source.name, &args.words, &options)
+        .map_err(|diagnostics| source.failure(&diagnostics))?;
+    match &args.recording {
+        Some(dir) => {
+            let recording = Recording::open(dir).map_err(|e| Failure::new("recording", e.to_string()))?;
+            let program = compile(&source, &script, &RecordingCatalog::new(&recording), &args)?;
+            over_recording(&args, &recording, program)
+        }
+        None => {
+            let given = args
+                .providers
+                .iter()
+                .map(|path| crate::commands::provider_file(path))
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut catalog = LiveCatalog::new(given.clone());
+            for pid in &args.pids {
+                catalog.add_process(*pid).map_err(|e| Failure::new("target", e.to_string()))?;
+            }
+            if let Some(program) = args.command.first() {
+                catalog.add_program(program.as_ref());
+            }
+            let program = compile(&source, &script, &catalog, &args)?;
+            drop(catalog);
+            live(&args, given, program)
+        }
+    }
+}
+
+fn check(args: &Args) -> Result<(), Failure> {
+    if !args.pids.is_empty() && !args.command.is_empty() {
+        return Err(Failure::usage("-p and a command exclude each other")
+            .hint("trace the running program with -p, or start another with --"));
+    }
+    let has_target = !args.pids.is_empty() || !args.command.is_empty();
+    if args.recording.is_some() && (has_target || args.all_processes || args.emit_bpf) {
+        return Err(Failure::usage("a recording is looked at without processes and without the kernel")
+            .hint("leave out -p, the command, --all-processes and --emit-bpf, or --recording"));
+    }
+    Ok(())
+}
+
+fn compile(
+    source: &Source,
+    script: &nopal_script::Script,
+    catalog: &dyn Catalog,
+    args: &Args,
+) -> Result<Arc<Program>, Failure> {
+    let (program, warnings) = nopal_script::compile_with_warnings(script, catalog)
+        .map_err(|diagnostics| source.failure(&diagnostics))?;
+    for warning in warnings {
+        anstream::eprintln!("{}", warning.render(&source.text, &source.name, is_colour()));
+    }
+    if args.verbose {
+        anstream::eprint!("{}", input::listing(&program));
+    }
+    Ok(Arc::new(program))
+}
+
+fn is_colour() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+fn form(args: &Args) -> Form {
+    if args.json || args.format == FormArg::Json { Form::Json } else { Form::Text }
+}
+
+fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> Result<u8, Failure> {
+    let mut run = RecordingRun::new(program, form(args)).map_err(|e| match e {
+        RunError::Unable(why) => {
+            Failure::new("not-recorded", format!("the script cannot run over a recording: {why}"))
+                .hint("run it on the program itself, with -p or --")
+        }
+        e => failure_of(&e),
+    })?;
+    let mut failed = None;
+    let replayed = run.run(recording, |performer| match write_out(performer) {
+        Ok(goes_on) => goes_on && !tracing::is_stopped(),
+        Err(error) => {
+            failed = Some(error);
+            false
+        }
+    });
+    let replayed = replayed.map_err(|e| failure_of(&e))?;
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    let rows = if args.json { Some(run.rows()) } else { None };
+    if rows.is_none() {
+        run.print_maps();
+    }
+    write_out(&mut run.performer)?;
+    conclude(args, &replayed.losses, rows)?;
+    if replayed.is_truncated && !args.json {
+        anstream::eprintln!("the recording was cut short while it was made");
+    }
+    Ok(run.performer.exit.unwrap_or(0))
+}
+
+fn live(args: &Args, given: Vec<nopal_provider::File>, program: Arc<Program>) -> Result<u8, Failure> {
+    if args.emit_bpf {
+        return emit_bpf(args, program);
+    }
+    let has_target = !args.pids.is_empty() || !args.command.is_empty();
+    if needs_process(&program) && !has_target && !args.all_processes {
+        return Err(Failure::usage("the script has points in programs, and no process is named").hint(
+            "add -p PID for a running program, -- COMMAND to start one, or --all-processes for the named files everywhere (kernel door)",
+        ));
+    }
+    let obstacle = user_door_obstacle(&program);
+    let by_kernel = match args.door {
+        DoorArg::Kernel => Some("asked for".to_owned()),
+        DoorArg::User => {
+            if let Some(why) = obstacle {
+                return Err(Failure::new(
+                    "needs-kernel",
+                    format!("the user door cannot run this script: {why}"),
+                )
+                .hint("use --door kernel, which needs root"));
+            }
+            if args.all_processes {
+                return Err(Failure::usage("--all-processes needs the kernel door"));
+            }
+            None
+        }
+        DoorArg::Auto if args.all_processes => Some("--all-processes".to_owned()),
+        DoorArg::Auto => obstacle,
+    };
+    let mut running = match by_kernel {
+        Some(why) => {
+            say(args, &format!("door: kernel ({why})"));
+            Running::by_kernel(args, program)?
+        }
+        None => {
+            say(args, "door: user");
+            Running::by_user(args, given, program)?
+        }
+    };
+    let end = args.duration.map(|d| Instant::now() + d);
+    let mut is_closed = false;
+    loop {
+        let step = running.step();
+        running.say_notes(args);
+        is_closed |= !write_out(running.performer())?;
+        if step == Step::Over
+            || is_closed
+            || tracing::is_stopped()
+            || end.is_some_and(|end| Instant::now() >= end)
+        {
+            break;
+        }
+        if step == Step::Idle {
+            std::thread::sleep(running.time_to_next(IDLE));
+        }
+    }
+    let failures = running.finish()?;
+    running.say_notes(args);
+    let rows = if args.json { Some(running.rows()) } else { None };
+    if rows.is_none() {
+        running.print_maps();
+    }
+    write_out(running.performer())?;
+    conclude(args, &running.losses(), rows)?;
+    match failures.first() {
+        Some(failure) => Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
+            .hint("`nopal detach -p PID` tries again")),
+        None => Ok(running.performer().exit.unwrap_or(0)),
+    }
+}
+
+fn emit_bpf(args: &Args, program: Arc<Program>) -> Result<u8, Failure> {
+    let run = running::open_kernel(args, program)?;
+    let listing = run.listing().map_err(|e| failure_of(&e))?;
+    write(listing.as_bytes())?;
+    Ok(0)
+}
+
+/// With -v only.
+fn say(args: &Args, text: &str) {
+    if args.verbose {
+        anstream::eprintln!("{text}");
+    }
+}
+
+/// The last line: `complete`, or what is missing. With --json an object with the rows of all maps.
+fn conclude(args: &Args, losses: &Losses, rows: Option<Vec<u8>>) -> Result<(), Failure> {
+    if let Some(rows) = rows {
+        let head = format!(
+            "{{\"complete\":{},\"lost\":{},\"gaps\":{},\"late_processes\":{},\"rows\":[",
+            losses.is_complete(),
+            losses.n_all(),
+            losses.n_gaps,
+            losses.n_late
+        );
+        write(&[head.as_bytes(), &rows, b"]}\n"].concat())?;
+        return Ok(());
+    }
+    if losses.n_cut > 0 {
+        anstream::eprintln!(
+            "{} longer than the script keeps; config = {{ max_strlen = N }} keeps more",
+            if losses.n_cut == 1 {
+                "1 string was".to_owned()
+            } else {
+                format!("{} strings were", losses.n_cut)
+            }
+        );
+    }
+    if args.format == FormArg::Json {
+        anstream::eprintln!(
+            "{{\"type\": \"verdict\", \"data\": {{\"complete\": {}, \"lost\": {}}}}}",
+            losses.is_complete(),
+            losses.n_all()
+        );
+    } else {
+        anstream::eprintln!("{}", verdict(losses));
+    }
+    Ok(())
+}
+
+fn verdict(losses: &Losses) -> String {
+    let mut parts = Vec::new();
+    if losses.n_lost > 0 || losses.n_gaps > 0 || losses.n_late > 0 {
+        parts.push(tracing::verdict(losses.n_lost, losses.span, losses.n_gaps, losses.n_late));
+    }
+    for (map, n) in &losses.full {
+        parts
+            .push(format!("{n} not stored: {map} was full; config = {{ max_map_keys = N }} makes it larger"));
+    }
+    if losses.n_endless > 0 {
+        parts.push(format!("{} given up in a loop without end", tracing::counted(losses.n_endless, "hit")));
+    }
+    if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
+}
+
+/// Writes what the script printed; false if nobody reads it any more.
+fn write_out(performer: &mut Performer) -> Result<bool, Failure> {
+    let out = std::mem::take(&mut performer.out);
+    let goes_on = write(&out)?;
+    performer.out = out;
+    performer.out.clear();
+    Ok(goes_on)
+}
+
+fn write(bytes: &[u8]) -> Result<bool, Failure> {
+    if bytes.is_empty() {
+        return Ok(true);
+    }
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        // A reader that has seen enough, such as `head`, ends the script.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new("output", format!("cannot print: {error}"))),
+    }
+}
+
+fn failure_of(error: &RunError) -> Failure {
+    match error {
+        RunError::Live(error) => tracing::failure_of(error),
+        RunError::Recording(error) => Failure::new("recording", error.to_string()),
+        RunError::Program(error) => {
+            Failure::new("program", format!("the compiled script is damaged: {error}"))
+        }
+        RunError::Kernel(error) => running::kernel_failure(&error.to_string()),
+        RunError::Unable(why) => Failure::new("unable", why.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_names_everything_that_is_missing() {
+        let full = vec![("@".to_owned(), 3)];
+        for (losses, has) in [
+            (Losses::default(), "complete"),
+            (Losses { n_lost: 5, ..Losses::default() }, "5 lost"),
+            (Losses { full, ..Losses::default() }, "3 not stored: @ was full"),
+            (Losses { n_endless: 1, ..Losses::default() }, "1 hit given up"),
+            (Losses { n_late: 2, ..Losses::default() }, "2 programs or libraries"),
+        ] {
+            let said = verdict(&losses);
+            assert!(said.contains(has), "{said}");
+            assert_eq!(said == "complete", losses.is_complete());
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The script itself: where its text comes from, what is wrong with it, what it was compiled to.
+
+use super::is_colour;
+use crate::failure::Failure;
+use nopal_program::Program;
+use nopal_script::Diagnostic;
+use std::fmt::Write as _;
+use std::io::Read;
+
+/// The text of a script and what to call it.
+#[derive(Debug)]
+pub struct Source {
+    pub name: String,
+    pub text: String,
+}
+
+/// Larger files are no scripts.
+const MAX_BYTES: u64 = 4 << 20;
+
+impl Source {
+    /// From -e, or from the file that is the first word; the words left are parameters.
+    pub fn read(words: &mut Vec<String>, expression: Option<String>) -> Result<Source, Failure> {
+        if let Some(text) = expression {
+            return Ok(Source { name: "-e".to_owned(), text });
+        }
+        if words.is_empty() {
+            return Err(Failure::usage("no script given")
+                .hint("name a file, or give the text with -e 'usdt:./app:prov:name { @ = count(); }'"));
+        }
+        let name = words.remove(0);
+        let failed = |e: &std::io::Error| {
+            let failure = Failure::new("no-script", format!("cannot read {name}: {e}"));
+            match name.contains(['{', '}']) {
+                true => failure.hint("give the text of a script with -e"),
+                false => failure,
+            }
+        };
+        let mut bytes = Vec::new();
+        if name == "-" {
+            std::io::stdin().take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
+        } else {
+            let file = std::fs::File::open(&name).map_err(|e| failed(&e))?;
+            file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Failure::new("no-script", format!("{name} is no text in UTF-8")))?;
+        Ok(Source { name, text })
+    }
+
+    /// What is wrong with the script, each with its line and a caret.
+    pub fn failure(&self, diagnostics: &[Diagnostic]) -> Failure {
+        let mut text = Vec::new();
+        for diagnostic in diagnostics {
+            text.push(diagnostic.render(&self.text, &self.name, is_colour()));
+        }
+        let n_errors = diagnostics.iter().filter(|d| d.is_error()).count();
+        let mut failure = Failure::new("script", format!("the script cannot run\n{}", text.join("\n")));
+        failure.hint = (n_errors > 1).then(|| format!("{n_errors} errors"));
+        failure
+    }
+}
+
+/// A command line in words, as a shell takes it apart: blanks separate, quotes and backslashes keep together.
+pub fn words_of(line: &str) -> Result<Vec<String>, Failure> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (Some('\''), c) => word.get_or_insert_default().push(c),
+            (_, '\\') => word.get_or_insert_default().extend(chars.next()),
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err(Failure::usage(format!("a quote in `{line}` has no end")));
+    }
+    words.extend(word);
+    if words.is_empty() {
+        return Err(Failure::usage("-c has no command"));
+    }
+    Ok(words)
+}
+
+/// The compiled script, for people.
+pub fn listing(program: &Program) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    for (index, map) in program.maps.iter().enumerate() {
+        let _ = writeln!(text, "map {index}: {} key {:?} value {:?}", map.name, map.key, map.value);
+    }
+    for (index, action) in program.actions.iter().enumerate() {
+        let _ = writeln!(text, "action {index}: {action:?}");
+    }
+    for (index, clause) in program.clauses.iter().enumerate() {
+        let code = &clause.code;
+        let _ = writeln!(
+            text,
+            "clause {index}: {} registers, a frame of {} bytes",
+            code.n_regs, code.frame_bytes
+        );
+        for point in &clause.points {
+            let _ = writeln!(text, "  at {}", point.name);
+        }
+        for (at, op) in code.ops.iter().enumerate() {
+            let _ = writeln!(text, "  {at:4} {op:?}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_in_words() {
+        for (line, want) in [
+            ("ls -l", &["ls", "-l"][..]),
+            ("  sh -c 'echo \"a b\"'  ", &["sh", "-c", "echo \"a b\""]),
+            ("a\\ b \"c\\\"d\" ''", &["a b", "c\"d", ""]),
+        ] {
+            assert_eq!(words_of(line).unwrap(), want, "{line}");
+        }
+        assert!(words_of("a 'b").is_err() && words_of("  ").is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! A script at work through either door.
+
+use super::{Args, failure_of, form, say};
+use crate::failure::Failure;
+use crate::tracing::{self, DoorArg};
+use nopal_engine::kernel::script::State;
+use nopal_program::Program;
+use nopal_session::live::Way;
+use nopal_session::script::kernel::KernelRun;
+use nopal_session::script::user::{UserOptions, UserRun};
+use nopal_session::script::{Losses, Note, Performer, RunError, Step};
+use nopal_trace::clock::monotonic_ns;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a script runs.
+#[derive(Debug)]
+pub enum Running {
+    User(Box<UserRun>),
+    Kernel(Box<KernelRun>),
+}
+
+impl Running {
+    /// Runs BEGIN here and opens the sites by the user door; those it refuses make it the kernel's, if that is allowed.
+    pub fn by_user(
+        args: &Args,
+        given: Vec<nopal_provider::File>,
+        program: Arc<Program>,
+    ) -> Result<Running, Failure> {
+        let options = UserOptions {
+            given,
+            form: form(args),
+            is_only: args.only,
+            can_relocate: args.relocate,
+            ring_bytes: args.buffer_size.unwrap_or_else(tracing::default_ring_bytes).next_power_of_two(),
+        };
+        let mut run = UserRun::new(Arc::clone(&program), options).map_err(|e| failure_of(&e))?;
+        run.begin();
+        if run.performer.is_over() {
+            return Ok(Running::User(Box::new(run)));
+        }
+        let mut opened = Ok(());
+        for pid in &args.pids {
+            opened = opened.and_then(|()| run.attach(*pid));
+        }
+        if opened.is_ok()
+            && let Some((program, arguments)) = args.command.split_first()
+        {
+            opened = run.launch(Command::new(program).args(arguments));
+        }
+        let closed = |way: &Way| match way {
+            Way::Closed(reason) => Some(reason.clone()),
+            Way::User(_) | Way::Kernel(_) => None,
+        };
+        let refusal = match &opened {
+            Err(error) => Some(failure_of(error).message),
+            Ok(()) => run.opened().iter().find_map(|o| closed(&o.way)),
+        };
+        let is_started = !args.command.is_empty() && opened.is_ok();
+        if let Some(why) = &refusal
+            && args.door == DoorArg::Auto
+            && !is_started
+            && let Ok(kernel) = Running::by_kernel(args, program)
+        {
+            say(args, &format!("door: kernel, after all: {why}"));
+            return Ok(kernel);
+        }
+        opened.map_err(|e| failure_of(&e))?;
+        let n_open = run.opened().iter().filter(|o| closed(&o.way).is_none()).count();
+        if let Some(why) = refusal
+            && n_open == 0
+        {
+            return Err(Failure::new("closed", format!("no site could be opened: {why}"))
+                .hint("--door kernel opens every site, and needs root"));
+        }
+        tracing::announce_if(args.verbose, run.opened());
+        Ok(Running::User(Box::new(run)))
+    }
+
+    /// Runs the script in the kernel.
+    pub fn by_kernel(args: &Args, program: Arc<Program>) -> Result<Running, Failure> {
+        let mut run = open_kernel(args, program)?;
+        let result = attach_kernel(args, &mut run);
+        result.map_err(|e| failure_of(&e))?;
+        let is_refused = |state: &State| matches!(state, State::Refused { .. });
+        if !run.attached().is_empty() && run.attached().iter().all(|a| is_refused(&a.state)) {
+            let why = run.attached().iter().find_map(|a| match &a.state {
+                State::Refused { why } => Some(why.clone()),
+                State::Armed { .. } | State::Waiting { .. } => None,
+            });
+            return Err(kernel_failure(&why.unwrap_or_default()));
+        }
+        Ok(Running::Kernel(Box::new(run)))
+    }
+
+    pub fn performer(&mut self) -> &mut Performer {
+        match self {
+            Running::User(run) => &mut run.performer,
+            Running::Kernel(run) => &mut run.performer,
+        }
+    }
+
+    pub fn step(&mut self) -> Step {
+        match self {
+            Running::User(run) => run.step(),
+            Running::Kernel(run) => run.step(),
+        }
+    }
+
+    /// At most `most`, and not beyond what is due next.
+    pub fn time_to_next(&self, most: Duration) -> Duration {
+        match self {
+            Running::User(run) => match run.next_due_ns() {
+                Some(due) => most.min(Duration::from_nanos(due.saturating_sub(monotonic_ns()))),
+                None => most,
+            },
+            Running::Kernel(_) => most,
+        }
+    }
+
+    /// Gaps always, the rest with -v.
+    pub fn say_notes(&mut self, args: &Args) {
+        let notes = match self {
+            Running::User(run) => run.take_notes(),
+            Running::Kernel(run) => run.take_notes(),
+        };
+        for note in notes {
+            match note {
+                Note::Gap(text) => anstream::eprintln!("nopal: {text}"),
+                Note::Detail(text) => say(args, &format!("nopal: {text}")),
+            }
+        }
+    }
+
+    /// What could not be restored.
+    pub fn finish(&mut self) -> Result<Vec<String>, Failure> {
+        match self {
+            Running::User(run) => Ok(run.finish()),
+            Running::Kernel(run) => run.finish().map(|()| Vec::new()).map_err(|e| failure_of(&e)),
+        }
+    }
+
+    pub fn print_maps(&mut self) {
+        match self {
+            Running::User(run) => run.print_maps(),
+            Running::Kernel(run) => run.print_maps(),
+        }
+    }
+
+    pub fn rows(&mut self) -> Vec<u8> {
+        match self {
+            Running::User(run) => run.rows(),
+            Running::Kernel(run) => run.rows(),
+        }
+    }
+
+    pub fn losses(&self) -> Losses {
+        match self {
+            Running::User(run) => run.losses(),
+            Running::Kernel(run) => run.losses(),
+        }
+    }
+}
+
+/// Loads the script; nothing is attached yet.
+pub fn open_kernel(args: &Args, program: Arc<Program>) -> Result<KernelRun, Failure> {
+    let ring_bytes = args.buffer_size.unwrap_or(16 << 20).next_power_of_two();
+    KernelRun::new(program, form(args), ring_bytes, args.only).map_err(|e| failure_of(&e))
+}
+
+fn attach_kernel(args: &Args, run: &mut KernelRun) -> Result<(), RunError> {
+    run.begin()?;
+    if run.performer.is_over() {
+        return Ok(());
+    }
+    run.attach_events()?;
+    if args.all_processes {
+        run.attach_files()?;
+    }
+    for pid in &args.pids {
+        run.attach(*pid)?;
+    }
+    match args.command.split_first() {
+        Some((program, arguments)) => run.launch(Command::new(program).args(arguments)),
+        None => Ok(()),
+    }
+}
+
+/// What the kernel refused, and which right is missing if one is.
+pub fn kernel_failure(why: &str) -> Failure {
+    let missing = missing_capabilities();
+    let failure = Failure::new("kernel-door", format!("the kernel door does not open: {why}"));
+    if missing.is_empty() {
+        return failure;
+    }
+    let message = format!("{}; this process lacks {}", failure.message, missing.join(" and "));
+    Failure { message, ..failure }
+        .hint("run as root, or give nopal these capabilities; --door user needs none for your own processes")
+}
+
+/// Of those the kernel door needs; CAP_SYS_ADMIN stands for all of them.
+fn missing_capabilities() -> Vec<&'static str> {
+    const SYS_ADMIN: u32 = 21;
+    const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+        .unwrap_or(u64::MAX);
+    if effective & 1 << SYS_ADMIN != 0 {
+        return Vec::new();
+    }
+    NEEDED.iter().filter(|(bit, _)| effective & 1 << bit == 0).map(|(_, name)| *name).collect()
+}

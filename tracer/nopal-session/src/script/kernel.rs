@@ -1,0 +1,315 @@
+//! A script in the kernel: what it emits is performed here, its maps are read when they are printed.
+
+use super::perform::{MapAccess, Performer};
+use super::{Losses, Note, RunError, Step};
+use crate::live::LiveError;
+use nopal_engine::kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
+use nopal_engine::target::{self, mapped_objects};
+use nopal_engine::user::ring::{RingConfig, possible_cpus};
+use nopal_engine::user::session::{Options, Session};
+use nopal_program::{PointKind, Program};
+use nopal_script::render::{Entry, Form};
+use nopal_trace::clock::monotonic_ns;
+use std::collections::HashMap;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A script at work in the kernel.
+#[derive(Debug)]
+pub struct KernelRun {
+    program: Arc<Program>,
+    pub performer: Performer,
+    door: ScriptDoor,
+    /// Kept for the process it holds back until its points are attached.
+    launcher: Option<Session>,
+    child: Option<Child>,
+    roots: Vec<u32>,
+    /// By process: how many files it maps code of.
+    seen: HashMap<u32, usize>,
+    is_only: bool,
+    attached: Vec<Attached>,
+    notes: Vec<Note>,
+    losses: Losses,
+    last_look: Instant,
+}
+
+/// How often new children and libraries are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl KernelRun {
+    pub fn new(
+        program: Arc<Program>,
+        form: Form,
+        ring_bytes: u64,
+        is_only: bool,
+    ) -> Result<KernelRun, RunError> {
+        let options = ScriptOptions { ring_bytes: ring_bytes as usize, start_ns: monotonic_ns() };
+        let door = ScriptDoor::open(&program, &options).map_err(RunError::Kernel)?;
+        Ok(KernelRun {
+            performer: Performer::new(Arc::clone(&program), form),
+            program,
+            door,
+            launcher: None,
+            child: None,
+            roots: Vec::new(),
+            seen: HashMap::new(),
+            is_only,
+            attached: Vec::new(),
+            notes: Vec::new(),
+            losses: Losses::default(),
+            last_look: Instant::now(),
+        })
+    }
+
+    /// The instructions of every clause, for people.
+    pub fn listing(&self) -> Result<String, RunError> {
+        Err(unready())
+    }
+
+    /// Runs the BEGIN clauses.
+    pub fn begin(&mut self) -> Result<(), RunError> {
+        self.door.run(&PointKind::Begin).map_err(RunError::Kernel)?;
+        self.poll();
+        Ok(())
+    }
+
+    /// Attaches what is in the kernel itself: tracepoints, timers, counters.
+    pub fn attach_events(&mut self) -> Result<(), RunError> {
+        let attached: Vec<Attached> = self.unready_points()?;
+        self.keep(attached);
+        Ok(())
+    }
+
+    /// Attaches to a process and its live descendants.
+    pub fn attach(&mut self, pid: u32) -> Result<(), RunError> {
+        target::Process::read(pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
+        self.roots.push(pid);
+        let family = if self.is_only { Vec::new() } else { target::descendants(pid) };
+        for pid in std::iter::once(pid).chain(family) {
+            self.attach_one(pid)?;
+        }
+        Ok(())
+    }
+
+    /// Attaches to files, in every process.
+    pub fn attach_files(&mut self) -> Result<(), RunError> {
+        let attached: Vec<Attached> = self.unready_points()?;
+        self.keep(attached);
+        Ok(())
+    }
+
+    /// Starts a command with its points attached before it runs.
+    pub fn launch(&mut self, command: &mut Command) -> Result<(), RunError> {
+        let live = |e| RunError::Live(LiveError::User(e));
+        let n_cpus = possible_cpus().map_err(|e| RunError::Live(LiveError::Cpus(e)))?;
+        let options = Options { ring: RingConfig::new(n_cpus), is_only: true, can_relocate: false };
+        let mut launcher = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(live)?;
+        launcher.set_library_wait(0);
+        let outcome: Result<Vec<Attached>, nopal_engine::kernel::script::ScriptError> =
+            Ok(self.unready_points()?);
+        let before_start = |_: i32, _: &[_]| ();
+        let (mut child, _) = launcher.launch_with(command, before_start).map_err(live)?;
+        match outcome {
+            Ok(attached) => self.keep(attached),
+            Err(error) => {
+                // The command was to be traced; without that it is not wanted.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(RunError::Kernel(error));
+            }
+        }
+        self.roots.push(child.id());
+        self.seen.insert(child.id(), n_objects(child.id()));
+        self.performer.names.remember(child.id());
+        self.child = Some(child);
+        self.launcher = Some(launcher);
+        Ok(())
+    }
+
+    fn attach_one(&mut self, pid: u32) -> Result<usize, RunError> {
+        self.seen.insert(pid, n_objects(pid));
+        let attached: Vec<Attached> = self.unready_points()?;
+        self.performer.names.remember(pid);
+        let n = attached.iter().filter(|a| !matches!(a.state, State::Refused { .. })).count();
+        self.keep(attached);
+        Ok(n)
+    }
+
+    fn keep(&mut self, attached: Vec<Attached>) {
+        for one in &attached {
+            let name = &self.program.clauses[one.clause].points[one.point].name;
+            let place = one.pid.map_or_else(String::new, |pid| format!(" in process {pid}"));
+            self.notes.push(match &one.state {
+                State::Armed { n_sites } => Note::Detail(format!("{name}{place}: armed, {n_sites} sites")),
+                State::Waiting { n_sites } => {
+                    Note::Detail(format!("{name}{place}: waiting, {n_sites} sites"))
+                }
+                State::Refused { why } => {
+                    self.losses.n_gaps += 1;
+                    Note::Gap(format!("{name}{place}: refused: {why}"))
+                }
+            });
+        }
+        self.attached.extend(attached);
+    }
+
+    /// What became of each point so far.
+    pub fn attached(&self) -> &[Attached] {
+        &self.attached
+    }
+
+    /// Performs what has been emitted, and looks after the processes.
+    pub fn step(&mut self) -> Step {
+        if self.performer.is_over() {
+            return Step::Over;
+        }
+        if self.last_look.elapsed() >= LOOK {
+            self.last_look = Instant::now();
+            self.look();
+        }
+        let n = self.poll();
+        if self.performer.is_over() {
+            return Step::Over;
+        }
+        if n > 0 {
+            return Step::Busy;
+        }
+        if !self.roots.is_empty() && !self.is_any_alive() {
+            return Step::Over;
+        }
+        Step::Idle
+    }
+
+    /// New children and libraries get their points as soon as they are seen.
+    fn look(&mut self) {
+        let mut family: Vec<u32> = self.roots.clone();
+        if !self.is_only {
+            family.extend(self.roots.iter().flat_map(|root| target::descendants(*root)));
+        }
+        self.seen.retain(|pid, _| family.contains(pid));
+        for pid in family {
+            let n = n_objects(pid);
+            if n == 0 || self.seen.get(&pid) == Some(&n) {
+                continue;
+            }
+            // An error is a process that has gone meanwhile.
+            if let Ok(n_points) = self.attach_one(pid)
+                && n_points > 0
+            {
+                self.losses.n_late += 1;
+                self.notes.push(Note::Detail(format!(
+                    "process {pid}: points were attached a moment after its program or library had started"
+                )));
+            }
+        }
+    }
+
+    fn poll(&mut self) -> usize {
+        let (performer, mut emitted) = (&mut self.performer, Vec::new());
+        let n = self.door.poll(|e| emitted.push((e.action, e.payload.to_vec())));
+        for (action, payload) in emitted {
+            performer.perform(&mut DoorMaps { door: &self.door, program: &self.program }, action, &payload);
+        }
+        n
+    }
+
+    fn is_any_alive(&mut self) -> bool {
+        if let Some(child) = &mut self.child {
+            // A child of ours stays a zombie until it is reaped.
+            let _ = child.try_wait();
+        }
+        self.roots
+            .iter()
+            .flat_map(|root| std::iter::once(*root).chain(target::descendants(*root)))
+            .any(|pid| target::Process::read(pid).is_ok_and(|process| !process.is_zombie))
+    }
+
+    /// Detaches everything, takes what is left, runs the END clauses.
+    pub fn finish(&mut self) -> Result<(), RunError> {
+        while self.poll() > 0 {}
+        // END runs also after exit(), which it may call again.
+        let exit = self.performer.exit.take();
+        self.door.run(&PointKind::End).map_err(RunError::Kernel)?;
+        while self.poll() > 0 {}
+        self.performer.exit = self.performer.exit.or(exit);
+        Ok(())
+    }
+
+    /// Prints every map, as at the end of a script.
+    pub fn print_maps(&mut self) {
+        self.performer.print_maps(&mut DoorMaps { door: &self.door, program: &self.program });
+    }
+
+    /// The rows of an answer.
+    pub fn rows(&mut self) -> Vec<u8> {
+        self.performer.rows(&mut DoorMaps { door: &self.door, program: &self.program })
+    }
+
+    pub fn losses(&self) -> Losses {
+        let mut losses = self.losses.clone();
+        if let Ok(loss) = self.door.loss() {
+            losses.n_lost = loss.n_emitted + loss.n_crowded;
+            losses.span = (loss.n_emitted > 0).then_some((loss.first_ns, loss.last_ns));
+            losses.n_endless = loss.n_cut;
+            if loss.n_full > 0 {
+                losses.full.push(("a map".to_owned(), loss.n_full));
+            }
+        }
+        losses
+    }
+
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+}
+
+impl KernelRun {
+    fn unready_points(&self) -> Result<Vec<Attached>, RunError> {
+        let has_points = self
+            .program
+            .clauses
+            .iter()
+            .flat_map(|c| &c.points)
+            .any(|p| !matches!(p.kind, PointKind::Begin | PointKind::End));
+        if has_points { Err(unready()) } else { Ok(Vec::new()) }
+    }
+}
+
+fn unready() -> RunError {
+    RunError::Unable("the kernel door attaches no points of scripts".to_owned())
+}
+
+/// How many files a process maps code of; 0 if it has gone.
+fn n_objects(pid: u32) -> usize {
+    mapped_objects(pid).map_or(0, |objects| objects.len())
+}
+
+struct DoorMaps<'a> {
+    door: &'a ScriptDoor,
+    program: &'a Program,
+}
+
+impl MapAccess for DoorMaps<'_> {
+    fn entries(&mut self, map: u32) -> Vec<Entry> {
+        let value_bytes = self.program.maps.get(map as usize).map_or(0, |def| def.value_bytes() as usize);
+        let entries = self.door.map_entries(map).unwrap_or_default();
+        entries
+            .into_iter()
+            .filter(|entry| entry.value.len() >= value_bytes)
+            .map(|entry| {
+                let (words, _) = entry.value[..value_bytes].as_chunks::<8>();
+                (entry.key, words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+            })
+            .collect()
+    }
+
+    fn clear(&mut self, map: u32) {
+        // A map that cannot be reached is told of when it is printed, as empty.
+        let _ = self.door.clear(map);
+    }
+
+    fn zero(&mut self, map: u32) {
+        let _ = self.door.zero(map);
+    }
+}

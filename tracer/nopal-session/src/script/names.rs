@@ -1,0 +1,192 @@
+//! Names for numbers: functions of processes and of the kernel, users, times.
+
+use super::functions::{Functions, demangled};
+use nopal_engine::target::mapped_objects;
+use nopal_program::Program;
+use nopal_script::render::Names;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What this machine knows of numbers, looked up once and kept.
+#[derive(Debug)]
+pub struct TracerNames {
+    program: Arc<Program>,
+    /// Where each process has code, kept also when it has ended.
+    code: RefCell<HashMap<u32, Vec<Code>>>,
+    files: RefCell<HashMap<PathBuf, Arc<Functions>>>,
+    kernel: RefCell<Option<Arc<Functions>>>,
+    users: RefCell<Option<HashMap<u32, String>>>,
+    /// CLOCK_REALTIME less CLOCK_MONOTONIC.
+    epoch_offset_ns: i64,
+}
+
+/// Mapped code of a file.
+#[derive(Debug, Clone)]
+struct Code {
+    start: u64,
+    end: u64,
+    /// Added to link-time addresses.
+    bias: u64,
+    functions: Arc<Functions>,
+}
+
+impl TracerNames {
+    pub fn new(program: Arc<Program>) -> TracerNames {
+        TracerNames {
+            program,
+            code: RefCell::default(),
+            files: RefCell::default(),
+            kernel: RefCell::default(),
+            users: RefCell::default(),
+            epoch_offset_ns: nopal_trace::clock::monotonic_to_epoch_ns(),
+        }
+    }
+
+    /// Times of a recording are since the epoch already.
+    pub fn set_epoch_times(&mut self) {
+        self.epoch_offset_ns = 0;
+    }
+
+    /// Looks at the code a process maps now, so that its addresses can be named when it has ended.
+    pub fn remember(&self, pid: u32) {
+        let Ok(objects) = mapped_objects(pid) else { return };
+        let mut code = Vec::new();
+        for object in &objects {
+            let known = self.files.borrow().get(&object.path).cloned();
+            let functions = match known {
+                Some(functions) => functions,
+                None => {
+                    let Ok(image) = object.open() else { continue };
+                    let functions = Arc::new(Functions::of_elf(image.bytes()));
+                    self.files.borrow_mut().insert(object.path.clone(), Arc::clone(&functions));
+                    functions
+                }
+            };
+            let Ok(image) = object.open() else { continue };
+            let Ok(read) = nopal_sdt::read(image.bytes()) else { continue };
+            let biases = object.load_biases(&read);
+            for mapping in object.mappings.iter().filter(|m| m.is_executable) {
+                for bias in &biases {
+                    code.push(Code {
+                        start: mapping.start,
+                        end: mapping.end,
+                        bias: *bias,
+                        functions: Arc::clone(&functions),
+                    });
+                }
+            }
+        }
+        self.code.borrow_mut().insert(pid, code);
+    }
+
+    fn find(&self, pid: u32, address: u64) -> Option<(String, u64)> {
+        let code = self.code.borrow();
+        let mapped = code.get(&pid)?.iter().filter(|c| (c.start..c.end).contains(&address));
+        let found = mapped
+            .filter_map(|c| c.functions.at(address.wrapping_sub(c.bias)))
+            .min_by_key(|(_, offset)| *offset);
+        found.map(|(name, offset)| (demangled(&name).unwrap_or(name), offset))
+    }
+
+    /// Now, by a strftime format.
+    pub fn wall_time(&self, format: &str) -> String {
+        let now_ns = nopal_trace::clock::monotonic_ns() as i64 + nopal_trace::clock::monotonic_to_epoch_ns();
+        strftime(format, now_ns)
+    }
+}
+
+impl Names for TracerNames {
+    fn user_symbol(&self, pid: u32, address: u64) -> Option<(String, u64)> {
+        let found = self.find(pid, address);
+        if found.is_some() {
+            return found;
+        }
+        // Not seen yet, or it has loaded more since.
+        self.remember(pid);
+        self.find(pid, address)
+    }
+
+    fn kernel_symbol(&self, address: u64) -> Option<(String, u64)> {
+        let mut kernel = self.kernel.borrow_mut();
+        let functions = kernel.get_or_insert_with(|| Arc::new(Functions::of_kernel()));
+        functions.at(address)
+    }
+
+    fn probe(&self, clause: u32, point: u32) -> String {
+        let point = self.program.clauses.get(clause as usize).and_then(|c| c.points.get(point as usize));
+        point.map_or_else(String::new, |point| point.name.clone())
+    }
+
+    fn user(&self, uid: u32) -> Option<String> {
+        let mut users = self.users.borrow_mut();
+        let users =
+            users.get_or_insert_with(|| users_of(&fs::read_to_string("/etc/passwd").unwrap_or_default()));
+        users.get(&uid).cloned()
+    }
+
+    fn time(&self, format: &str, ns: u64) -> String {
+        strftime(format, (ns as i64).wrapping_add(self.epoch_offset_ns))
+    }
+}
+
+fn users_of(passwd: &str) -> HashMap<u32, String> {
+    let line = |line: &str| {
+        let mut parts = line.split(':');
+        let name = parts.next()?;
+        Some((parts.nth(1)?.parse().ok()?, name.to_owned()))
+    };
+    // The first line with a number counts.
+    passwd.lines().rev().filter_map(line).collect()
+}
+
+/// Local time in a format of strftime(3); `%f` is microseconds.
+fn strftime(format: &str, epoch_ns: i64) -> String {
+    let seconds = epoch_ns.div_euclid(1_000_000_000);
+    let micros = epoch_ns.rem_euclid(1_000_000_000) / 1000;
+    let format = format.replace("%f", &format!("{micros:06}"));
+    let Ok(format) = std::ffi::CString::new(format) else { return String::new() };
+    if format.is_empty() {
+        return String::new();
+    }
+    // SAFETY: a zeroed tm is a valid value of a struct of numbers and a pointer that may be null.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    let seconds: libc::time_t = seconds;
+    // SAFETY: both pointers are of live values; localtime_r keeps neither.
+    if unsafe { libc::localtime_r(&seconds, &mut parts) }.is_null() {
+        return String::new();
+    }
+    let mut text = vec![0u8; 256 + format.as_bytes().len() * 4];
+    // SAFETY: the buffer has the length given, the format ends in a NUL, `parts` was filled by localtime_r.
+    let n = unsafe { libc::strftime(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), &parts) };
+    String::from_utf8_lossy(&text[..n]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_functions_have_names() {
+        let names = TracerNames::new(Arc::new(Program::default()));
+        let here = own_functions_have_names as fn() as usize as u64;
+        let (name, offset) = names.user_symbol(std::process::id(), here + 1).expect("this function");
+        assert!(name.contains("own_functions_have_names") && offset == 1, "{name}+{offset}");
+        assert_eq!(names.user_symbol(std::process::id(), 1), None);
+    }
+
+    #[test]
+    fn users_by_number() {
+        let users = users_of("root:x:0:0::/root:/bin/sh\nalias:x:0:0::/:/bin/sh\nbad\nwww:x:33:33::/:\n");
+        assert_eq!((users[&0].as_str(), users[&33].as_str(), users.len()), ("root", "www", 2));
+    }
+
+    #[test]
+    fn times_have_microseconds() {
+        assert_eq!(strftime("%f|", 1_000_000_000_123_456_789), "123456|");
+        assert_eq!(strftime("%Y", 1_500_000_000_000_000_000), "2017");
+        assert_eq!(strftime("", 0), "");
+    }
+}

@@ -1,0 +1,230 @@
+//! What a script emits is done here: printed, cleared, run. The output is bytes that somebody else writes.
+
+use super::names::TracerNames;
+use super::{Maps, entries_of};
+use nopal_program::{Action, Format, Program};
+use nopal_script::render::{Entry, Form, Renderer, printf};
+use std::fs::File;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// The maps of a running script, wherever they are kept.
+pub trait MapAccess {
+    fn entries(&mut self, map: u32) -> Vec<Entry>;
+    fn clear(&mut self, map: u32);
+    fn zero(&mut self, map: u32);
+}
+
+/// An interpreter's.
+impl MapAccess for Maps {
+    fn entries(&mut self, map: u32) -> Vec<Entry> {
+        entries_of(self, map)
+    }
+
+    fn clear(&mut self, map: u32) {
+        if let Some(table) = self.get_mut(map as usize) {
+            table.clear();
+        }
+    }
+
+    fn zero(&mut self, map: u32) {
+        if let Some(table) = self.get_mut(map as usize) {
+            table.zero();
+        }
+    }
+}
+
+/// Does what a script emits.
+#[derive(Debug)]
+pub struct Performer {
+    program: Arc<Program>,
+    pub names: TracerNames,
+    pub form: Form,
+    /// What is to be written to standard output.
+    pub out: Vec<u8>,
+    /// Set by `exit()`: nothing is performed any more.
+    pub exit: Option<u8>,
+}
+
+/// As much of a file as `cat` shows.
+const CAT_BYTES: u64 = 10 << 10;
+
+impl Performer {
+    pub fn new(program: Arc<Program>, form: Form) -> Performer {
+        let names = TracerNames::new(Arc::clone(&program));
+        Performer { program, names, form, out: Vec::new(), exit: None }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.exit.is_some()
+    }
+
+    /// Does one action with what a hit handed over.
+    pub fn perform(&mut self, maps: &mut dyn MapAccess, action: u32, payload: &[u8]) {
+        let program = Arc::clone(&self.program);
+        let Some(action) = program.actions.get(action as usize) else { return };
+        if self.is_over() {
+            return;
+        }
+        let renderer = Renderer { program: &program, names: &self.names, form: self.form };
+        match action {
+            Action::Printf { format } => {
+                let text = self.formatted(format, payload);
+                renderer.text(&text, "printf", &mut self.out);
+            }
+            Action::PrintMap { map, top, div } => {
+                renderer.map(*map, maps.entries(*map), *top, *div, &mut self.out);
+            }
+            Action::PrintValue { field } => renderer.value(field, payload, &mut self.out),
+            Action::PrintEntry { map, key_at, value } => {
+                let Some(def) = program.maps.get(*map as usize) else { return };
+                let at = (*key_at as usize).min(payload.len());
+                let key = &payload[at..(at + def.key_bytes() as usize).min(payload.len())];
+                let found = maps.entries(*map).into_iter().find(|(k, _)| k == key);
+                let own = words(payload.get(value.at as usize..).unwrap_or_default(), def.value_bytes());
+                let entry = match def.value {
+                    // The value of when it was printed.
+                    nopal_program::MapValue::Plain(_) => (key.to_vec(), own),
+                    nopal_program::MapValue::Aggregate(aggregate) => {
+                        found.unwrap_or_else(|| (key.to_vec(), vec![0; aggregate.n_words() as usize]))
+                    }
+                };
+                renderer.entry(def, entry, &mut self.out);
+            }
+            Action::Clear { map } => maps.clear(*map),
+            Action::Zero { map } => maps.zero(*map),
+            Action::Exit { code } => {
+                let code =
+                    code.as_ref().map_or(0, |field| payload.get(field.at as usize).copied().unwrap_or(0));
+                self.exit = Some(code);
+            }
+            Action::Time { format } => {
+                let text = self.names.wall_time(format);
+                renderer.text(text.as_bytes(), "time", &mut self.out);
+            }
+            Action::Join { at, max_count, max_bytes, separator } => {
+                let text = joined(payload, *at, *max_count, *max_bytes, separator);
+                renderer.text(&text, "join", &mut self.out);
+            }
+            Action::Cat { format } => {
+                let path = self.formatted(format, payload);
+                let text = read_file(&String::from_utf8_lossy(&path));
+                renderer.text(&text, "cat", &mut self.out);
+            }
+            Action::System { format } => {
+                let command = self.formatted(format, payload);
+                let text = run(&String::from_utf8_lossy(&command));
+                renderer.text(&text, "syscall", &mut self.out);
+            }
+        }
+    }
+
+    /// Every map with something in it, as at the end of a script.
+    pub fn print_maps(&mut self, maps: &mut dyn MapAccess) {
+        let program = Arc::clone(&self.program);
+        let renderer = Renderer { program: &program, names: &self.names, form: self.form };
+        for map in in_order(&program) {
+            let entries = maps.entries(map);
+            let is_counter = matches!(
+                program.maps[map as usize].value,
+                nopal_program::MapValue::Aggregate(nopal_program::aggregate::Aggregate::Count)
+            ) && program.maps[map as usize].key.is_empty();
+            if !entries.is_empty() || is_counter {
+                renderer.map(map, entries, 0, 1, &mut self.out);
+            }
+        }
+    }
+
+    /// The rows of an answer: every entry of every map.
+    pub fn rows(&self, maps: &mut dyn MapAccess) -> Vec<u8> {
+        let mut rows = Vec::new();
+        for map in in_order(&self.program) {
+            let def = &self.program.maps[map as usize];
+            let entries = nopal_script::render::sorted(def, maps.entries(map), 0);
+            if !rows.is_empty() && !entries.is_empty() {
+                rows.push(b',');
+            }
+            nopal_script::render::json_rows(def, &entries, &self.names, &mut rows);
+        }
+        rows
+    }
+
+    fn formatted(&self, format: &Format, payload: &[u8]) -> Vec<u8> {
+        let mut text = Vec::new();
+        printf(format, payload, &self.names, &mut text);
+        text
+    }
+}
+
+/// By name.
+fn in_order(program: &Program) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..program.maps.len() as u32).collect();
+    order.sort_by(|a, b| program.maps[*a as usize].name.cmp(&program.maps[*b as usize].name));
+    order
+}
+
+fn words(bytes: &[u8], n_bytes: u32) -> Vec<u64> {
+    (0..n_bytes as usize / 8)
+        .map(|index| {
+            let mut word = [0; 8];
+            let rest = bytes.get(index * 8..).unwrap_or_default();
+            let n = rest.len().min(8);
+            word[..n].copy_from_slice(&rest[..n]);
+            u64::from_le_bytes(word)
+        })
+        .collect()
+}
+
+/// u64 count, then strings of `max_bytes` each.
+fn joined(payload: &[u8], at: u32, max_count: u32, max_bytes: u32, separator: &str) -> Vec<u8> {
+    let part = payload.get(at as usize..).unwrap_or_default();
+    let count = words(part, 8)[0].min(u64::from(max_count)) as usize;
+    let mut text = Vec::new();
+    for place in part.get(8..).unwrap_or_default().chunks(max_bytes.max(1) as usize).take(count) {
+        if !text.is_empty() {
+            text.extend_from_slice(separator.as_bytes());
+        }
+        text.extend_from_slice(&place[..place.iter().position(|b| *b == 0).unwrap_or(place.len())]);
+    }
+    text.push(b'\n');
+    text
+}
+
+fn read_file(path: &str) -> Vec<u8> {
+    let mut text = Vec::new();
+    match File::open(path).and_then(|file| file.take(CAT_BYTES).read_to_end(&mut text)) {
+        Ok(_) => text,
+        Err(error) => format!("cat: {path}: {error}\n").into_bytes(),
+    }
+}
+
+fn run(command: &str) -> Vec<u8> {
+    match Command::new("/bin/sh").args(["-c", command]).stdin(Stdio::null()).stderr(Stdio::inherit()).output()
+    {
+        Ok(output) => output.stdout,
+        Err(error) => format!("system: {command}: {error}\n").into_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_joined_as_far_as_there_are_any() {
+        let mut payload = vec![9; 8];
+        payload.extend(2u64.to_le_bytes());
+        payload.extend(b"ls\0\0-l\0\0xx\0\0");
+        assert_eq!(joined(&payload, 8, 16, 4, " "), b"ls -l\n");
+        assert_eq!(joined(&payload, 8, 1, 4, " "), b"ls\n");
+        assert_eq!(joined(&payload[..10], 8, 16, 4, " "), b"\n");
+    }
+
+    #[test]
+    fn files_and_commands() {
+        assert!(read_file("/proc/version").starts_with(b"Linux"));
+        assert!(read_file("/nonexistent/file").starts_with(b"cat: /nonexistent/file"));
+        assert_eq!(run("echo hi"), b"hi\n");
+    }
+}

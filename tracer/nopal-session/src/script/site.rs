@@ -1,0 +1,269 @@
+//! What a site captures for a script, and how the clauses' arguments are read from its records. Trusts no length in the
+//! bytes it is given.
+
+use nopal_abi::record::text;
+use nopal_engine::user::stub::Capture;
+use nopal_program::captures::Captures;
+use nopal_sdt::operand::{Base, Operand, Place};
+use nopal_sdt::probe::{About, ArgAbout, Kind, Site};
+
+/// Reads arguments from the payload of a site's records.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SiteReader {
+    /// By argument index.
+    args: Vec<ArgPlace>,
+    /// Where the words of the strings are, in the order of their bytes.
+    texts: Vec<usize>,
+    fixed_bytes: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ArgPlace {
+    number: Option<Number>,
+    /// Index in [`SiteReader::texts`].
+    string: Option<usize>,
+    buffer: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Number {
+    offset: usize,
+    size_bytes: u8,
+    is_signed: bool,
+    is_float: bool,
+}
+
+/// The captures of a site, their reader, and what could not be read, in words.
+pub fn plan(
+    site: &Site,
+    about: Option<&About>,
+    wanted: &Captures,
+) -> (Vec<Capture>, SiteReader, Vec<String>) {
+    let mut captures = Vec::new();
+    let mut reader = SiteReader::default();
+    let mut unread = Vec::new();
+    for arg in &wanted.args {
+        let index = usize::from(arg.index);
+        if reader.args.len() <= index {
+            reader.args.resize(index + 1, ArgPlace::default());
+        }
+        let operand = match operand(site, arg.index) {
+            Ok(operand) => operand,
+            Err(reason) => {
+                unread.push(format!("arg{}: {reason}", arg.index));
+                continue;
+            }
+        };
+        let about = about_arg(about, arg.index);
+        // Wider ones are vectors that no script has a number for.
+        if arg.as_number && operand.size_bytes <= 8 {
+            let is_float = operand.is_float || about.is_some_and(|a| a.kind == Kind::Float);
+            reader.args[index].number = Some(Number {
+                offset: reader.fixed_bytes,
+                size_bytes: operand.size_bytes,
+                is_signed: operand.is_signed,
+                is_float,
+            });
+            reader.fixed_bytes += usize::from(operand.size_bytes);
+            captures.push(Capture::Value { operand: operand.clone() });
+        }
+        if let Some(max_bytes) = arg.string_bytes {
+            let (capture, place) = (string(site, about, operand, max_bytes), &mut reader.args[index].string);
+            *place = Some(reader.texts.len());
+            reader.texts.push(reader.fixed_bytes);
+            reader.fixed_bytes += 4;
+            captures.push(capture);
+        }
+        if let Some(max_bytes) = arg.buffer_bytes {
+            let (capture, place) = (buffer(site, about, operand, max_bytes), &mut reader.args[index].buffer);
+            *place = Some(reader.texts.len());
+            reader.texts.push(reader.fixed_bytes);
+            reader.fixed_bytes += 4;
+            captures.push(capture);
+        }
+    }
+    (captures, reader, unread)
+}
+
+/// What the probe says of the argument with this index.
+pub fn about_arg(about: Option<&About>, index: u8) -> Option<&ArgAbout> {
+    about?.args.iter().find(|arg| arg.operand == Some(index + 1))
+}
+
+/// The argument's operand, if it can be read.
+pub fn operand(site: &Site, index: u8) -> Result<&Operand, String> {
+    let arg = site.args.get(usize::from(index)).ok_or("this site has fewer arguments")?;
+    let operand = arg.operand.as_ref().map_err(|e| format!("`{}`: {}", arg.text, e.reason))?;
+    match &operand.place {
+        Place::Memory(memory) => match &memory.base {
+            Base::Symbol { name, address: None } => {
+                Err(format!("`{}`: the file has no symbol `{name}`", arg.text))
+            }
+            _ => Ok(operand),
+        },
+        _ => Ok(operand),
+    }
+}
+
+/// A string up to its NUL, or as long as another argument says.
+fn string(site: &Site, about: Option<&ArgAbout>, pointer: &Operand, max_bytes: u32) -> Capture {
+    let pointer = pointer.clone();
+    let is_trusted = about.is_some_and(|a| a.is_trusted);
+    match length_of(site, about.filter(|a| a.kind == Kind::Str)) {
+        Some(length) => Capture::Bytes { pointer, length, unit_bytes: 1, max_bytes, is_trusted },
+        None => Capture::CString { pointer, max_bytes, is_trusted },
+    }
+}
+
+/// Bytes, as many as another argument says, or as are asked for at most.
+fn buffer(site: &Site, about: Option<&ArgAbout>, pointer: &Operand, max_bytes: u32) -> Capture {
+    let told = length_of(site, about);
+    let is_trusted = told.is_some() && about.is_some_and(|a| a.is_trusted);
+    let unit_bytes = match (&told, about.and_then(|a| a.element)) {
+        (Some(_), Some(element)) => u32::from(element.size_bytes.clamp(1, 8)),
+        _ => 1,
+    };
+    let length = told.unwrap_or(Operand {
+        size_bytes: 4,
+        is_signed: false,
+        is_float: false,
+        place: Place::Constant(i64::from(max_bytes)),
+    });
+    Capture::Bytes { pointer: pointer.clone(), length, unit_bytes, max_bytes, is_trusted }
+}
+
+fn length_of(site: &Site, about: Option<&ArgAbout>) -> Option<Operand> {
+    let number = about?.length_operand?;
+    operand(site, number.checked_sub(1)?).ok().cloned()
+}
+
+impl SiteReader {
+    #[inline]
+    pub fn number(&self, payload: &[u8], index: u8) -> i64 {
+        let Some(Some(number)) = self.args.get(usize::from(index)).map(|arg| arg.number) else { return 0 };
+        let n = usize::from(number.size_bytes);
+        let Some(bytes) = payload.get(number.offset..number.offset + n) else { return 0 };
+        let mut whole = [0; 8];
+        whole[..n].copy_from_slice(bytes);
+        let raw = u64::from_le_bytes(whole);
+        if number.is_float {
+            return match n {
+                4 => f64::from(f32::from_bits(raw as u32)).to_bits() as i64,
+                _ => raw as i64,
+            };
+        }
+        let unused = 64 - 8 * n as u32;
+        if number.is_signed { (raw << unused) as i64 >> unused } else { raw as i64 }
+    }
+
+    pub fn string<'a>(&self, payload: &'a [u8], index: u8) -> &'a [u8] {
+        self.args.get(usize::from(index)).and_then(|arg| self.text(payload, arg.string?)).unwrap_or_default()
+    }
+
+    pub fn buffer<'a>(&self, payload: &'a [u8], index: u8) -> &'a [u8] {
+        self.args.get(usize::from(index)).and_then(|arg| self.text(payload, arg.buffer?)).unwrap_or_default()
+    }
+
+    /// Strings lie behind the fixed part in the order of their words.
+    fn text<'a>(&self, payload: &'a [u8], wanted: usize) -> Option<&'a [u8]> {
+        let mut at = self.fixed_bytes;
+        for (index, word_at) in self.texts.iter().enumerate() {
+            let word = u32::from_le_bytes(payload.get(*word_at..word_at + 4)?.try_into().ok()?);
+            let length = (word & text::LENGTH_MASK) as usize;
+            if index == wanted {
+                return payload.get(at..at + length);
+            }
+            at += length;
+        }
+        None
+    }
+
+    /// How many strings of a record were longer than what was kept.
+    pub fn n_cut(&self, payload: &[u8]) -> u64 {
+        let is_cut = |at: &&usize| {
+            let word = payload.get(**at..**at + 4).and_then(|bytes| bytes.try_into().ok());
+            word.is_some_and(|bytes| u32::from_le_bytes(bytes) & text::TRUNCATED != 0)
+        };
+        self.texts.iter().filter(is_cut).count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nopal_program::captures::ArgUse;
+    use nopal_sdt::operand::{Arch, parse, split};
+    use nopal_sdt::probe::Arg;
+
+    fn site(operands: &str) -> Site {
+        let args = split(operands)
+            .into_iter()
+            .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
+            .collect();
+        Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90] }
+    }
+
+    fn used(index: u8, as_number: bool, string: Option<u32>, buffer: Option<u32>) -> ArgUse {
+        ArgUse { index, as_number, string_bytes: string, buffer_bytes: buffer }
+    }
+
+    #[test]
+    fn arguments_are_read_as_their_operands_say() {
+        let site = site("-4@%edi 1@%sil 8@%rdx 8@nonsense");
+        let args = vec![
+            used(0, true, None, None),
+            used(1, true, None, None),
+            used(2, true, Some(31), Some(16)),
+            used(3, true, None, None),
+            used(7, true, None, None),
+        ];
+        let (captures, reader, unread) = plan(&site, None, &Captures { args, ..Captures::default() });
+        assert_eq!((captures.len(), unread.len()), (5, 2));
+        let mut payload = (-7i32).to_le_bytes().to_vec();
+        payload.push(200);
+        payload.extend(0x1234_5678_9abcu64.to_le_bytes());
+        payload.extend((3 | text::TRUNCATED).to_le_bytes());
+        payload.extend(2u32.to_le_bytes());
+        payload.extend(b"get\x01\x02\0\0\0");
+        let numbers: Vec<i64> = (0..9).map(|index| reader.number(&payload, index)).collect();
+        assert_eq!(numbers, [-7, 200, 0x1234_5678_9abc, 0, 0, 0, 0, 0, 0]);
+        assert_eq!((reader.string(&payload, 2), reader.buffer(&payload, 2)), (&b"get"[..], &b"\x01\x02"[..]));
+        assert_eq!(reader.n_cut(&payload), 1);
+        // A record that is cut short has nothing to say.
+        for n in 0..payload.len() {
+            let _ = (
+                reader.number(&payload[..n], 2),
+                reader.string(&payload[..n], 2),
+                reader.n_cut(&payload[..n]),
+            );
+        }
+        assert_eq!(reader.string(&payload[..20], 2), b"");
+    }
+
+    #[test]
+    fn a_length_in_another_argument_is_used() {
+        let about = About {
+            args: vec![ArgAbout {
+                operand: Some(1),
+                kind: Kind::Str,
+                length_operand: Some(2),
+                ..ArgAbout::default()
+            }],
+            ..About::default()
+        };
+        let args = vec![used(0, false, Some(31), None)];
+        let wanted = Captures { args, ..Captures::default() };
+        let (captures, ..) = plan(&site("8@%rdi 8@%rsi"), Some(&about), &wanted);
+        assert!(matches!(captures[..], [Capture::Bytes { max_bytes: 31, .. }]), "{captures:?}");
+        let (captures, ..) = plan(&site("8@%rdi"), Some(&about), &wanted);
+        assert!(matches!(captures[..], [Capture::CString { max_bytes: 31, .. }]), "{captures:?}");
+    }
+
+    #[test]
+    fn a_float_is_given_as_a_double() {
+        let site = site("4f@%xmm0");
+        let args = vec![used(0, true, None, None)];
+        let (_, reader, _) = plan(&site, None, &Captures { args, ..Captures::default() });
+        assert_eq!(f64::from_bits(reader.number(&0.5f32.to_le_bytes(), 0) as u64), 0.5);
+    }
+}

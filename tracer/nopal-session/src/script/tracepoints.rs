@@ -1,0 +1,149 @@
+//! Kernel tracepoints: which there are, and the fields their format files tell of.
+
+use nopal_program::{Point, PointKind};
+use nopal_script::catalog::{KnownArg, KnownPoint, NoPoint, Shape};
+use nopal_sdt::pattern::{glob, nearest};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where tracefs may be.
+const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
+
+/// The tracepoints that `category:name` stands for.
+pub fn find(category: &str, name: &str) -> Result<Vec<KnownPoint>, NoPoint> {
+    let folder =
+        FOLDERS.iter().map(Path::new).find(|folder| folder.join("sched").is_dir() || folder.is_dir());
+    let Some(folder) = folder else {
+        return Err(NoPoint {
+            reason: "this kernel's tracepoints cannot be read".to_owned(),
+            hint: Some("mount tracefs: mount -t tracefs tracefs /sys/kernel/tracing (needs root)".to_owned()),
+        });
+    };
+    let mut found = Vec::new();
+    for category in matching(folder, category) {
+        for name in matching(&folder.join(&category), name) {
+            let path = folder.join(&category).join(&name).join("format");
+            let Ok(text) = fs::read_to_string(path) else { continue };
+            found.push(KnownPoint {
+                point: Point {
+                    name: format!("tracepoint:{category}:{name}"),
+                    kind: PointKind::Tracepoint { category: category.clone(), name },
+                },
+                args: fields(&text),
+            });
+        }
+    }
+    if found.is_empty() {
+        return Err(none(folder, category, name));
+    }
+    Ok(found)
+}
+
+fn none(folder: &Path, category: &str, name: &str) -> NoPoint {
+    let categories = folders_in(folder);
+    let hint = if !categories.is_empty() && !categories.iter().any(|c| glob(category, c)) {
+        nearest(category, categories.iter().map(String::as_str))
+            .map(|near| format!("did you mean `{near}:{name}`?"))
+    } else {
+        let names: Vec<String> = matching(folder, category)
+            .iter()
+            .flat_map(|category| folders_in(&folder.join(category)))
+            .collect();
+        nearest(name, names.iter().map(String::as_str))
+            .map(|near| format!("did you mean `{category}:{near}`?"))
+    };
+    let reason = match categories.is_empty() {
+        true => "tracefs cannot be read; that needs root".to_owned(),
+        false => format!("this kernel has no tracepoint `{category}:{name}`"),
+    };
+    NoPoint { reason, hint }
+}
+
+fn matching(folder: &Path, pattern: &str) -> Vec<String> {
+    if !pattern.contains(['*', '?', '[']) {
+        // A name must not lead elsewhere.
+        let is_name = !pattern.is_empty() && !pattern.contains('/') && !pattern.starts_with('.');
+        return if is_name && folder.join(pattern).is_dir() { vec![pattern.to_owned()] } else { Vec::new() };
+    }
+    folders_in(folder).into_iter().filter(|name| glob(pattern, name)).collect()
+}
+
+fn folders_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| PathBuf::from(entry.file_name()).to_str().map(str::to_owned))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The fields of a format file, those common to all tracepoints left out.
+fn fields(text: &str) -> Vec<KnownArg> {
+    text.lines().filter_map(field).filter(|arg| !arg.name.starts_with("common_")).collect()
+}
+
+/// `	field:const char * filename;	offset:16;	size:8;	signed:0;`
+fn field(line: &str) -> Option<KnownArg> {
+    let rest = line.trim().strip_prefix("field:")?;
+    let (declaration, rest) = rest.split_once(';')?;
+    let number = |key: &str| -> Option<u64> {
+        let at = rest.find(key)? + key.len();
+        rest[at..].split(';').next()?.trim().parse().ok()
+    };
+    let (offset, size_bytes) = (u16::try_from(number("offset:")?).ok()?, number("size:")?);
+    let is_signed = number("signed:") == Some(1);
+    let (c_type, name) = match declaration.split_once('[') {
+        Some((before, _)) => before.trim().rsplit_once([' ', '*'])?,
+        None => declaration.trim().rsplit_once([' ', '*'])?,
+    };
+    let is_array = declaration.contains('[');
+    let is_chars = is_array && c_type.contains("char") && !c_type.contains('*');
+    let shape = if declaration.starts_with("__data_loc") {
+        Shape::FieldString { offset }
+    } else if is_chars {
+        Shape::FieldChars { offset, size_bytes: u16::try_from(size_bytes).ok()? }
+    } else {
+        // Arrays of numbers can be looked at by their first.
+        let size_bytes = match size_bytes {
+            1 | 2 | 4 | 8 => size_bytes as u8,
+            _ => 8,
+        };
+        Shape::Field { offset, size_bytes, is_signed }
+    };
+    Some(KnownArg { name: name.trim().to_owned(), shape })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_format_files() {
+        let text = "\
+name: sched_process_exec
+ID: 311
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+
+\tfield:__data_loc char[] filename;\toffset:8;\tsize:4;\tsigned:0;
+\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;
+\tfield:const char * path;\toffset:16;\tsize:8;\tsigned:0;
+\tfield:char comm[16];\toffset:24;\tsize:16;\tsigned:0;
+\tfield:unsigned long args[6];\toffset:40;\tsize:48;\tsigned:0;
+
+print fmt: \"filename=%s\", __get_str(filename)
+";
+        let arg = |name: &str, shape| KnownArg { name: name.into(), shape };
+        assert_eq!(
+            fields(text),
+            [
+                arg("filename", Shape::FieldString { offset: 8 }),
+                arg("pid", Shape::Field { offset: 12, size_bytes: 4, is_signed: true }),
+                arg("path", Shape::Field { offset: 16, size_bytes: 8, is_signed: false }),
+                arg("comm", Shape::FieldChars { offset: 24, size_bytes: 16 }),
+                arg("args", Shape::Field { offset: 40, size_bytes: 8, is_signed: false }),
+            ]
+        );
+    }
+}

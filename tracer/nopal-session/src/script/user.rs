@@ -1,0 +1,665 @@
+//! A script through the user door: sites leave what its clauses read, and the clauses run here.
+
+use super::own::OwnHit;
+use super::perform::Performer;
+use super::site::{self, SiteReader};
+use super::tasks::{Everyone, Who};
+use super::timers::Timers;
+use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
+use crate::clock::{Anchor, TscClock, is_tsc_steady};
+use crate::live::{LiveError, Opened, Way};
+use crate::tasks::Tasks;
+use nopal_engine::target::{self, MappedObject};
+use nopal_engine::user::consumer::{Reader, any_has_thread};
+use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries};
+use nopal_engine::user::record::{RecordKind, Task};
+use nopal_engine::user::ring::{RingConfig, possible_cpus};
+use nopal_engine::user::session::{Options, ProcessReport, Session, Wanted};
+use nopal_engine::user::stub::Action;
+use nopal_engine::user::watch::Notice;
+use nopal_program::captures::{Captures, is_order_free};
+use nopal_program::interpret::{Hit, Interpreter};
+use nopal_program::op::Builtin;
+use nopal_program::{PointKind, Program};
+use nopal_script::render::Form;
+use nopal_trace::clock::monotonic_ns;
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How the user door is to be used.
+#[derive(Debug, Clone)]
+pub struct UserOptions {
+    /// `.d` files that name the arguments of probes.
+    pub given: Vec<nopal_provider::File>,
+    pub form: Form,
+    /// Not the live descendants of a process.
+    pub is_only: bool,
+    pub can_relocate: bool,
+    /// Per CPU.
+    pub ring_bytes: u64,
+}
+
+/// A script at work.
+#[derive(Debug)]
+pub struct UserRun {
+    program: Arc<Program>,
+    pub performer: Performer,
+    interpreter: Interpreter,
+    plan: Arc<Mutex<Plan>>,
+    options: Options,
+    /// Opened when there is somebody to trace.
+    door: Option<Door>,
+    tasks: Tasks,
+    everyone: Everyone,
+    timers: Timers,
+    needs: Captures,
+    is_in_order: bool,
+    waiting: Waiting,
+    child: Option<Child>,
+    roots: Vec<u32>,
+    entered: HashSet<u32>,
+    opened: Vec<Opened>,
+    notes: Vec<Note>,
+    losses: Losses,
+    start_ns: u64,
+    seed: Cell<u64>,
+    last_look: Instant,
+    /// Hits the clauses ran for.
+    pub n_hits: u64,
+}
+
+/// The user door, open.
+#[derive(Debug)]
+struct Door {
+    session: Session,
+    reader: Reader,
+    clock: TscClock,
+}
+
+/// Which sites are wanted, and what their records mean. Grows as processes map more files.
+#[derive(Debug)]
+struct Plan {
+    program: Arc<Program>,
+    given: Vec<nopal_provider::File>,
+    /// By path of a point: the file's inode, if it is there.
+    inodes: HashMap<String, Option<u64>>,
+    /// By device and inode.
+    by_file: HashMap<(u64, u64), Vec<Wanted>>,
+    events: Vec<SiteEvent>,
+    has_time: bool,
+    notes: Vec<Note>,
+}
+
+/// What the records of one site mean.
+#[derive(Debug)]
+struct SiteEvent {
+    /// Clauses and points, in the order of the script.
+    runs: Vec<(u32, u32)>,
+    reader: SiteReader,
+}
+
+/// Hits that wait until none can come before them.
+#[derive(Debug, Default)]
+struct Waiting {
+    hits: Vec<Kept>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    ns: u64,
+    event: u32,
+    cpu: u32,
+    task: Task,
+    at: usize,
+    len: usize,
+}
+
+/// Bytes that others change must be noticed within 100 ms.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl UserRun {
+    pub fn new(program: Arc<Program>, options: UserOptions) -> Result<UserRun, RunError> {
+        if let Some(why) = user_door_obstacle(&program) {
+            return Err(RunError::Unable(why));
+        }
+        let mut needs = Captures::default();
+        program.clauses.iter().for_each(|clause| needs.join(&Captures::of(&clause.code)));
+        let is_in_order = program
+            .clauses
+            .iter()
+            .filter(|clause| clause.points.iter().any(|p| matches!(p.kind, PointKind::Usdt { .. })))
+            .any(|clause| !is_order_free(&clause.code));
+        let seed = super::own::random() << 32 | super::own::random();
+        let interpreter = Interpreter::new(Arc::clone(&program), seed).map_err(RunError::Program)?;
+        let plan = Arc::new(Mutex::new(Plan {
+            program: Arc::clone(&program),
+            given: options.given,
+            inodes: HashMap::new(),
+            by_file: HashMap::new(),
+            events: Vec::new(),
+            has_time: needs.needs_time || is_in_order,
+            notes: Vec::new(),
+        }));
+        let n_cpus = possible_cpus().map_err(|e| RunError::Live(LiveError::Cpus(e)))?;
+        let ring = RingConfig::sized(n_cpus, options.ring_bytes);
+        let engine = Options { ring, is_only: options.is_only, can_relocate: options.can_relocate };
+        let start_ns = monotonic_ns();
+        Ok(UserRun {
+            performer: Performer::new(Arc::clone(&program), options.form),
+            timers: Timers::new(&program, start_ns),
+            program,
+            interpreter,
+            plan,
+            options: engine,
+            door: None,
+            tasks: Tasks::default(),
+            everyone: Everyone::new(),
+            needs,
+            is_in_order,
+            waiting: Waiting::default(),
+            child: None,
+            roots: Vec::new(),
+            entered: HashSet::new(),
+            opened: Vec::new(),
+            notes: Vec::new(),
+            losses: Losses::default(),
+            start_ns,
+            seed: Cell::new(seed | 1),
+            last_look: Instant::now(),
+            n_hits: 0,
+        })
+    }
+
+    /// Runs the BEGIN clauses.
+    pub fn begin(&mut self) {
+        self.start_ns = monotonic_ns();
+        self.timers = Timers::new(&self.program, self.start_ns);
+        self.run_own(|kind| matches!(kind, PointKind::Begin));
+    }
+
+    fn door(&mut self) -> Result<&mut Door, RunError> {
+        if self.door.is_none() {
+            if !is_tsc_steady() {
+                return Err(RunError::Live(LiveError::UnsteadyTsc));
+            }
+            let chooser = Arc::clone(&self.plan);
+            let select = Box::new(move |mapped: &MappedObject, object: &nopal_sdt::Object| {
+                lock(&chooser).select(mapped, object)
+            });
+            let session =
+                Session::new(&self.options, select).map_err(|e| RunError::Live(LiveError::User(e)))?;
+            let reader = Reader::new(session.ring().clone());
+            self.door = Some(Door { session, reader, clock: TscClock::start() });
+        }
+        Ok(self.door.as_mut().expect("opened just above"))
+    }
+
+    /// Opens the sites of a process and of its live descendants.
+    pub fn attach(&mut self, pid: u32) -> Result<(), RunError> {
+        let reports =
+            self.door()?.session.attach(pid as i32).map_err(|e| RunError::Live(LiveError::User(e)))?;
+        self.roots.push(pid);
+        self.take_reports(reports);
+        Ok(())
+    }
+
+    /// Starts a command with its sites open.
+    pub fn launch(&mut self, command: &mut Command) -> Result<(), RunError> {
+        let (child, reports) =
+            self.door()?.session.launch(command).map_err(|e| RunError::Live(LiveError::User(e)))?;
+        self.roots.push(child.id());
+        self.child = Some(child);
+        self.take_reports(reports);
+        Ok(())
+    }
+
+    /// How each site was opened, so far.
+    pub fn opened(&self) -> &[Opened] {
+        &self.opened
+    }
+
+    fn take_reports(&mut self, reports: Vec<ProcessReport>) {
+        for report in reports {
+            let pid = report.pid as u32;
+            self.tasks.add(pid);
+            self.performer.names.remember(pid);
+            match report.outcome {
+                Ok(sites) => {
+                    if !sites.is_empty() {
+                        self.entered.insert(pid);
+                    }
+                    for site in sites {
+                        let way = match site.outcome {
+                            Ok(tactic) => Way::User(tactic.to_string()),
+                            Err(refusal) => Way::Closed(refusal.to_string()),
+                        };
+                        self.opened.push(Opened {
+                            pid,
+                            probe: site.probe,
+                            path: site.path,
+                            address: site.site.address,
+                            way,
+                        });
+                    }
+                }
+                Err(error) => {
+                    self.gap(format!("process {pid} could not be entered: {error}"));
+                }
+            }
+        }
+        self.notes.append(&mut lock(&self.plan).notes);
+    }
+
+    fn gap(&mut self, text: String) {
+        self.losses.n_gaps += 1;
+        self.notes.push(Note::Gap(text));
+    }
+
+    /// Takes what has come since the last time, and runs what is due.
+    pub fn step(&mut self) -> Step {
+        if self.performer.is_over() {
+            return Step::Over;
+        }
+        if self.last_look.elapsed() >= LOOK {
+            self.last_look = Instant::now();
+            self.everyone.look();
+            let notices = self.door.as_mut().map_or_else(Vec::new, |door| door.session.look_after());
+            self.digest(notices);
+        }
+        let n_records = self.poll(false);
+        if self.door.as_ref().is_some_and(|door| door.session.library_news().is_some()) {
+            let notices = self.door.as_mut().map_or_else(Vec::new, |door| door.session.follow_libraries());
+            self.digest(notices);
+            if let Some(door) = &self.door {
+                door.session.release();
+            }
+        }
+        let mut is_due = false;
+        while let Some((clause, point, at_ns)) = self.timers.due(monotonic_ns(), true) {
+            is_due = true;
+            self.run_at(clause, point, at_ns);
+        }
+        if self.performer.is_over() {
+            return Step::Over;
+        }
+        if n_records > 0 || is_due {
+            return Step::Busy;
+        }
+        if !self.roots.is_empty() && !self.is_any_alive() {
+            return Step::Over;
+        }
+        Step::Idle
+    }
+
+    /// Until when nothing is due.
+    pub fn next_due_ns(&self) -> Option<u64> {
+        self.timers.next_ns()
+    }
+
+    fn is_any_alive(&mut self) -> bool {
+        if let Some(child) = &mut self.child {
+            // A child of ours stays a zombie until it is reaped.
+            let _ = child.try_wait();
+        }
+        self.roots
+            .iter()
+            .flat_map(|root| std::iter::once(*root).chain(target::descendants(*root)))
+            .any(|pid| target::Process::read(pid).is_ok_and(|process| !process.is_zombie))
+    }
+
+    /// Closes every site, takes what is left, runs the END clauses. Returns what could not be restored.
+    pub fn finish(&mut self) -> Vec<String> {
+        let failures = self.door.as_mut().map_or_else(Vec::new, |door| door.session.detach().failures);
+        self.poll(true);
+        // END runs also after exit(), which it may call again.
+        let exit = self.performer.exit.take();
+        self.run_own(|kind| matches!(kind, PointKind::End));
+        self.performer.exit = self.performer.exit.or(exit);
+        failures.into_iter().map(|(pid, why)| format!("process {pid}: {why}")).collect()
+    }
+
+    /// The maps as they are now.
+    pub fn maps(&mut self) -> &mut nopal_program::interpret::Maps {
+        &mut self.interpreter.maps
+    }
+
+    /// Prints every map, as at the end of a script.
+    pub fn print_maps(&mut self) {
+        self.performer.print_maps(&mut self.interpreter.maps);
+    }
+
+    /// The rows of an answer.
+    pub fn rows(&mut self) -> Vec<u8> {
+        self.performer.rows(&mut self.interpreter.maps)
+    }
+
+    pub fn losses(&self) -> Losses {
+        let mut losses = self.losses.clone();
+        losses.add_maps(&self.program, &self.interpreter.maps);
+        losses.n_endless = self.interpreter.n_endless;
+        losses
+    }
+
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn run_own(&mut self, is_wanted: impl Fn(&PointKind) -> bool) {
+        for (clause, point) in points_of(&self.program, is_wanted) {
+            self.run_at(clause, point, monotonic_ns());
+        }
+    }
+
+    fn run_at(&mut self, clause: u32, point: u32, ns: u64) {
+        let hit = OwnHit::new(ns, self.start_ns);
+        let performer = &mut self.performer;
+        self.interpreter.run(clause, point, &hit, |maps, emitted| {
+            performer.perform(maps, emitted.action, emitted.payload);
+        });
+    }
+
+    /// Reads the rings and runs the clauses; how many records there were.
+    fn poll(&mut self, is_last: bool) -> u64 {
+        let Some(Door { session, reader, clock }) = &mut self.door else { return 0 };
+        let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
+        reader.set_liveness(move |tid| any_has_thread(&pids, tid));
+        if clock.is_due() {
+            clock.correct(Anchor::now());
+        }
+        // What a CPU commits from now on has a later time than this.
+        let before_ns = monotonic_ns();
+        let plan = lock(&self.plan);
+        let (clock, waiting, is_in_order) = (&*clock, &mut self.waiting, self.is_in_order);
+        let mut runner = Runner {
+            interpreter: &mut self.interpreter,
+            performer: &mut self.performer,
+            tasks: &mut self.tasks,
+            everyone: &mut self.everyone,
+            needs: &self.needs,
+            start_ns: self.start_ns,
+            seed: &self.seed,
+            n_hits: &mut self.n_hits,
+            n_cut: &mut self.losses.n_cut,
+        };
+        let polled = reader.poll(|source, record| {
+            let task = record.task.unwrap_or(Task { tid: 0, pid: 0 });
+            let event = match record.kind {
+                RecordKind::Event(event) => event,
+                RecordKind::Process => {
+                    if record.task.is_some() {
+                        runner.everyone.introduce(task, &record.comm());
+                    }
+                    return;
+                }
+            };
+            let ns = record.time.map_or(0, |time| clock.ns(time));
+            if is_in_order {
+                let at = waiting.bytes.len();
+                waiting.bytes.extend_from_slice(record.payload);
+                let len = record.payload.len();
+                waiting.hits.push(Kept { ns, event, cpu: source.cpu, task, at, len });
+            } else {
+                runner.hit(&plan, event, ns, source.cpu, task, record.payload);
+            }
+        });
+        if is_in_order && !waiting.hits.is_empty() {
+            waiting.hits.sort_by_key(|kept| kept.ns);
+            let n_ready = match is_last {
+                true => waiting.hits.len(),
+                false => waiting.hits.partition_point(|kept| kept.ns < before_ns),
+            };
+            for kept in &waiting.hits[..n_ready] {
+                let payload = &waiting.bytes[kept.at..kept.at + kept.len];
+                runner.hit(&plan, kept.event, kept.ns, kept.cpu, kept.task, payload);
+            }
+            waiting.forget(n_ready);
+        }
+        drop(plan);
+        let n_damaged = polled.damaged + polled.abandoned;
+        self.losses.n_lost += n_damaged;
+        for gap in &polled.gaps {
+            self.losses.n_lost += gap.count;
+            let (first, last) = (clock.ns(gap.first), clock.ns(gap.last));
+            self.losses.span = Some(match self.losses.span {
+                Some((from, to)) => (from.min(first), to.max(last)),
+                None => (first, last),
+            });
+        }
+        polled.records
+    }
+
+    fn digest(&mut self, notices: Vec<Notice>) {
+        for notice in notices {
+            match notice {
+                Notice::TakenOver { probe, .. } if probe == LIBRARY_PROBE => {}
+                Notice::TakenOver { pid, probe, address } => self.gap(format!(
+                    "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
+                )),
+                Notice::OpenAgain { pid, probe, address } => self
+                    .notes
+                    .push(Note::Detail(format!("{probe} at {address:#x} in process {pid} is open again"))),
+                Notice::Changed { pid, probe, address, .. } => self.gap(format!(
+                    "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
+                )),
+                Notice::Opened(report) => {
+                    let pid = report.pid;
+                    let is_known = self.entered.contains(&(pid as u32));
+                    let is_at_once =
+                        is_known && self.door.as_mut().is_some_and(|door| matches!(door.session.libraries(pid), Libraries::AtOnce(_)));
+                    let has_new = report.outcome.as_ref().is_ok_and(|sites| !sites.is_empty());
+                    if has_new && !is_at_once {
+                        self.losses.n_late += 1;
+                        self.notes.push(Note::Detail(format!(
+                            "process {pid}: sites were opened a moment after their program or library had started"
+                        )));
+                    }
+                    self.take_reports(vec![report]);
+                }
+                Notice::Exec { pid } => {
+                    self.entered.remove(&(pid as u32));
+                    self.everyone.refresh();
+                    self.notes.push(Note::Detail(format!("process {pid} started another program")));
+                }
+                Notice::Ended { pid } => {
+                    self.notes.push(Note::Detail(format!("process {pid} has ended")));
+                }
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// Drops the first hits; the bytes are moved up now and then.
+    fn forget(&mut self, n: usize) {
+        self.hits.drain(..n);
+        if self.hits.is_empty() {
+            self.bytes.clear();
+        } else if n > 0 {
+            let mut rest = Vec::with_capacity(self.hits.iter().map(|kept| kept.len).sum());
+            for kept in &mut self.hits {
+                let at = rest.len();
+                rest.extend_from_slice(&self.bytes[kept.at..kept.at + kept.len]);
+                kept.at = at;
+            }
+            self.bytes = rest;
+        }
+    }
+}
+
+impl Plan {
+    /// The wanted sites of a mapped file; the same every time it is asked for the same file.
+    fn select(&mut self, mapped: &MappedObject, object: &nopal_sdt::Object) -> Vec<Wanted> {
+        let Some(mapping) = mapped.mappings.first() else { return Vec::new() };
+        let device = u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor);
+        let key = (device, mapping.inode);
+        if let Some(known) = self.by_file.get(&key) {
+            return known.clone();
+        }
+        let wanted = self.choose(mapped, mapping.inode, object);
+        self.by_file.insert(key, wanted.clone());
+        wanted
+    }
+
+    fn choose(&mut self, mapped: &MappedObject, inode: u64, object: &nopal_sdt::Object) -> Vec<Wanted> {
+        let mut probes = object.probes.clone();
+        nopal_sdt::describe(&mut probes, &self.given);
+        let mut wanted = Vec::new();
+        let program = Arc::clone(&self.program);
+        for probe in &probes {
+            let mut runs = Vec::new();
+            let mut captures = Captures::default();
+            for (clause, body) in program.clauses.iter().enumerate() {
+                for (point, at) in body.points.iter().enumerate() {
+                    let PointKind::Usdt { path, provider, name } = &at.kind else { continue };
+                    if *provider == probe.provider && *name == probe.name && self.is_file(path, mapped, inode)
+                    {
+                        runs.push((clause as u32, point as u32));
+                        captures.join(&Captures::of(&body.code));
+                    }
+                }
+            }
+            if runs.is_empty() {
+                continue;
+            }
+            for site in &probe.sites {
+                let (captured, reader, unread) = site::plan(site, probe.about.as_ref(), &captures);
+                for why in unread {
+                    let place = format!("{}:{} at {:#x}", probe.provider, probe.name, site.address);
+                    self.notes.push(Note::Gap(format!("{place}: {why}; it reads as 0")));
+                }
+                let event = self.events.len() as u32;
+                wanted.push(Wanted {
+                    probe: format!("{}:{}", probe.provider, probe.name),
+                    site: site.clone(),
+                    event,
+                    predicates: Vec::new(),
+                    action: Action::Record {
+                        captures: captured,
+                        has_time: self.has_time,
+                        has_task: captures.needs_task,
+                    },
+                });
+                self.events.push(SiteEvent { runs: runs.clone(), reader });
+            }
+        }
+        wanted
+    }
+
+    /// Whether a point's path is that of the mapped file, by name or because it leads to the same file.
+    fn is_file(&mut self, path: &str, mapped: &MappedObject, inode: u64) -> bool {
+        if mapped.path.as_os_str() == path {
+            return true;
+        }
+        let known = self
+            .inodes
+            .entry(path.to_owned())
+            .or_insert_with(|| std::fs::metadata(path).ok().map(|about| about.ino()));
+        *known == Some(inode)
+    }
+}
+
+/// Runs the clauses of hits.
+struct Runner<'a> {
+    interpreter: &'a mut Interpreter,
+    performer: &'a mut Performer,
+    tasks: &'a mut Tasks,
+    everyone: &'a mut Everyone,
+    needs: &'a Captures,
+    start_ns: u64,
+    seed: &'a Cell<u64>,
+    n_hits: &'a mut u64,
+    n_cut: &'a mut u64,
+}
+
+impl Runner<'_> {
+    #[inline]
+    fn hit(&mut self, plan: &Plan, event: u32, ns: u64, cpu: u32, task: Task, payload: &[u8]) {
+        let Some(event) = plan.events.get(event as usize) else { return };
+        if self.performer.is_over() {
+            return;
+        }
+        *self.n_hits += 1;
+        *self.n_cut += event.reader.n_cut(payload);
+        let task = if self.tasks.has_foreign() { self.tasks.translate(task) } else { task };
+        let who = if self.needs.needs_task { self.everyone.who_if(self.needs, task) } else { Who::default() };
+        let hit = UserHit {
+            reader: &event.reader,
+            payload,
+            ns,
+            start_ns: self.start_ns,
+            cpu,
+            task,
+            who,
+            seed: self.seed,
+        };
+        let performer = &mut *self.performer;
+        for (clause, point) in &event.runs {
+            self.interpreter.run(*clause, *point, &hit, |maps, emitted| {
+                performer.perform(maps, emitted.action, emitted.payload);
+            });
+        }
+    }
+}
+
+/// A record as a clause sees it.
+struct UserHit<'a> {
+    reader: &'a SiteReader,
+    payload: &'a [u8],
+    ns: u64,
+    start_ns: u64,
+    cpu: u32,
+    task: Task,
+    who: Who,
+    seed: &'a Cell<u64>,
+}
+
+impl Hit for UserHit<'_> {
+    #[inline]
+    fn arg(&self, index: u8) -> i64 {
+        self.reader.number(self.payload, index)
+    }
+    fn arg_string(&self, index: u8) -> &[u8] {
+        self.reader.string(self.payload, index)
+    }
+    fn arg_bytes(&self, index: u8) -> &[u8] {
+        self.reader.buffer(self.payload, index)
+    }
+    fn builtin(&self, what: Builtin) -> u64 {
+        match what {
+            Builtin::Pid => u64::from(self.task.pid),
+            Builtin::Tid => u64::from(self.task.tid),
+            Builtin::Uid => u64::from(self.who.uid),
+            Builtin::Gid => u64::from(self.who.gid),
+            Builtin::Cgroup => self.who.cgroup,
+            Builtin::Cpu => u64::from(self.cpu),
+            Builtin::Nsecs => self.ns,
+            Builtin::Elapsed => self.ns.saturating_sub(self.start_ns),
+            Builtin::Rand => next_random(self.seed),
+            // Refused before anything is opened.
+            Builtin::Curtask | Builtin::Retval | Builtin::Ip | Builtin::Ctx => 0,
+        }
+    }
+    fn comm(&self) -> &[u8] {
+        self.who.comm()
+    }
+}
+
+/// 32 bits of a xorshift generator that was seeded by the kernel.
+fn next_random(seed: &Cell<u64>) -> u64 {
+    let mut state = seed.get();
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    seed.set(state);
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+}
+
+fn lock(plan: &Mutex<Plan>) -> MutexGuard<'_, Plan> {
+    // A panic elsewhere leaves the plan whole: it only ever grows.
+    plan.lock().unwrap_or_else(PoisonError::into_inner)
+}
