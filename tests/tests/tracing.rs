@@ -302,15 +302,89 @@ fn a_full_disk_ends_the_recording_and_keeps_what_was_written() {
     fs::create_dir(&disk).unwrap();
     run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "nopal-full"]).arg(&disk));
     let recording = disk.join("rec");
-    let arguments = ["record", "-e", "spoken:*", "-o", recording.to_str().unwrap()];
+    let arguments = ["record", "--json", "-e", "spoken:*", "-o", recording.to_str().unwrap()];
     let output = nopal_with(&arguments, &program, &["20000"]);
-    let viewed = Command::new(nopal()).arg("view").arg("--count").arg(&recording).output().unwrap();
+    let verdict = verdict_of_view(&recording);
     let babeltrace = Command::new("babeltrace2").arg(&recording).output().unwrap();
     run(Command::new("umount").arg(&disk));
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
     assert!(errors(&output).contains("the disk is full"), "{}", errors(&output));
+    let result = events(&output.stdout).pop().expect("a result in JSON");
+    let n_events = result["events"].as_u64().unwrap();
+    assert!(n_events > 1000, "{result}");
+    assert_eq!(babeltrace.stdout.iter().filter(|b| **b == b'\n').count() as u64, n_events);
+    assert_eq!(n_events + result["lost"].as_u64().unwrap(), 3 * 20_000, "{result}");
+    same_verdict(&result, &verdict);
+}
+
+/// The last line that `nopal view --json` has on standard error.
+fn verdict_of_view(recording: &Path) -> Value {
+    let viewed = Command::new(nopal()).arg("view").arg("--json").arg(recording).output().unwrap();
     assert!(viewed.status.success(), "{}", errors(&viewed));
-    assert!(babeltrace.stdout.iter().filter(|b| **b == b'\n').count() > 1000);
+    events(&viewed.stderr).pop().unwrap_or_else(|| panic!("{}", errors(&viewed)))
+}
+
+/// What `record` says at its end is what `view` says of the recording.
+#[track_caller]
+fn same_verdict(recorded: &Value, viewed: &Value) {
+    for key in ["events", "lost", "complete", "gaps", "late_processes"] {
+        assert!(!recorded[key].is_null(), "{key}: {recorded}");
+        assert_eq!(recorded[key], viewed[key], "{key}: {recorded} {viewed}");
+    }
+}
+
+#[test]
+fn a_recording_keeps_what_its_recorder_said() {
+    let folder = scratch("tracing_verdict");
+    let python = "import time\nf = lambda: 0\nfor i in range(30): f(); time.sleep(0.01)";
+    // A program that begins before it is opened, and one that is opened at its start.
+    let probe = r#"python:function__return if funcname == "<lambda>""#;
+    for (name, command, is_complete) in [
+        ("late", vec!["/bin/sh", "-c", "/usr/bin/python3.11 -c \"$0\"; true", python], false),
+        ("whole", vec!["/usr/bin/python3.11", "-c", python], true),
+    ] {
+        let recording = folder.join(name);
+        let output = output_of(
+            Command::new(nopal())
+                .args(["record", "--json", "-e", probe, "-o"])
+                .arg(&recording)
+                .arg("--")
+                .args(command),
+        );
+        let result = events(&output.stdout).pop().unwrap_or_else(|| panic!("{}", errors(&output)));
+        assert_eq!(result["complete"], is_complete, "{result}");
+        same_verdict(&result, &verdict_of_view(&recording));
+        let babeltrace = Command::new("babeltrace2").arg(&recording).output().unwrap();
+        assert_eq!(errors(&babeltrace), "");
+        let text = Command::new(nopal()).arg("view").arg(&recording).output().unwrap();
+        assert_eq!(errors(&text).trim().ends_with(", complete"), is_complete, "{}", errors(&text));
+    }
+}
+
+#[test]
+fn a_recording_whose_recorder_was_killed_is_not_called_complete() {
+    let folder = scratch("tracing_killed");
+    let program = compile(&folder, "spoken");
+    let recording = folder.join("rec");
+    let mut recorder = Running(
+        Command::new(nopal())
+            .args(["record", "-e", "spoken:*", "-o"])
+            .arg(&recording)
+            .arg("--")
+            .arg(&program)
+            .arg("50")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let written = || fs::metadata(recording.join("nopal/verdict")).is_ok();
+    wait_until("the recording begins", 20, written);
+    recorder.0.kill().unwrap();
+    recorder.0.wait().unwrap();
+    let verdict = verdict_of_view(&recording);
+    assert_eq!(verdict["complete"], false, "{verdict}");
+    assert!(verdict["notes"][0].as_str().unwrap().contains("before it could finish"), "{verdict}");
 }
 
 /// Counts hits of probes by the kernel, with bpftrace.

@@ -106,7 +106,7 @@ impl TargetArgs {
             }
             None => None,
         };
-        Ok(Open { live, opened, child, is_verbose: self.verbose, n_gaps: 0, n_late: 0 })
+        Ok(Open { live, opened, child, is_verbose: self.verbose, n_gaps: 0, new_gaps: Vec::new(), n_late: 0 })
     }
 }
 
@@ -118,7 +118,9 @@ pub struct Open {
     child: Option<Child>,
     is_verbose: bool,
     /// Times when hits may have been missed, beside those that were counted.
-    pub n_gaps: u64,
+    n_gaps: u64,
+    /// Those of them that nobody has asked for yet: CLOCK_MONOTONIC, and what happened.
+    new_gaps: Vec<(u64, String)>,
     /// Processes in which the kernel door opened sites only after they had started.
     n_late: u64,
 }
@@ -137,16 +139,10 @@ impl Open {
                     }
                     self.opened.extend(opened);
                 }
-                News::Gap(text) => {
-                    self.n_gaps += 1;
-                    anstream::eprintln!("nopal: {text}");
-                }
+                News::Gap(text) => self.gap(text),
                 News::NotFollowed { pid, error } => {
-                    self.n_gaps += 1;
-                    anstream::eprintln!(
-                        "nopal: process {pid} could not be followed: {}",
-                        failure_of(&error).message
-                    );
+                    let why = failure_of(&error).message;
+                    self.gap(format!("process {pid} could not be followed: {why}"));
                 }
                 News::Late { pid, n_sites } => {
                     self.n_late += 1;
@@ -163,6 +159,25 @@ impl Open {
                 }
             }
         }
+    }
+
+    /// Hits may be missing from now on: it is said, counted, and kept for the recording.
+    fn gap(&mut self, text: String) {
+        anstream::eprintln!("nopal: {text}");
+        self.n_gaps += 1;
+        // `nopal trace` never asks for them.
+        if self.new_gaps.len() < MAX_KEPT_GAPS {
+            self.new_gaps.push((nopal_trace::clock::monotonic_ns(), text));
+        }
+    }
+
+    pub fn n_gaps(&self) -> u64 {
+        self.n_gaps
+    }
+
+    /// The gaps since this was last asked.
+    pub fn new_gaps(&mut self) -> Vec<(u64, String)> {
+        std::mem::take(&mut self.new_gaps)
     }
 
     /// Processes that were started meanwhile and may lack hits of the sites that are the kernel door's.
@@ -196,6 +211,8 @@ impl Open {
     }
 }
 
+const MAX_KEPT_GAPS: usize = 1000;
+
 /// 16 MiB hold 80 ms of 5 million events a second; machines with many CPUs get less for each.
 pub fn default_ring_bytes() -> u64 {
     const ALL_RINGS_BYTES: u64 = 64 << 20;
@@ -226,12 +243,22 @@ pub fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) 
         )),
         (_, None) => parts.push(format!("{n_lost} lost in damaged parts of the ring")),
     }
+    parts.extend(unlisted(n_gaps, n_late));
+    if n_late > 0 {
+        parts.push("-v says which".to_owned());
+    }
+    if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
+}
+
+/// What may be missing without anybody having counted it.
+pub fn unlisted(n_gaps: u64, n_late: u64) -> Vec<String> {
+    let mut parts = Vec::new();
     if n_gaps > 0 {
         parts.push(format!("not complete: {}, see above", counted(n_gaps, "gap")));
     }
     if n_late > 0 {
         parts.push(format!(
-            "not complete: the first hits of {} that started while tracing may be missing; -v says which",
+            "not complete: the first hits of {} that started while tracing may be missing",
             if n_late == 1 {
                 "1 program or library".to_owned()
             } else {
@@ -239,7 +266,7 @@ pub fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) 
             }
         ));
     }
-    if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
+    parts
 }
 
 /// `1 event`, `2 events`.

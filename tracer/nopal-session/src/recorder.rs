@@ -1,9 +1,10 @@
-//! Puts hits into a recording: one stream per CPU and way of writing, each in the order of time by itself.
+//! Puts hits into a recording: one stream per CPU and way of writing, each in the order of time by itself; and beside them
+//! what the streams cannot tell.
 
 use crate::context::{ContextField, Contexts};
 use crate::live::{Hit, Loss, StreamId, StreamKind};
 use crate::registry::Registry;
-use nopal_trace::{Error, RecordingInfo, RecordingWriter, StreamWriter, TypeId};
+use nopal_trace::{Error, RecordingInfo, RecordingWriter, StreamWriter, TypeId, Verdict, VerdictFile};
 use std::path::Path;
 
 /// A recording in the making.
@@ -17,6 +18,23 @@ pub struct Recorder {
     context: Vec<u8>,
     payload: Vec<u8>,
     pub tally: Tally,
+    verdict: Verdict,
+    verdict_file: VerdictFile,
+    clock_offset_ns: i64,
+}
+
+/// What a recording holds in the end.
+#[derive(Debug)]
+pub struct Closed {
+    pub n_bytes: u64,
+    /// Events that a reader finds.
+    pub n_events: u64,
+    /// Every event that is known to be missing, however it was lost.
+    pub n_lost: u64,
+    /// Those of them that the disk had no room for.
+    pub n_disk: u64,
+    /// Why the last packets could not be written.
+    pub error: Option<Error>,
 }
 
 /// What a recording holds so far.
@@ -34,6 +52,7 @@ pub struct Tally {
 impl Recorder {
     pub fn create(dir: &Path, info: RecordingInfo, fields: &[ContextField]) -> Result<Recorder, Error> {
         let info = fields.iter().fold(info, |info, field| field.declare(info));
+        let clock_offset_ns = info.clock_offset_ns;
         Ok(Recorder {
             writer: RecordingWriter::create(dir, info)?,
             streams: Streams::default(),
@@ -42,6 +61,9 @@ impl Recorder {
             context: Vec::new(),
             payload: Vec::new(),
             tally: Tally::default(),
+            verdict: Verdict { is_unfinished: true, ..Verdict::default() },
+            verdict_file: VerdictFile::create(dir)?,
+            clock_offset_ns,
         })
     }
 
@@ -97,15 +119,57 @@ impl Recorder {
         self.streams.0.iter().flatten().map(StreamWriter::bytes_written).sum()
     }
 
+    /// States that hits may be missing since `ns` (CLOCK_MONOTONIC), and why. In the file at once, as nobody knows how
+    /// long the recorder lives.
+    pub fn gap(&mut self, ns: u64, text: &str) {
+        self.verdict.gap(self.clock_offset_ns.saturating_add_unsigned(ns), text);
+        self.write_verdict();
+    }
+
+    /// States how many programs and libraries were opened only after they had begun.
+    pub fn set_late(&mut self, n_late: u64) {
+        if n_late != self.verdict.n_late {
+            self.verdict.n_late = n_late;
+            self.write_verdict();
+        }
+    }
+
+    /// Counts hits that are lost because nothing can be written any more.
+    pub fn drop_hits(&mut self, n_hits: u64) {
+        self.verdict.n_disk += n_hits;
+    }
+
+    fn write_verdict(&mut self) {
+        self.verdict.n_malformed = self.tally.n_malformed;
+        // It has its room already; if it cannot be written even so, the streams cannot either, and say it.
+        let _ = self.verdict_file.write(&self.verdict);
+    }
+
     /// Writes the last packets; tells how many bytes the streams have.
     pub fn finish(self) -> Result<u64, Error> {
-        let mut n_bytes = 0;
-        for mut stream in self.streams.0.into_iter().flatten() {
-            stream.flush(0)?;
-            n_bytes += stream.bytes_written();
-            stream.finish()?;
+        let closed = self.close();
+        closed.error.map_or(Ok(closed.n_bytes), Err)
+    }
+
+    /// Writes what can be written, and the last word on it.
+    pub fn close(mut self) -> Closed {
+        let mut closed = Closed { n_bytes: 0, n_events: 0, n_lost: 0, n_disk: 0, error: None };
+        let n_dropped = self.verdict.n_disk;
+        for mut stream in std::mem::take(&mut self.streams.0).into_iter().flatten() {
+            if let Err(error) = stream.flush(0) {
+                closed.error.get_or_insert(error);
+            }
+            closed.n_bytes += stream.bytes_written();
+            closed.n_events += stream.events_written();
+            closed.n_lost += stream.events_discarded();
+            self.verdict.n_disk += stream.untold_discarded();
         }
-        Ok(n_bytes)
+        // A stream counts what the rings lost together with what it could not write.
+        closed.n_disk = n_dropped + closed.n_lost.saturating_sub(self.tally.n_lost);
+        closed.n_lost += n_dropped + self.tally.n_malformed;
+        self.verdict.is_unfinished = false;
+        self.write_verdict();
+        closed
     }
 }
 

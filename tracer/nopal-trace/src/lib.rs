@@ -14,6 +14,7 @@ mod pipeline;
 mod read;
 mod text;
 mod tsdl;
+mod verdict;
 pub mod write;
 
 pub use error::Error;
@@ -29,4 +30,5 @@ pub use read::{
 };
 pub use text::{TextForm, TextLines};
 pub use tsdl::EnvValue;
+pub use verdict::{Verdict, VerdictFile};
 pub use write::{Payload, RecordingInfo, RecordingWriter, StreamWriter, TypeId};

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
 use nopal_session::context::ContextField;
 use nopal_session::live::Live;
-use nopal_session::recorder::Recorder;
+use nopal_session::recorder::{Closed, Recorder};
 use nopal_trace::clock::monotonic_ns;
 use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{EnvValue, Error, RecordingInfo};
@@ -78,30 +78,33 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let (recorder, error) = gather(&mut open, recorder, &args, start);
     let tally = recorder.tally;
     let duration = start.elapsed();
-    let (n_bytes, error) = match (recorder.finish(), error) {
-        (Ok(n_bytes), error) => (n_bytes, error),
-        (Err(late), error) => (0, error.or(Some(late))),
-    };
+    let Closed { n_bytes, n_events, n_lost, n_disk, error: late } = recorder.close();
+    let error = error.or(late);
+    let is_complete = error.is_none() && open.is_complete(n_lost);
     let (user, kernel, _) = tracing::count_sites(&open.opened);
     if args.json {
         let result = serde_json::json!({
-            "events": tally.n_events, "lost": tally.n_lost, "bytes": n_bytes,
+            "events": n_events, "lost": n_lost, "bytes": n_bytes,
             "duration_ns": duration.as_nanos() as u64, "sites": { "user": user, "kernel": kernel },
             "path": dir.display().to_string(),
-            "complete": error.is_none() && open.is_complete(tally.n_lost + tally.n_malformed),
-            "gaps": open.n_gaps, "late_processes": open.n_late(),
+            "complete": is_complete, "gaps": open.n_gaps(), "late_processes": open.n_late(),
             "strings": { "truncated": tally.n_truncated, "unreadable": tally.n_unreadable },
         });
         anstream::println!("{result}");
     } else {
         tracing::say_cut(tally.n_truncated, args.target.max_string);
-        let mut verdict = open.verdict(tally.n_lost + tally.n_malformed, tally.lost_span);
+        let mut verdict = open.verdict(n_lost - n_disk, tally.lost_span);
         if error.is_some() {
-            verdict = "not complete: the end is missing".to_owned();
+            let end = match n_disk {
+                0 => "not complete: the end is missing".to_owned(),
+                n => format!("not complete: the disk had no room for {}", tracing::counted(n, "event")),
+            };
+            let rest = if verdict == "complete" { String::new() } else { format!("; {verdict}") };
+            verdict = end + &rest;
         }
         anstream::eprintln!(
             "{} in {:.1} s, {} in {}, {verdict}",
-            tracing::counted(tally.n_events, "event"),
+            tracing::counted(n_events, "event"),
             duration.as_secs_f64(),
             bytes_in_words(n_bytes),
             dir.display()
@@ -109,7 +112,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     match (error, open.never_fit()) {
         (Some(error), _) => Err(recording_failure(&error, &dir)),
-        (None, Some(failure)) if tally.n_events == 0 => Err(failure),
+        (None, Some(failure)) if n_events == 0 => Err(failure),
         (None, _) => Ok(()),
     }
 }
@@ -119,56 +122,68 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
     let end = args.target.duration.map(|d| start + d);
     let mut status = Status::new(args.json, start);
     let mut last_flush = start;
-    loop {
+    let error = loop {
         open.look_after();
+        tell_gaps(open, &mut recorder);
         let n_hits = match pass(&mut open.live, &mut recorder) {
             Ok(n_hits) => n_hits,
-            Err(error) => {
-                status.clear();
-                open.live.close();
-                return (recorder, Some(error));
-            }
+            Err(error) => break Some(error),
         };
         status.show(&recorder);
         if tracing::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
-            break;
+            break None;
         }
         if last_flush.elapsed() >= FLUSH {
             last_flush = Instant::now();
             if let Err(error) = recorder.flush(monotonic_ns()) {
-                status.clear();
-                open.live.close();
-                return (recorder, Some(error));
+                break Some(error);
             }
         }
         if n_hits < 1000 {
             if n_hits == 0 && open.is_over() {
-                break;
+                break None;
             }
             std::thread::sleep(IDLE);
         }
-    }
+    };
     status.clear();
     for failure in open.live.close() {
         anstream::eprintln!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
-    let error = pass(&mut open.live, &mut recorder).err();
+    let error = match error {
+        None => pass(&mut open.live, &mut recorder).err(),
+        // What is still in the rings has nowhere to go, but it counts.
+        Some(error) => {
+            recorder.drop_hits(open.live.poll(|_, _| {}).n_hits);
+            Some(error)
+        }
+    };
+    tell_gaps(open, &mut recorder);
     (recorder, error)
+}
+
+/// Puts what the streams cannot tell into the recording.
+fn tell_gaps(open: &mut Open, recorder: &mut Recorder) {
+    for (ns, text) in open.new_gaps() {
+        recorder.gap(ns, &text);
+    }
+    recorder.set_late(open.n_late());
 }
 
 fn pass(live: &mut Live, recorder: &mut Recorder) -> Result<u64, Error> {
     let mut result = Ok(());
-    let polled = live.poll(|registry, hit| {
-        if result.is_ok() {
-            result = recorder.hit(registry, hit);
-        }
+    let mut n_dropped = 0;
+    let polled = live.poll(|registry, hit| match result {
+        Ok(()) => result = recorder.hit(registry, hit),
+        Err(_) => n_dropped += 1,
     });
-    result?;
-    for loss in &polled.losses {
-        recorder.loss(loss)?;
-    }
+    recorder.drop_hits(n_dropped);
     recorder.tally.n_malformed += polled.n_damaged;
-    Ok(polled.n_hits)
+    for loss in &polled.losses {
+        let told = recorder.loss(loss);
+        result = result.and(told);
+    }
+    result.map(|()| polled.n_hits)
 }
 
 /// A line on the terminal that says how it goes.

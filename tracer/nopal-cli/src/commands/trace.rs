@@ -75,7 +75,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.json {
         let result = serde_json::json!({
             "complete": open.is_complete(n_lost), "events": printing.n_printed, "lost": n_lost,
-            "gaps": open.n_gaps, "late_processes": open.n_late(),
+            "gaps": open.n_gaps(), "late_processes": open.n_late(),
         });
         anstream::eprintln!("{result}");
     } else {

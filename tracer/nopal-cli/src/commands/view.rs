@@ -1,7 +1,7 @@
 //! `nopal view`: the events of a recording, as lines of text, as JSON, or counted.
 
 use crate::failure::Failure;
-use crate::tracing::counted;
+use crate::tracing::{counted, unlisted};
 use nopal_session::sessions::control::{Request, ask};
 use nopal_session::sessions::home::Life;
 use nopal_session::sessions::{Home, Session};
@@ -169,7 +169,7 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
     if is_json {
         let rows: Vec<_> =
             rows.iter().map(|(name, n)| serde_json::json!({ "event": name, "count": n })).collect();
-        let lost = counts.report.lost_events;
+        let lost = counts.report.n_lost();
         let answer = serde_json::json!({
             "complete": counts.report.is_complete(), "lost": lost, "total": total, "rows": rows
         });
@@ -272,35 +272,52 @@ fn range_of(recording: &Recording, args: &Args, dir: &Path) -> Result<Range, Fai
 
 /// The last word on standard error: complete, or what is missing and since when.
 fn say_loss(n_events: u64, report: &Report, args: &Args) {
+    let verdict = &report.verdict;
+    let clock = if args.seconds { ClockText::Seconds } else { ClockText::Date };
+    let time = |ns| localtime::text_of(ns, clock, args.utc);
+    let damages = report.notes.iter().map(|n| {
+        let path = n.path.display();
+        format!("{path}, packet at byte {}: {}", n.offset, n.reason)
+    });
+    let gaps = verdict.gaps.iter().map(|(ns, what)| format!("[{}] {what}", time(*ns)));
+    let mut notes: Vec<String> = damages.chain(gaps).collect();
+    if verdict.is_unfinished {
+        notes.push("its recorder was ended before it could finish, or is still at work".to_owned());
+    }
     if args.json {
         let answer = serde_json::json!({
             "complete": report.is_complete(),
             "events": n_events,
-            "lost": report.lost_events,
+            "lost": report.n_lost(),
             "lost_packets": report.lost_packets,
-            "notes": report.notes.iter().map(|n| format!("{} at byte {}: {}", n.path.display(), n.offset, n.reason))
-                .collect::<Vec<_>>(),
+            "gaps": verdict.n_gaps,
+            "late_processes": verdict.n_late,
+            "notes": notes,
         });
         if !args.count {
             anstream::eprintln!("{answer}");
         }
         return;
     }
-    for note in &report.notes {
-        anstream::eprintln!(
-            "nopal: {}, packet at byte {}: {}",
-            note.path.display(),
-            note.offset,
-            note.reason
-        );
+    for note in &notes {
+        anstream::eprintln!("nopal: {note}");
+    }
+    let mut parts = Vec::new();
+    if verdict.n_disk > 0 {
+        parts.push(format!("not complete: the disk had no room for {}", counted(verdict.n_disk, "event")));
+    }
+    if verdict.n_malformed > 0 {
+        parts.push(format!("{} lost in damaged parts of the ring", verdict.n_malformed));
+    }
+    parts.extend(unlisted(verdict.n_gaps, verdict.n_late));
+    if parts.is_empty() && !notes.is_empty() {
+        parts.push("not complete, see above".to_owned());
     }
     if report.n_gaps == 0 {
-        let how = if report.notes.is_empty() { "complete" } else { "not complete, see above" };
+        let how = if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") };
         anstream::eprintln!("nopal: {}, {how}", counted(n_events, "event"));
         return;
     }
-    let clock = if args.seconds { ClockText::Seconds } else { ClockText::Date };
-    let time = |ns| localtime::text_of(ns, clock, args.utc);
     let mut lost = Vec::new();
     if report.lost_events > 0 {
         lost.push(counted(report.lost_events, "event"));
@@ -308,12 +325,8 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     if report.lost_packets > 0 {
         lost.push(format!("{} packets of events", report.lost_packets));
     }
-    anstream::eprintln!(
-        "nopal: {}; lost {} in {}:",
-        counted(n_events, "event"),
-        lost.join(" and "),
-        counted(report.n_gaps, "gap")
-    );
+    parts.push(format!("lost {} in {}:", lost.join(" and "), counted(report.n_gaps, "gap")));
+    anstream::eprintln!("nopal: {}; {}", counted(n_events, "event"), parts.join("; "));
     for loss in report.losses.iter().take(20) {
         let what = if loss.is_packets { "packets" } else { "events" };
         let cpu = loss.cpu.map_or(String::new(), |cpu| format!(" on cpu {cpu}"));

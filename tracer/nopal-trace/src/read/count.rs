@@ -61,7 +61,8 @@ impl Recording {
             }
             parts
         });
-        let mut all = Counts { by_class: vec![0; self.classes.len()], report: Report::default() };
+        let report = Report { verdict: self.verdict(), ..Report::default() };
+        let mut all = Counts { by_class: vec![0; self.classes.len()], report };
         for part in parts {
             let part = part?;
             for (sum, n) in all.by_class.iter_mut().zip(&part.by_class) {

@@ -5,6 +5,7 @@ use super::packet::Packet;
 use super::recording::Recording;
 use super::stream::{Found, StreamCursor};
 use crate::error::Error;
+use crate::verdict::Verdict;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ pub struct Report {
     pub notes: Vec<Note>,
     /// A stream ends in the middle of a packet: the recorder was cut short.
     pub is_truncated: bool,
+    /// What the recorder says.
+    pub verdict: Verdict,
 }
 
 /// Gaps that are listed one by one.
@@ -61,7 +64,12 @@ const MAX_LISTED: usize = 256;
 
 impl Report {
     pub fn is_complete(&self) -> bool {
-        self.lost_events == 0 && self.lost_packets == 0 && self.notes.is_empty()
+        self.lost_events == 0 && self.lost_packets == 0 && self.notes.is_empty() && self.verdict.is_complete()
+    }
+
+    /// Events that are known to be missing, those a stream tells of and the others.
+    pub fn n_lost(&self) -> u64 {
+        self.lost_events.saturating_add(self.verdict.n_lost())
     }
 
     pub(crate) fn lose(&mut self, loss: Loss) {
@@ -165,7 +173,7 @@ impl<'r> Events<'r> {
 
     /// What was lost and what could not be read, of the part read so far.
     pub fn report(&self) -> Report {
-        let mut report = Report::default();
+        let mut report = Report { verdict: self.recording.verdict(), ..Report::default() };
         for cursor in &self.cursors {
             report.add(&cursor.report);
         }

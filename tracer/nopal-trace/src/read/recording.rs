@@ -5,6 +5,7 @@ use super::class::{EventClass, StreamClass, compile_trace};
 use super::plan::Scope;
 use crate::error::Error;
 use crate::tsdl::{self, EnvValue};
+use crate::verdict::Verdict;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,8 @@ pub struct Recording {
 pub struct Trace {
     pub dir: PathBuf,
     pub env: Vec<(String, EnvValue)>,
+    /// What its recorder says of it, if that was nopal.
+    pub verdict: Option<Verdict>,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) packet_header: Option<Scope>,
     pub(crate) streams: Vec<StreamClass>,
@@ -69,6 +72,7 @@ impl Recording {
         self.traces.push(Trace {
             dir: dir.to_owned(),
             env: metadata.env,
+            verdict: Verdict::read(dir),
             uuid: metadata.uuid,
             packet_header: compiled.packet_header,
             streams: compiled.streams,
@@ -82,6 +86,13 @@ impl Recording {
 
     pub fn traces(&self) -> &[Trace] {
         &self.traces
+    }
+
+    /// What the recorders of all traces say.
+    pub fn verdict(&self) -> Verdict {
+        let mut verdict = Verdict::default();
+        self.traces.iter().filter_map(|trace| trace.verdict.as_ref()).for_each(|one| verdict.add(one));
+        verdict
     }
 
     /// Every event type that the metadata declares, used or not.

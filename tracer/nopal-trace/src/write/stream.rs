@@ -40,6 +40,10 @@ pub struct StreamWriter {
     /// Of the last event, or the end of the last packet.
     last_ns: u64,
     n_discarded: u64,
+    /// As the last packet in the file says.
+    n_discarded_told: u64,
+    /// In the packets that are in the file.
+    n_events_written: u64,
     n_packets: u64,
     n_bytes: u64,
 }
@@ -65,6 +69,8 @@ impl StreamWriter {
             begin_ns: 0,
             last_ns: 0,
             n_discarded: 0,
+            n_discarded_told: 0,
+            n_events_written: 0,
             n_packets: 0,
             n_bytes: 0,
         })
@@ -201,6 +207,16 @@ impl StreamWriter {
         self.n_discarded
     }
 
+    /// Events that a reader of the file finds.
+    pub fn events_written(&self) -> u64 {
+        self.n_events_written
+    }
+
+    /// Lost events that no packet in the file tells of.
+    pub fn untold_discarded(&self) -> u64 {
+        self.n_discarded.wrapping_sub(self.n_discarded_told)
+    }
+
     /// Writes the last packet.
     pub fn finish(mut self) -> Result<(), Error> {
         self.flush_packet(self.last_ns)
@@ -216,7 +232,11 @@ impl StreamWriter {
         self.last_ns = end_ns;
         self.packet.clear();
         match result {
-            Ok(()) => self.n_packets += 1,
+            Ok(()) => {
+                self.n_packets += 1;
+                self.n_events_written += self.n_events;
+                self.n_discarded_told = self.n_discarded;
+            }
             // They are lost now, and the next packet that can be written says so.
             Err(_) => self.n_discarded = self.n_discarded.wrapping_add(self.n_events),
         }

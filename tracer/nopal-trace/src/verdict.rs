@@ -1,0 +1,206 @@
+//! What a recording knows of itself that its streams cannot tell: times in which hits may have been missed without anybody
+//! having counted them, and how it ended. A small text file in a folder of its own, which other readers pass over.
+//!
+//! ```text
+//! nopal verdict 1
+//! state finished
+//! malformed 0
+//! disk 0
+//! late 2
+//! gaps 1
+//! gap 1794710000000000000 another tool took over ...
+//! ```
+
+use std::fmt::Write;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Below the folder of the trace.
+const FOLDER: &str = "nopal";
+const FILE: &str = "verdict";
+const FIRST_LINE: &str = "nopal verdict 1";
+/// Taken from the disk at the start, so that a full disk can be told of.
+const RESERVED_BYTES: usize = 4096;
+/// Gaps that are told one by one; all are counted.
+const MAX_LISTED: usize = 200;
+const MAX_TEXT_BYTES: usize = 300;
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What is known to be missing, beside what the streams say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Its recorder has not finished it: it was killed, or it is still at work.
+    pub is_unfinished: bool,
+    /// Records that could not be read.
+    pub n_malformed: u64,
+    /// Events that the disk had no room for.
+    pub n_disk: u64,
+    /// Programs and libraries whose first hits may be missing.
+    pub n_late: u64,
+    pub n_gaps: u64,
+    /// The first of them: nanoseconds since the epoch, and what happened.
+    pub gaps: Vec<(i64, String)>,
+}
+
+impl Verdict {
+    pub fn is_complete(&self) -> bool {
+        !self.is_unfinished && self.n_lost() == 0 && self.n_late == 0 && self.n_gaps == 0
+    }
+
+    /// Events that are missing and were counted.
+    pub fn n_lost(&self) -> u64 {
+        self.n_malformed.saturating_add(self.n_disk)
+    }
+
+    pub fn gap(&mut self, ns: i64, text: &str) {
+        self.n_gaps += 1;
+        if self.gaps.len() < MAX_LISTED {
+            self.gaps.push((ns, text.to_owned()));
+        }
+    }
+
+    /// The verdict on two recordings together.
+    pub fn add(&mut self, other: &Verdict) {
+        self.is_unfinished |= other.is_unfinished;
+        self.n_malformed = self.n_malformed.saturating_add(other.n_malformed);
+        self.n_disk = self.n_disk.saturating_add(other.n_disk);
+        self.n_late = self.n_late.saturating_add(other.n_late);
+        self.n_gaps = self.n_gaps.saturating_add(other.n_gaps);
+        self.gaps.extend(other.gaps.iter().take(MAX_LISTED).cloned());
+        self.gaps.sort();
+        self.gaps.truncate(MAX_LISTED);
+    }
+
+    /// What the recording in `dir` says of itself; nothing if it was made by somebody who says nothing.
+    pub(crate) fn read(dir: &Path) -> Option<Verdict> {
+        let path = dir.join(FOLDER).join(FILE);
+        if fs::metadata(&path).ok()?.len() > MAX_FILE_BYTES {
+            return None;
+        }
+        Verdict::parse(&String::from_utf8_lossy(&fs::read(&path).ok()?))
+    }
+
+    fn parse(text: &str) -> Option<Verdict> {
+        let mut lines = text.lines();
+        if lines.next()? != FIRST_LINE {
+            return None;
+        }
+        let mut verdict = Verdict { is_unfinished: true, ..Verdict::default() };
+        for line in lines {
+            let Some((key, value)) = line.split_once(' ') else { continue };
+            let number = || value.trim().parse::<u64>().unwrap_or(0);
+            match key {
+                "state" => verdict.is_unfinished = value.trim() != "finished",
+                "malformed" => verdict.n_malformed = number(),
+                "disk" => verdict.n_disk = number(),
+                "late" => verdict.n_late = number(),
+                "gaps" => verdict.n_gaps = number(),
+                "gap" if verdict.gaps.len() < MAX_LISTED => {
+                    if let Some((ns, what)) = value.split_once(' ')
+                        && let Ok(ns) = ns.parse()
+                    {
+                        verdict.gaps.push((ns, what.to_owned()));
+                    }
+                }
+                // Of a later version.
+                _ => {}
+            }
+        }
+        Some(verdict)
+    }
+
+    fn text(&self) -> String {
+        let state = if self.is_unfinished { "recording" } else { "finished" };
+        let mut text = format!(
+            "{FIRST_LINE}\nstate {state}\nmalformed {}\ndisk {}\nlate {}\ngaps {}\n",
+            self.n_malformed, self.n_disk, self.n_late, self.n_gaps
+        );
+        for (ns, what) in &self.gaps {
+            let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let end = (0..=what.len().min(MAX_TEXT_BYTES)).rev().find(|at| what.is_char_boundary(*at));
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "gap {ns} {}", &what[..end.unwrap_or(0)]);
+        }
+        text
+    }
+}
+
+/// The file of a recording in the making.
+#[derive(Debug)]
+pub struct VerdictFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl VerdictFile {
+    /// Makes the file, with the room it will need.
+    pub fn create(dir: &Path) -> Result<VerdictFile, crate::Error> {
+        let folder = dir.join(FOLDER);
+        let path = folder.join(FILE);
+        let make = || -> io::Result<File> {
+            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
+        };
+        let file = make().map_err(|e| crate::Error::io(&path, "make", e))?;
+        let this = VerdictFile { file, path };
+        this.write(&Verdict { is_unfinished: true, ..Verdict::default() })?;
+        Ok(this)
+    }
+
+    /// Puts down what is known now. On a full disk as much as there is room for.
+    pub fn write(&self, verdict: &Verdict) -> Result<(), crate::Error> {
+        let mut bytes = verdict.text().into_bytes();
+        let length = bytes.len().max(RESERVED_BYTES);
+        bytes.resize(length, b'\n');
+        if self.file.write_all_at(&bytes, 0).is_ok() {
+            return Ok(());
+        }
+        // The counts come first; gaps that find no room are counted still.
+        let room = bytes[..RESERVED_BYTES].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        self.file.write_all_at(&bytes[..room], 0).map_err(|e| crate::Error::io(&self.path, "write", e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let mut verdict = Verdict { n_malformed: 1, n_disk: 2, n_late: 3, ..Verdict::default() };
+        verdict.gap(-5, "first");
+        verdict.gap(1_794_710_000_000_000_000, "second, with \u{20ac} and\na second line");
+        let read = Verdict::parse(&verdict.text()).unwrap();
+        assert_eq!(read.gaps[1].1, "second, with \u{20ac} and a second line");
+        verdict.gaps[1].1 = read.gaps[1].1.clone();
+        assert_eq!(read, verdict);
+        assert!(!read.is_complete());
+        assert!(Verdict::parse(&Verdict::default().text()).unwrap().is_complete());
+    }
+
+    #[test]
+    fn any_text_can_be_read() {
+        for (text, is_verdict) in [
+            ("", false),
+            ("nopal verdict 2\nstate finished", false),
+            ("nopal verdict 1", true),
+            ("nopal verdict 1\nstate\ngap\ngap x y\ngap 5\nlate -1\ngaps 99999999999999999999\nnew 7", true),
+        ] {
+            let verdict = Verdict::parse(text);
+            assert_eq!(verdict.is_some(), is_verdict, "{text}");
+            assert!(verdict.is_none_or(|v| v.is_unfinished && v.gaps.is_empty() && v.n_gaps == 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn many_long_gaps_stay_bounded() {
+        let mut verdict = Verdict::default();
+        for _ in 0..10_000 {
+            verdict.gap(1, &"\u{20ac}".repeat(1000));
+        }
+        assert_eq!((verdict.n_gaps, verdict.gaps.len()), (10_000, MAX_LISTED));
+        assert!(verdict.text().len() < MAX_LISTED * (MAX_TEXT_BYTES + 40) + 200);
+    }
+}
