@@ -3,14 +3,16 @@
 
 mod by_kernel;
 mod follow;
+mod handover;
 mod types;
 
 pub use types::{Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way};
 
 use crate::clock::{Anchor, TscClock};
-use crate::registry::{Registry, Unfit};
+use crate::registry::{Event, Registry, Unfit};
 use crate::tasks::Tasks;
 use by_kernel::{How, Kernel, open_by_kernel};
+use handover::Handovers;
 use nopal_abi::ring::Mode;
 use nopal_engine::target::{self, TargetError, mapped_objects};
 use nopal_engine::user;
@@ -48,6 +50,9 @@ pub struct Live {
     /// What came up between two looks.
     pending: Vec<News>,
     last_look: Instant,
+    /// How long before it the look before it was.
+    look_span: Duration,
+    handovers: Handovers,
 }
 
 /// Bytes that others change must be noticed within 100 ms.
@@ -86,6 +91,8 @@ impl Live {
             unseen: HashSet::new(),
             pending: Vec::new(),
             last_look: Instant::now(),
+            look_span: Duration::ZERO,
+            handovers: Handovers::default(),
         })
     }
 
@@ -294,6 +301,7 @@ impl Live {
     /// Closes every site in every process; hits that came before can still be polled.
     pub fn close(&mut self) -> Vec<String> {
         if let Some(kernel) = &mut self.kernel {
+            self.handovers = Handovers::default();
             kernel.close();
         }
         match &mut self.user {
@@ -361,20 +369,28 @@ fn divide(
                 way: Way::User(tactic.to_string()),
             }),
             Err(refusal) => {
-                let event = &registry.events[site.event as usize];
-                let captures = event.plan.sites[event.site_idx].captures.clone();
-                let wanted = Wanted {
-                    probe: site.probe.clone(),
-                    site: site.site.clone(),
-                    event: site.event,
-                    predicates: Vec::new(),
-                    action: Action::Record { captures, has_time: true, has_task: true },
-                };
+                let wanted = wanted_of(&registry, site.event);
                 left.push((wanted, refusal.to_string()));
             }
         }
     }
     (opened, left)
+}
+
+/// An event's site as the kernel door takes it.
+fn wanted_of(registry: &Registry, event: u32) -> Wanted {
+    let Event { plan, site_idx, site, .. } = &registry.events[event as usize];
+    Wanted {
+        probe: plan.event_type.full_name(),
+        site: site.clone(),
+        event,
+        predicates: Vec::new(),
+        action: Action::Record {
+            captures: plan.sites[*site_idx].captures.clone(),
+            has_time: true,
+            has_task: true,
+        },
+    }
 }
 
 fn open_user(

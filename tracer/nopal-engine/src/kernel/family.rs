@@ -22,6 +22,10 @@ const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 const DISABLED: u64 = 1;
 const INHERIT: u64 = 2;
+/// PERF_SAMPLE_READ with PERF_SAMPLE_TID. Nothing is ever sampled; but the kernel does not swap the events of two tasks
+/// with each other (it does so on a context switch between relatives, to save time) where inherited events have this. A
+/// child that ends with the swapped event of another would take the uprobes from that one. Kernels before 6.12 refuse it.
+const KEEP_WITH_TASK: u64 = 0x12;
 
 /// The first published form of the kernel's structure, which every kernel takes.
 #[repr(C)]
@@ -191,6 +195,7 @@ fn try_open_event(id: u64, tid: u32, flags: u64) -> io::Result<OwnedFd> {
         size: size_of::<PerfEventAttr>() as u32,
         config: id,
         sample_period: 1,
+        sample_type: if flags & INHERIT != 0 { KEEP_WITH_TASK } else { 0 },
         flags,
         ..PerfEventAttr::default()
     };

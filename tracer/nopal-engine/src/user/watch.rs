@@ -17,6 +17,8 @@ pub enum Notice {
         pid: i32,
         probe: String,
         address: u64,
+        /// Whose records stand for the site, for whoever can open it otherwise meanwhile.
+        event: Option<u32>,
     },
     /// The other tool has left; the site is open again. Hits since `TakenOver` are missing.
     OpenAgain {
@@ -106,6 +108,7 @@ impl Session {
                             pid,
                             probe: site.probe.clone(),
                             address: site.address,
+                            event: None,
                         });
                     }
                     Ok(Found::Original) if site.is_reset(memory) => {
@@ -141,6 +144,13 @@ impl Session {
                 }
             }
         }
+        for notice in &mut notices {
+            if let Notice::TakenOver { probe, address, event, .. } = notice {
+                // What a child inherited was reported for its parent.
+                let reports = || self.traced.iter().flat_map(|t| &t.reports);
+                *event = reports().find(|r| r.address == *address && r.probe == *probe).map(|r| r.event);
+            }
+        }
         for pid in again {
             match self.attach_more(pid) {
                 Ok(report) => notices.push(Notice::Opened(report)),
@@ -160,6 +170,13 @@ impl Session {
         }
         self.last_look = Instant::now();
         notices
+    }
+
+    /// Forgets that a site was in other hands: the next look tells again how it finds it.
+    pub fn look_anew(&mut self, pid: i32, address: u64) {
+        if let Some(traced) = self.traced.iter_mut().find(|t| t.pid == pid) {
+            traced.health.remove(&address);
+        }
     }
 
     /// Opens what is wanted and not open yet in a process that is traced.

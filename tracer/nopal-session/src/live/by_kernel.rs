@@ -89,8 +89,10 @@ impl Kernel {
     }
 
     /// A child has what its parent had when it was forked; if that was in the very moment of joining, it must join, too.
-    pub fn inherit(&mut self, child: &target::Process, parent: u32) {
-        match self.covered.get(&parent) {
+    /// `root` is the ancestor of every process there is, if there is only one: a parent that has ended cannot be asked.
+    pub fn inherit(&mut self, child: &target::Process, root: Option<u32>) {
+        let known = self.covered.get(&child.parent).or_else(|| self.covered.get(&root?));
+        match known {
             Some(covered) if child.start_time_ticks > covered.since_ticks => {
                 let events = covered.events.clone();
                 self.covered.entry(child.pid).or_insert(Covered { events, since_ticks: 0 });
@@ -115,6 +117,26 @@ impl Kernel {
         self.members.clear();
         self.prepared.clear();
         self.covered.clear();
+    }
+
+    /// Arms one site in one process, beside another tool that has it.
+    pub fn share(&self, pid: u32, mapped: &target::MappedObject, wanted: &Wanted) -> Result<Link, LiveError> {
+        let path = mapped.reachable_path().map_err(LiveError::Target)?;
+        let Some(mut site) = kernel_site(wanted) else { return Err(LiveError::Target(gone(pid))) };
+        let arm = |site: &KernelSite| {
+            let (object, mut refused) = self.door.prepare(std::slice::from_ref(site))?;
+            match refused.pop() {
+                Some((_, why)) => Err(why),
+                None => self.door.arm(&object, &path, pid),
+            }
+        };
+        arm(&site)
+            .or_else(|_| {
+                // The kernel keeps one semaphore for a place: the other tool's, which may be none.
+                site.site.semaphore = None;
+                arm(&site)
+            })
+            .map_err(LiveError::Kernel)
     }
 
     fn arm(
@@ -259,6 +281,17 @@ pub(super) struct How {
     pub is_only: bool,
 }
 
+/// Opens the kernel door unless it is open.
+pub(super) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), KernelError> {
+    if kernel.is_none() {
+        // One ring for all CPUs, so it gets the room of several.
+        let door = KernelDoor::open(how.ring_bytes as usize * 2)?;
+        let tracefs = if how.is_only { None } else { Tracefs::open().ok() };
+        *kernel = Some(Kernel::new(door, tracefs));
+    }
+    Ok(())
+}
+
 /// Opens the sites of one process by the kernel door, which is opened itself if this is its first use.
 pub(super) fn open_by_kernel(
     kernel: &mut Option<Kernel>,
@@ -268,19 +301,13 @@ pub(super) fn open_by_kernel(
     sites: Vec<(Wanted, String)>,
 ) -> Result<ByKernel, LiveError> {
     let mut done = ByKernel::default();
-    if kernel.is_none() {
-        // One ring for all CPUs, so it gets the room of several.
-        match KernelDoor::open(how.ring_bytes as usize * 2) {
-            Ok(opened) => {
-                let tracefs = if how.is_only { None } else { Tracefs::open().ok() };
-                *kernel = Some(Kernel::new(opened, tracefs));
-            }
-            Err(error) if how.door == Door::Kernel => return Err(LiveError::Kernel(error)),
-            Err(error) => {
-                let why = error.to_string();
-                done.opened = sites.iter().map(|(w, user)| closed(pid, w, both(user, &why))).collect();
-                return Ok(done);
-            }
+    match ensure(kernel, how) {
+        Ok(()) => {}
+        Err(error) if how.door == Door::Kernel => return Err(LiveError::Kernel(error)),
+        Err(error) => {
+            let why = error.to_string();
+            done.opened = sites.iter().map(|(w, user)| closed(pid, w, both(user, &why))).collect();
+            return Ok(done);
         }
     }
     let kernel = kernel.as_mut().expect("opened just above");
@@ -314,6 +341,10 @@ pub(super) fn open_by_kernel(
         }
     }
     Ok(done)
+}
+
+fn gone(pid: u32) -> target::TargetError {
+    target::TargetError::NoSuchProcess { pid }
 }
 
 fn kernel_site(wanted: &Wanted) -> Option<KernelSite> {

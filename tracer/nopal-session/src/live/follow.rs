@@ -19,9 +19,11 @@ impl Live {
 
     /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
     pub fn look_after(&mut self) -> Vec<News> {
+        self.look_span = self.last_look.elapsed();
         self.last_look = Instant::now();
-        let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
         let mut news = std::mem::take(&mut self.pending);
+        self.take_back(&mut news);
+        let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
         self.digest(notices, &mut news);
         news
     }
@@ -57,12 +59,13 @@ impl Live {
                         "another tool watches which libraries process {pid} loads; they are opened a moment later"
                     )));
                 }
-                Notice::TakenOver { pid, probe, address } => news.push(News::Gap(format!(
-                    "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
-                ))),
-                Notice::OpenAgain { pid, probe, address } => news.push(News::Message(format!(
-                    "{probe} at {address:#x} in process {pid} is open again"
-                ))),
+                Notice::TakenOver { pid, probe, address, event } => {
+                    self.hand_over(pid as u32, probe, address, event, news);
+                }
+                Notice::OpenAgain { pid, probe, address } => {
+                    let again = self.is_ours_again(pid as u32, &probe, address);
+                    news.push(again);
+                }
                 Notice::Changed { pid, probe, address, .. } => news.push(News::Gap(format!(
                     "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
                 ))),
@@ -80,7 +83,7 @@ impl Live {
             }
         }
         if let Some(kernel) = &mut self.kernel {
-            kernel.retain(is_alive);
+            kernel.retain(|pid| is_alive(pid) || self.roots.contains(pid));
         }
         self.left.retain(|pid, _| is_alive(pid));
         self.entered.retain(is_alive);
@@ -168,8 +171,9 @@ impl Live {
     }
 
     fn inherit(&mut self, pid: u32) {
+        let root = if let [root] = self.roots[..] { Some(root) } else { None };
         if let (Some(kernel), Ok(process)) = (&mut self.kernel, target::Process::read(pid)) {
-            kernel.inherit(&process, process.parent);
+            kernel.inherit(&process, root.filter(|root| *root != pid));
         }
     }
 
