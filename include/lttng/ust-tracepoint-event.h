@@ -3,13 +3,13 @@
    What comes out, for a class of tracepoints and for each tracepoint:
 
      struct values  all fields of the class, evaluated        with CREATE_PROBES
-     fill           evaluates them, each once                 with CREATE_PROBES
      measure        puts them into slots or counts them       with CREATE_PROBES
      pack           writes the others into a block            with CREATE_PROBES
+     evaluate       fills the values, measures, packs         with CREATE_PROBES
      describe       their operands and the items of the note  with DEFINE
      site           the probe; slots are its operands         with DEFINE
      tracepoint     what programs call                        with DEFINE
-     probe          fill, measure and pack, then site         with CREATE_PROBES alone; tracepoint calls it
+     probe          evaluate, as a function of its own       with CREATE_PROBES alone; tracepoint calls it
 
    SPDX-License-Identifier: MIT OR Apache-2.0 */
 
@@ -49,36 +49,6 @@
 #undef _NOPAL_TP_SEQUENCE
 #define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
   const void *_nopal_f_##name; __SIZE_TYPE__ _nopal_n_##name;
-#include _NOPAL_TP_FILE
-
-/* Each expression is evaluated once, in the order of the fields. */
-#include "ust-tracepoint-event-reset.h"
-#undef _NOPAL_TP_CLASS
-#define _NOPAL_TP_CLASS(provider, name, args, fields)			\
-  _NOPAL_TP_INLINE void _NOPAL_TP_PASTE(__nopal_fill_, provider, ___, name) \
-    (struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)) \
-     _NOPAL_TP_MORE_PROTO args)						\
-  {									\
-    _NOPAL_TP_OPEN fields						\
-  }
-#undef _NOPAL_TP_INT
-#define _NOPAL_TP_INT(type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
-#undef _NOPAL_TP_FLOAT
-#define _NOPAL_TP_FLOAT(type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
-#undef _NOPAL_TP_STRING
-#define _NOPAL_TP_STRING(name, expr, items)				\
-  _nopal_values->_nopal_f_##name = (const char *) (expr);		\
-  if (!_nopal_values->_nopal_f_##name)					\
-    _nopal_values->_nopal_f_##name = "(null)";
-#undef _NOPAL_TP_ENUM
-#define _NOPAL_TP_ENUM(provider, table, type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
-#undef _NOPAL_TP_ARRAY
-#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items)	\
-  _nopal_values->_nopal_f_##name = (const void *) (expr);
-#undef _NOPAL_TP_SEQUENCE
-#define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
-  _nopal_values->_nopal_f_##name = (const void *) (expr);		\
-  _nopal_values->_nopal_n_##name = __nopal_tp_length((long) (length_type) (length));
 #include _NOPAL_TP_FILE
 
 /* The slots, and the size of the block; what has no bound of its own is cut where it would exceed the room there is. */
@@ -155,26 +125,51 @@
 					 sizeof(type));
 #include _NOPAL_TP_FILE
 
-/* All of it, as code in the middle of a function: the block lives until that function ends. */
-#undef _NOPAL_TP_EVALUATE
-#define _NOPAL_TP_EVALUATE(class_provider, class_name, args, pass)	\
-  struct _NOPAL_TP_PASTE(__nopal_values_, class_provider, ___, class_name) _nopal_values; \
-  unsigned long _nopal_slots[_NOPAL_TP_SLOTS + 2];			\
-  __SIZE_TYPE__ _nopal_bytes;						\
-  /* Slots that no operand names are never read; the compiler need not fear that they are. */ \
-  __asm__ ("" : "=m" (_nopal_slots));					\
-  _NOPAL_TP_PASTE(__nopal_fill_, class_provider, ___, class_name)(&_nopal_values _NOPAL_TP_MORE_NAMES args); \
-  _nopal_bytes = _NOPAL_TP_PASTE(__nopal_measure_, class_provider, ___, class_name)(&_nopal_values, _nopal_slots); \
-  if (_nopal_bytes > 0) {						\
-    char *_nopal_block = (char *) __builtin_alloca(_nopal_bytes);	\
-    _NOPAL_TP_PASTE(__nopal_pack_, class_provider, ___, class_name)(&_nopal_values, _nopal_block); \
-    _nopal_slots[_NOPAL_TP_SLOTS] = (unsigned long) _nopal_block;	\
+/* Each expression is evaluated once, in the order of the fields; then all of it goes to the site. One function, since a field
+   may be the address of an argument. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_CLASS
+#define _NOPAL_TP_CLASS(provider, name, args, fields)			\
+  _NOPAL_TP_INLINE void _NOPAL_TP_PASTE(__nopal_evaluate_, provider, ___, name) \
+    (__nopal_tp_site _nopal_site _NOPAL_TP_MORE_PROTO args)		\
+  {									\
+    struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) _nopal_all_values; \
+    struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values = &_nopal_all_values; \
+    unsigned long _nopal_slots[_NOPAL_TP_SLOTS + 2];			\
+    __SIZE_TYPE__ _nopal_bytes;						\
+    /* Slots that no operand names are never read; the compiler need not fear that they are. */ \
+    __asm__ ("" : "=m" (_nopal_slots));					\
+    _NOPAL_TP_OPEN fields						\
+    _nopal_bytes = _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name)(_nopal_values, _nopal_slots); \
+    if (_nopal_bytes > 0) {						\
+      char *_nopal_block = (char *) __builtin_alloca(_nopal_bytes);	\
+      _NOPAL_TP_PASTE(__nopal_pack_, provider, ___, name)(_nopal_values, _nopal_block); \
+      _nopal_slots[_NOPAL_TP_SLOTS] = (unsigned long) _nopal_block;	\
+    } else {								\
+      _nopal_slots[_NOPAL_TP_SLOTS] = 0;				\
+    }									\
     _nopal_slots[_NOPAL_TP_SLOTS + 1] = _nopal_bytes;			\
-  } else {								\
-    _nopal_slots[_NOPAL_TP_SLOTS] = 0;					\
-    _nopal_slots[_NOPAL_TP_SLOTS + 1] = 0;				\
-  }									\
-  pass(_nopal_slots);
+    _nopal_site(_nopal_slots);						\
+  }
+#undef _NOPAL_TP_INT
+#define _NOPAL_TP_INT(type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
+#undef _NOPAL_TP_FLOAT
+#define _NOPAL_TP_FLOAT(type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
+#undef _NOPAL_TP_STRING
+#define _NOPAL_TP_STRING(name, expr, items)				\
+  _nopal_values->_nopal_f_##name = (const char *) (expr);		\
+  if (!_nopal_values->_nopal_f_##name)					\
+    _nopal_values->_nopal_f_##name = "(null)";
+#undef _NOPAL_TP_ENUM
+#define _NOPAL_TP_ENUM(provider, table, type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
+#undef _NOPAL_TP_ARRAY
+#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items)	\
+  _nopal_values->_nopal_f_##name = (const void *) (expr);
+#undef _NOPAL_TP_SEQUENCE
+#define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
+  _nopal_values->_nopal_f_##name = (const void *) (expr);		\
+  _nopal_values->_nopal_n_##name = __nopal_tp_length((long) (length_type) (length));
+#include _NOPAL_TP_FILE
 
 #endif
 
@@ -288,7 +283,8 @@
   _NOPAL_TP_SITE(class_provider, class_name, provider, name)		\
   void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args)		\
   {									\
-    _NOPAL_TP_EVALUATE(class_provider, class_name, args, _NOPAL_TP_PASTE(__nopal_site_, provider, ___, name)) \
+    _NOPAL_TP_PASTE(__nopal_evaluate_, class_provider, ___, class_name)	\
+      (_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
   }
 #elif defined LTTNG_UST_TRACEPOINT_DEFINE && defined LTTNG_UST_TRACEPOINT_PROBE_DYNAMIC_LINKAGE
 /* A pointer, which the library of the probes sets when it is loaded; it finds it by a note in memory. */
@@ -323,7 +319,7 @@
   void _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)		\
     (__nopal_tp_site _nopal_site _NOPAL_TP_MORE_PROTO args)	\
   {									\
-    _NOPAL_TP_EVALUATE(class_provider, class_name, args, _nopal_site)	\
+    _NOPAL_TP_PASTE(__nopal_evaluate_, class_provider, ___, class_name)(_nopal_site _NOPAL_TP_MORE_NAMES args); \
   }									\
   __attribute__((__constructor__)) static void _NOPAL_TP_PASTE(__nopal_register_, provider, ___, name)(void) \
   {									\

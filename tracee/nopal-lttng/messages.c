@@ -45,7 +45,7 @@ static void log_at(int level, const char *file, int line, const char *func, cons
   switch (level) {
 #define AT(level)								\
   case LTTNG_UST_TRACEPOINT_LOGLEVEL_##level:					\
-    lttng_ust_do_tracepoint(lttng_ust_tracelog, TRACE_##level, file, line, func, text, length);	\
+    lttng_ust_do_tracepoint(lttng_ust_tracelog, LTTNG_UST_TRACEPOINT_LOGLEVEL_##level, file, line, func, text, length); \
     break;
   AT(EMERG)
   AT(ALERT)

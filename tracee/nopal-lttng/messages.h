@@ -32,8 +32,10 @@ LTTNG_UST_TRACEPOINT_EVENT_CLASS(lttng_ust_tracelog, log, LOG_ARGS,
 
 #undef LOG_LEVEL
 #define LOG_LEVEL(level)							\
-  LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(lttng_ust_tracelog, log, lttng_ust_tracelog, TRACE_##level, LOG_ARGS) \
-  LTTNG_UST_TRACEPOINT_LOGLEVEL(lttng_ust_tracelog, TRACE_##level, LTTNG_UST_TRACEPOINT_LOGLEVEL_##level)
+  LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(lttng_ust_tracelog, log, lttng_ust_tracelog, LTTNG_UST_TRACEPOINT_LOGLEVEL_##level, \
+					  LOG_ARGS) \
+  LTTNG_UST_TRACEPOINT_LOGLEVEL(lttng_ust_tracelog, LTTNG_UST_TRACEPOINT_LOGLEVEL_##level, \
+				LTTNG_UST_TRACEPOINT_LOGLEVEL_##level)
 LOG_LEVEL(EMERG)
 LOG_LEVEL(ALERT)
 LOG_LEVEL(CRIT)
