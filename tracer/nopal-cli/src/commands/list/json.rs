@@ -1,8 +1,8 @@
 //! The list as scripts read it: an array of probes, each with its sites in all files.
 
 use super::find::Found;
-use super::text::operand_type;
-use nopal_sdt::probe::{PairRole, Probe, Site};
+use super::text::{brackets, operand_type};
+use nopal_sdt::probe::{ArgAbout, Kind, PairRole, Probe, Site};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -14,6 +14,13 @@ struct ProbeJson<'a> {
     doc: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pair: Option<PairJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_level: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_uri: Option<&'a str>,
+    /// What the probe says of its arguments, in their order: more than the operands of its sites can tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fields: Vec<FieldJson<'a>>,
     sites: Vec<SiteJson<'a>>,
 }
 
@@ -21,6 +28,38 @@ struct ProbeJson<'a> {
 struct PairJson<'a> {
     role: &'static str,
     partner: &'a str,
+}
+
+#[derive(Serialize)]
+struct FieldJson<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    type_name: String,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    doc: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<LabelJson<'a>>,
+    /// 16, say; 10 is not mentioned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<u8>,
+    #[serde(skip_serializing_if = "is_false")]
+    is_big_endian: bool,
+    /// For conditions only, no part of the recorded event.
+    #[serde(skip_serializing_if = "is_false")]
+    is_unwritten: bool,
+}
+
+#[derive(Serialize)]
+struct LabelJson<'a> {
+    first: i64,
+    last: i64,
+    text: &'a str,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_false(fact: &bool) -> bool {
+    !fact
 }
 
 #[derive(Serialize)]
@@ -72,6 +111,9 @@ pub fn render(all: &[Found]) -> String {
                     },
                     partner: &pair.partner,
                 }),
+                log_level: about.and_then(|about| about.log_level),
+                model_uri: about.and_then(|about| about.model_uri.as_deref()),
+                fields: about.iter().flat_map(|about| &about.args).map(field).collect(),
                 sites: Vec::new(),
             });
             entry.sites.extend(probe.sites.iter().map(|site| site_json(found, probe, site)));
@@ -81,6 +123,37 @@ pub fn render(all: &[Found]) -> String {
     let mut text = serde_json::to_string_pretty(&probes).expect("strings, numbers and lists become JSON");
     text.push('\n');
     text
+}
+
+fn field(arg: &ArgAbout) -> FieldJson<'_> {
+    FieldJson {
+        name: &arg.name,
+        type_name: format!("{}{}", arg.c_type, brackets(arg)),
+        kind: match arg.kind {
+            Kind::Unknown => "unknown",
+            Kind::Signed => "signed",
+            Kind::Unsigned => "unsigned",
+            Kind::Pointer => "pointer",
+            Kind::Bool => "bool",
+            Kind::CString | Kind::Str => "string",
+            Kind::Bytes => "bytes",
+            Kind::Float => "float",
+            Kind::Enum => "enum",
+            Kind::Array | Kind::Sequence if arg.element.is_some_and(|e| e.kind == Kind::Char) => "text",
+            Kind::Array => "array",
+            Kind::Sequence => "sequence",
+            Kind::Char => "char",
+        },
+        doc: &arg.doc,
+        labels: arg
+            .labels
+            .iter()
+            .map(|label| LabelJson { first: label.first, last: label.last, text: &label.text })
+            .collect(),
+        base: arg.base.filter(|base| *base != 10),
+        is_big_endian: arg.is_big_endian,
+        is_unwritten: arg.is_unwritten,
+    }
 }
 
 fn site_json<'a>(found: &'a Found, probe: &'a Probe, site: &'a Site) -> SiteJson<'a> {

@@ -176,30 +176,43 @@ fn arguments(probe: &Probe) -> Vec<String> {
     let Some(about) = &probe.about else {
         return (0..n_operands).map(|idx| machine_type(&probe.sites, idx)).collect();
     };
-    let is_hidden = |operand: u8| {
-        about.packed.is_some_and(|(address, length)| operand == address || operand == length)
-            || about.args.iter().any(|arg| arg.length_operand == Some(operand))
+    let machine_type_of = |arg: &ArgAbout| match arg.operand {
+        Some(operand) => machine_type(&probe.sites, usize::from(operand).saturating_sub(1)),
+        None => kind_name(arg.kind).to_owned(),
     };
+    // A probe with a packed block tells of all it has; operands of no field only fill places.
+    if about.packed.is_some() {
+        return about.args.iter().map(|arg| declaration(arg, || machine_type_of(arg))).collect();
+    }
+    let is_hidden = |operand: u8| about.args.iter().any(|arg| arg.length_operand == Some(operand));
     let mut shown = Vec::new();
     for idx in 0..n_operands {
         let operand = u8::try_from(idx + 1).unwrap_or(u8::MAX);
         match about.args.iter().find(|arg| arg.operand == Some(operand)) {
-            Some(arg) => shown.push(declaration(arg, || machine_type(&probe.sites, idx))),
+            Some(arg) => shown.push(declaration(arg, || machine_type_of(arg))),
             None if is_hidden(operand) => {}
             None => shown.push(machine_type(&probe.sites, idx)),
         }
     }
-    let packed = about.args.iter().filter(|arg| arg.operand.is_none());
-    shown.extend(packed.map(|arg| declaration(arg, || kind_name(arg.kind).to_owned())));
     shown
 }
 
 fn declaration(arg: &ArgAbout, machine_type: impl FnOnce() -> String) -> String {
     let c_type = if arg.c_type.is_empty() { machine_type() } else { arg.c_type.clone() };
+    let brackets = brackets(arg);
     match (arg.name.is_empty(), c_type.ends_with('*')) {
-        (true, _) => c_type,
-        (false, true) => format!("{c_type}{}", arg.name),
-        (false, false) => format!("{c_type} {}", arg.name),
+        (true, _) => c_type + &brackets,
+        (false, true) => format!("{c_type}{}{brackets}", arg.name),
+        (false, false) => format!("{c_type} {}{brackets}", arg.name),
+    }
+}
+
+/// What makes an array of its type: `[3]`, or `[]` for a sequence.
+pub fn brackets(arg: &ArgAbout) -> String {
+    match (arg.kind, arg.element) {
+        (Kind::Array, Some(element)) => format!("[{}]", element.count),
+        (Kind::Sequence, _) => "[]".to_owned(),
+        _ => String::new(),
     }
 }
 
