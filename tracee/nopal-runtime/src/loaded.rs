@@ -13,6 +13,7 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
@@ -21,6 +22,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Loaded {
     /// The number of its first probe among those of the provider.
     pub first_probe: usize,
+    pub n_probes: usize,
     /// Stays open, because tracers find the file by `/proc/PID/fd`.
     file: File,
     inode: (u64, u64),
@@ -53,7 +55,7 @@ fn file_name(provider: &str, _locked: &Names) -> String {
 }
 
 impl Loaded {
-    pub fn new(provider: &str, object: &Object, first_probe: usize, names: &mut Names) -> Result<Loaded> {
+    pub fn new(provider: &str, object: &Object, probes: Range<usize>, names: &mut Names) -> Result<Loaded> {
         // The kernel takes names of up to 249 bytes; names of providers were checked to be shorter.
         let name = CString::new(file_name(provider, names)).unwrap_or_default();
         let file = sys::memory_file(&name)?;
@@ -83,7 +85,8 @@ impl Loaded {
         let layout = object.layout;
         let code = object.bytes[..layout.code_end as usize].into();
         Ok(Loaded {
-            first_probe,
+            first_probe: probes.start,
+            n_probes: probes.len(),
             file,
             inode,
             handle,

@@ -141,23 +141,23 @@ impl Provider {
             .iter()
             .map(|p| object::Probe { name: &p.name, arguments: &p.arguments, is_described: p.is_described })
             .collect();
-        let first_fresh = state.n_made;
-        if !fresh.is_empty() {
+        let is_new = !fresh.is_empty();
+        if is_new {
             let object = object::make(Machine::HERE, &self.0.name, &fresh);
-            let loaded = Loaded::new(&self.0.name, &object, first_fresh, &mut names)?;
+            let range = state.n_made..state.probes.len();
+            let loaded = Loaded::new(&self.0.name, &object, range, &mut names)?;
             state.objects.push(loaded);
             state.n_made = state.probes.len();
         }
-        for object in &mut state.objects {
+        // Of a loaded provider only what is new, so that adding and loading one probe after the other stays linear.
+        let n_shown = if state.is_loaded { state.objects.len() - usize::from(is_new) } else { 0 };
+        for object in &mut state.objects[n_shown..] {
             object.show()?;
         }
-        let mut objects = state.objects.iter().peekable();
-        while let Some(object) = objects.next() {
-            let end = objects.peek().map_or(state.n_made, |next| next.first_probe);
-            for (index, probe) in state.probes[object.first_probe..end].iter().enumerate() {
-                if !probe.is_loaded() {
-                    probe.set(object.site(index), object.semaphore(index));
-                }
+        for object in &state.objects[n_shown..] {
+            let probes = &state.probes[object.first_probe..object.first_probe + object.n_probes];
+            for (index, probe) in probes.iter().enumerate() {
+                probe.set(object.site(index), object.semaphore(index));
             }
         }
         state.is_loaded = true;
