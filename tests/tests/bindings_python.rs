@@ -179,3 +179,36 @@ fn two_providers_of_one_name_and_a_child() {
         assert_eq!(events[3]["args"], json!({"arg0": 1u64 << 40, "arg1": -3}), "{door}");
     }
 }
+
+const LATE: &str = r#"
+import signal
+import nopal
+
+provider = nopal.Provider("late")
+first = provider.add_probe("first", number=int)
+provider.load()
+rounds = 0
+
+def fire(*_):
+    global rounds
+    rounds += 1
+    first.fire(rounds)
+    provider.add_probe(f"late{rounds}", number=int).fire(rounds)
+
+signal.signal(signal.SIGUSR2, fire)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"#;
+
+/// What is declared under a tracer is heard from its first hit on.
+#[test]
+fn probes_declared_while_a_tracer_listens() {
+    let mut program = Program::of(PYTHON, "late", LATE);
+    let events = program.nopal_trace("user", "late:*", 4);
+    for pair in events.chunks(2) {
+        let number = pair[0]["args"]["number"].as_i64().unwrap();
+        assert_eq!((&pair[0]["name"], &pair[1]["name"]), (&json!("first"), &json!(format!("late{number}"))));
+        assert_eq!(pair[1]["args"]["number"], number);
+    }
+}

@@ -165,3 +165,54 @@ fn children_and_threads_fire_for_a_tracer() {
         }
     }
 }
+
+const SWITCHED: &str = r#"
+require 'ruby-static-tracing'
+class Operation
+  def act(round, part:)
+    [round, part]
+  end
+end
+StaticTracing::Tracer::Argument.register(Operation)
+StaticTracing.configure { |config| config.add_tracer(StaticTracing::Tracer::Argument) }
+def switch(on)
+  Process.kill('PROF', Process.pid)
+  sleep 0.01 until StaticTracing.enabled? == on
+end
+wanted = 0
+Signal.trap('USR2') { wanted += 1 }
+switch(true)
+puts 'ready'
+$stdout.flush
+done = 0
+loop do
+  sleep 0.01
+  next if done == wanted
+  done += 1
+  probe = StaticTracing::Tracepoint.fetch('operation', 'act')
+  is_heard = probe.enabled?
+  Operation.new.act(done, part: :before)
+  switch(false)
+  Operation.new.act(done, part: :off)
+  switch(true)
+  # The user door looks a few times a second whether it is to come again.
+  500.times { sleep 0.01 if is_heard && !probe.enabled? }
+  Operation.new.act(done, part: :after)
+end
+"#;
+
+/// While tracing is switched off nothing is heard; a tracer that stays hears again what comes later.
+#[test]
+fn signals_switch_tracing_under_a_tracer() {
+    let mut program = Program::of(RUBY, "switched", SWITCHED);
+    for door in ["user", "kernel"] {
+        let events = program.nopal_trace(door, "operation:act", 4);
+        let parts: Vec<&str> = events
+            .iter()
+            .map(|e| e["args"]["arguments"].as_str().unwrap().split("part: ").nth(1).unwrap())
+            .collect();
+        // The first may have come in the middle of a round.
+        let expected = if parts[0] == ":before" { [":before", ":after"] } else { [":after", ":before"] };
+        assert_eq!(parts, [expected, expected].concat(), "{door}");
+    }
+}
