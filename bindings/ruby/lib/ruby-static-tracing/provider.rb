@@ -178,14 +178,14 @@ module StaticTracing
 
     def earlier(tracepoint)
       known = @tracepoints[tracepoint.name]
-      return known if known.nil? || known.types == tracepoint.types
+      return known if known.nil? || known.signature.types == tracepoint.signature.types
 
       raise Tracepoint::InvalidArgType,
             "#{namespace}:#{tracepoint.name} is already declared with the arguments #{known.args.inspect}"
     end
 
     def add(tracepoint)
-      tracepoint.bind(Native.provider_add!(@handle, tracepoint.name, tracepoint.declaration)) if Native.available?
+      tracepoint.bind(Native.provider_add!(@handle, tracepoint.name, tracepoint.signature.declaration)) if Native.available?
       @tracepoints[tracepoint.name] = tracepoint
     end
 

@@ -22,7 +22,7 @@ module StaticTracing
 
     # What a tracepoint may have: the classes, or exact types by name. Bytes count as two.
     VALID_ARGS_TYPES = (ArgumentType::BY_CLASS.keys + ArgumentType::BY_NAME.keys).freeze
-    MAX_ARGUMENTS = 12
+    MAX_ARGUMENTS = Signature::MAX_ARGUMENTS
 
     class << self
       def fetch(provider, name)
@@ -44,17 +44,18 @@ module StaticTracing
       end
     end
 
-    attr_reader :provider_name, :name, :args, :types
+    attr_reader :provider_name, :name
 
     def initialize(provider_name, name, *types, **named_types)
       @provider_name = provider_name.to_s
       @name = name.to_s
-      @args = (types + named_types.values).freeze
-      @names = types.map { nil } + named_types.keys.map(&:to_s)
-      @types = known_types
-      @template = @types.map(&:template).join
-      @has_bytes = @types.any?(&:bytes?)
+      @signature = Signature.of("#{@provider_name}:#{@name}", types, named_types)
       @semaphore = Semaphore::ZERO
+    end
+
+    # The types it was declared with.
+    def args
+      @signature.args
     end
 
     def provider
@@ -75,18 +76,15 @@ module StaticTracing
         values = yield
         values = [values] unless values.is_a?(Array)
       end
-      check(values)
+      @signature.check(values)
       return false if @semaphore == Semaphore::ZERO
 
       emit(values)
     end
 
-    # What the probe's note will say: pairs of an argument's name and its type's number.
-    def declaration
-      @names.zip(@types.map(&:number))
-    end
-
     # The rest is for the provider, which gives the native probe and takes it away.
+
+    attr_reader :signature
 
     def bind(handle)
       @address = handle.to_i if handle
@@ -102,31 +100,7 @@ module StaticTracing
       Native.probe_semaphore(@handle).to_i
     end
 
-
     private
-
-    def known_types
-      found = @args.map { |declared| ArgumentType.find(declared) || raise(InvalidArgType, unknown_type(declared)) }
-      words = found.sum { |type| type.bytes? ? 2 : 1 }
-      return found.freeze if words <= MAX_ARGUMENTS
-
-      raise InvalidArgType, "#{provider_name}:#{name} has #{words} arguments; #{MAX_ARGUMENTS} are possible"
-    end
-
-    def unknown_type(declared)
-      "#{provider_name}:#{name} has an argument of #{declared.inspect}; possible are " \
-        "#{VALID_ARGS_TYPES.map(&:inspect).join(', ')}"
-    end
-
-    def check(values)
-      types = @types
-      i = types.size
-      raise InvalidArgumentError.new(values, "#{i} argument(s)") unless values.size == i
-
-      while (i -= 1) >= 0
-        raise InvalidArgumentError.new(values[i], @args[i]) unless types[i].fits?(values[i])
-      end
-    end
 
     def emit(values)
       # This keeps the native side until the probe has fired, if another thread destroys the provider now.
@@ -135,28 +109,7 @@ module StaticTracing
 
       # A copy shares the text until the original is changed: the native side may read it without the interpreter's lock.
       values = values.map { |value| value.is_a?(String) ? value.dup : value } unless Native::KEEPS_LOCK
-      Native.fire.call(@address, packed(values), values.size).positive?
-    end
-
-    # The values as an array of `nopal_value`. The result keeps the strings it points to.
-    def packed(values)
-      laid_out(values).pack(@template)
-    rescue ArgumentError
-      # A string with a NUL inside, or one whose characters are wider than a byte.
-      laid_out(values.zip(@types).map { |value, type| type.name == :string ? c_string(value) : value }).pack(@template)
-    end
-
-    # Bytes are followed by their length.
-    def laid_out(values)
-      return values unless @has_bytes
-
-      values.zip(@types).flat_map { |value, type| type.bytes? ? [value, value.bytesize] : [value] }
-    end
-
-    # As much of a string as C sees of it.
-    def c_string(text)
-      text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace) unless text.encoding.ascii_compatible?
-      text.b[/\A[^\0]*/n]
+      Native.fire.call(@address, @signature.pack(values), values.size).positive?
     end
   end
 end
