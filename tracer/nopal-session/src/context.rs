@@ -4,7 +4,8 @@ use crate::live::Hit;
 use crate::registry::Registry;
 use crate::tasks::Tasks;
 use nopal_engine::target::mapped_objects;
-use nopal_trace::{RecordingInfo, Type};
+use nopal_engine::target::unwind::{StackTop, Stacks};
+use nopal_trace::{Integer, RecordingInfo, Type};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -19,11 +20,19 @@ pub enum ContextField {
     Procname,
     /// The address of the probe's instruction.
     Ip,
+    /// That address and those of the callers. Hits must bring a part of their stack:
+    /// [`Limits::stack_bytes`](crate::plan::Limits::stack_bytes).
+    Ustack,
 }
 
 impl ContextField {
-    pub const ALL: [ContextField; 4] =
-        [ContextField::Vpid, ContextField::Vtid, ContextField::Procname, ContextField::Ip];
+    pub const ALL: [ContextField; 5] = [
+        ContextField::Vpid,
+        ContextField::Vtid,
+        ContextField::Procname,
+        ContextField::Ip,
+        ContextField::Ustack,
+    ];
     /// What a recording has unless told otherwise.
     pub const USUAL: [ContextField; 2] = [ContextField::Vpid, ContextField::Vtid];
 
@@ -33,6 +42,7 @@ impl ContextField {
             ContextField::Vtid => "vtid",
             ContextField::Procname => "procname",
             ContextField::Ip => "ip",
+            ContextField::Ustack => "ustack",
         }
     }
 
@@ -45,18 +55,19 @@ impl ContextField {
         let ty = match self {
             ContextField::Vpid | ContextField::Vtid => Type::signed(32),
             ContextField::Procname => Type::String,
-            ContextField::Ip => match Type::unsigned(64) {
-                Type::Integer(mut integer) => {
-                    integer.base = 16;
-                    Type::Integer(integer)
-                }
-                other => other,
-            },
+            ContextField::Ip => address(),
+            ContextField::Ustack => return info.context(self.name(), Type::sequence(address())),
         };
         info.context(self.name(), ty)
     }
 }
 
+fn address() -> Type {
+    Type::Integer(Integer::new(64, false).base(16))
+}
+
+/// Frames of a stack that are kept.
+const MAX_FRAMES: usize = 64;
 /// A thread may change its name at any time.
 const NAME_AGE: Duration = Duration::from_secs(1);
 
@@ -68,6 +79,8 @@ pub struct Contexts {
     pub tasks: Tasks,
     names: HashMap<(u32, u32), (Vec<u8>, Instant)>,
     addresses: HashMap<(u32, u32), u64>,
+    stacks: Stacks,
+    frames: Vec<u64>,
 }
 
 impl Contexts {
@@ -86,7 +99,27 @@ impl Contexts {
                     into.push(0);
                 }
                 ContextField::Ip => into.extend_from_slice(&self.address(registry, hit).to_le_bytes()),
+                ContextField::Ustack => {
+                    self.unwind(registry, hit);
+                    into.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
+                    self.frames.iter().for_each(|frame| into.extend_from_slice(&frame.to_le_bytes()));
+                }
             }
+        }
+    }
+
+    /// Fills `frames`: with the hit's own address alone where its record has no stack.
+    fn unwind(&mut self, registry: &Registry, hit: &Hit<'_>) {
+        self.frames.clear();
+        let ip = self.address(registry, hit);
+        let pid = self.tasks.translate(hit.task).pid;
+        let event = &registry.events[hit.event as usize];
+        match event.plan.stack(event.site_idx, hit.payload) {
+            Some((bp, sp, bytes)) => {
+                let top = StackTop { ip, sp, bp, bytes };
+                self.stacks.unwind(pid, top, MAX_FRAMES, &mut self.frames);
+            }
+            None => self.frames.push(ip),
         }
     }
 

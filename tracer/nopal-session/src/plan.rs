@@ -7,7 +7,7 @@ use crate::packed::{self, Block};
 use crate::predicate::Value;
 use nopal_abi::record::text;
 use nopal_engine::user::stub::Capture;
-use nopal_sdt::operand::{Base, Operand, Place};
+use nopal_sdt::operand::{Base, Operand, Place, Register};
 use nopal_sdt::probe::{About, ArgAbout, Kind, Probe, Site};
 use nopal_trace::{ByteOrder, EventType, Float, Integer, Type};
 
@@ -16,6 +16,8 @@ use nopal_trace::{ByteOrder, EventType, Float, Integer, Type};
 pub struct Limits {
     /// Longest string or byte string.
     pub max_string_bytes: u32,
+    /// How much of the thread's stack comes with each hit; 0 for none.
+    pub stack_bytes: u32,
 }
 
 impl Limits {
@@ -27,7 +29,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { max_string_bytes: 256 }
+        Limits { max_string_bytes: 256, stack_bytes: 0 }
     }
 }
 
@@ -49,6 +51,8 @@ pub struct SitePlan {
     slots: Vec<Slot>,
     /// The capture that holds the packed block; the last one.
     packed: Option<usize>,
+    /// Captures of the frame pointer, the stack pointer and the stack from there on.
+    stack: Option<[usize; 3]>,
     fixed_bytes: usize,
     /// The fixed part of a record is the event's fields as they are.
     is_plain: bool,
@@ -207,6 +211,14 @@ impl EventPlan {
         block.take(self.fields[field].shape).value(self.fields[field].is_big_endian)
     }
 
+    /// The frame pointer, the stack pointer and the stack from there on, if the record has them.
+    pub fn stack<'a>(&self, site: usize, payload: &'a [u8]) -> Option<(u64, u64, &'a [u8])> {
+        let plan = &self.sites[site];
+        let [bp, sp, bytes] = plan.stack?;
+        let (_, stack) = plan.text(payload, bytes)?;
+        Some((plan.slots[bp].raw(payload)?, plan.slots[sp].raw(payload)?, stack))
+    }
+
     /// The event's fields, if the record has them as the event's type lays them out: most do.
     #[inline]
     pub fn plain<'a>(&self, site: usize, payload: &'a [u8]) -> Option<&'a [u8]> {
@@ -287,6 +299,7 @@ impl SitePlan {
             sources: Vec::new(),
             slots: Vec::new(),
             packed: None,
+            stack: None,
             fixed_bytes: 0,
             is_plain: false,
             unread: Vec::new(),
@@ -311,8 +324,12 @@ impl SitePlan {
                 Err(reason) => plan.unread.push(format!("packed fields: {reason}")),
             }
         }
+        if limits.stack_bytes > 0 {
+            plan.stack = Some(stack_captures(limits.stack_bytes).map(|capture| plan.push(capture)));
+        }
         plan.is_plain = fields.iter().zip(&plan.sources).enumerate().all(|(i, (field, source))| {
             *source == Some(i)
+                && plan.stack.is_none()
                 && field.is_written
                 && match field.shape {
                     Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes } => {
@@ -343,6 +360,26 @@ impl SitePlan {
         }
         take_text(self.slots[capture], payload, &mut tail).ok()
     }
+}
+
+/// What unwinding needs of a thread: `%rbp`, `%rsp`, and the bytes from `%rsp` on as far as they can be read.
+fn stack_captures(max_bytes: u32) -> [Capture; 3] {
+    let operand = |place| Operand { size_bytes: 8, is_signed: false, is_float: false, place };
+    let register =
+        |number| operand(Place::Register(Register { number, width_bytes: 8, is_high_byte: false }));
+    const RSP: u8 = 4;
+    const RBP: u8 = 5;
+    [
+        Capture::Value { operand: register(RBP) },
+        Capture::Value { operand: register(RSP) },
+        Capture::Bytes {
+            pointer: register(RSP),
+            length: operand(Place::Constant(max_bytes.into())),
+            unit_bytes: 1,
+            max_bytes,
+            is_trusted: false,
+        },
+    ]
 }
 
 impl Slot {

@@ -6,6 +6,8 @@ mod image;
 mod maps;
 mod objects;
 mod process;
+pub mod symbols;
+pub mod unwind;
 
 pub use error::TargetError;
 pub use image::Image;

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// Per CPU, where the channel does not say.
 const RING_BYTES: u64 = 4 << 20;
 
+/// How much of a stack is kept for `ustack`: some twenty frames.
+const STACK_BYTES: u32 = 4096;
+
 #[derive(Debug)]
 pub(super) struct Running {
     pub config: Channel,
@@ -51,7 +54,10 @@ impl Running {
         let live = Live::new(Request {
             choices: rules.iter().map(Rule::choice).collect(),
             given: Vec::new(),
-            limits: Limits { max_string_bytes: config.max_string },
+            limits: Limits {
+                max_string_bytes: config.max_string,
+                stack_bytes: if config.has_stack() { STACK_BYTES } else { 0 },
+            },
             door: config.door.into(),
             is_only: false,
             can_relocate: false,

@@ -175,6 +175,11 @@ impl Channel {
         }
     }
 
+    /// Whether each hit must bring a part of its stack.
+    pub fn has_stack(&self) -> bool {
+        self.context_fields().contains(&ContextField::Ustack)
+    }
+
     pub fn context_fields(&self) -> Vec<ContextField> {
         self.context.iter().filter_map(|name| ContextField::parse(name)).collect()
     }

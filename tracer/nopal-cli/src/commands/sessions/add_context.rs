@@ -12,7 +12,7 @@ Examples:
   nopal add-context -u -t procname -t ip
   nopal add-context -u -c channel0 -t procname
 
-There are vpid, vtid (both there unless a session file leaves them out), procname, ip, and cpu_id, which every event has.")]
+There are vpid, vtid (both there unless a session file leaves them out), procname, ip, ustack (the addresses of the callers), and cpu_id, which every event has.")]
 pub struct Args {
     #[command(flatten)]
     pub which: Which,
