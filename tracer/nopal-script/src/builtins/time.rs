@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "nsecs",
         signature: "nsecs(monotonic)",
-        doc: "As `nsecs`; of other clocks there are none.",
+        doc: "As `nsecs`; other clocks are refused.",
         n_args: 0..=1,
         lower: nsecs,
     },

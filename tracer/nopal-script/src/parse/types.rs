@@ -288,11 +288,12 @@ impl Parser<'_> {
                 return Err(Diagnostic::error(span, format!("`{name}` cannot be defined")));
             }
             self.script.records.typedefs.insert(name, value_type);
+            self.expect(";")?;
+            return Ok(());
         } else if !matches!(&base, CType::Record(_) | CType::Enum(_)) {
             return Err(Diagnostic::error(start, "expected a definition"));
         }
         self.accept(";")?;
-        debug_assert!(self.peeked.is_none() || !is_typedef);
         // Points are read from the text, so a token looked at is given back.
         if let Some((_, span)) = self.peeked.take() {
             self.lexer.at = span.start as usize;
