@@ -10,6 +10,7 @@ use std::time::Duration;
 use harness::{Harness, Place, hit2, operand, record, value};
 use nopal_abi::stub_space::Path;
 use nopal_engine::user::stub::{Action, Capture, Cell, Predicate, Relation, StubSpec};
+use nopal_program::aggregate::Aggregate;
 
 const BURST: u64 = 16_384;
 const BURSTS: usize = 300;
@@ -55,6 +56,7 @@ fn main() {
         vec![Capture::CString { pointer: operand("8@%rdi"), max_bytes: 256, is_trusted }, value("8@%rsi")]
     };
     let aggregate = |cells| StubSpec { action: Action::Aggregate(cells), ..record(1, vec![]) };
+    let cell = |aggregate| Cell::new(0, aggregate, operand("8@%rsi"));
     let row = |name, bar, spec| Row { name, bar, path: None, spec };
     let rows = [
         row("u64,u64 time tid pid", Some(30.0), parts(two(), true, true)),
@@ -87,16 +89,12 @@ fn main() {
                 ..parts(two(), true, true)
             },
         ),
-        row("count", None, aggregate(vec![Cell::Count { offset: 0 }])),
-        row(
-            "count, sum, histogram",
-            None,
-            aggregate(vec![
-                Cell::Count { offset: 0 },
-                Cell::Sum { offset: 8, operand: operand("8@%rsi") },
-                Cell::Histogram { offset: 64, operand: operand("8@%rsi") },
-            ]),
-        ),
+        row("count", Some(10.0), aggregate(vec![Cell::count(0)])),
+        row("sum", None, aggregate(vec![cell(Aggregate::Sum { is_signed: false })])),
+        row("max", None, aggregate(vec![cell(Aggregate::Max { is_signed: false })])),
+        row("hist", Some(10.0), aggregate(vec![cell(Aggregate::Hist { bits: 0 })])),
+        row("lhist", None, aggregate(vec![cell(Aggregate::Lhist { min: 0, max: 1000, step: 10 })])),
+        row("count by key", Some(10.0), aggregate(vec![Cell::count(0).by_key(operand("4@%esi"), 0, 256)])),
         Row {
             name: "u64,u64 time tid pid, locked",
             bar: None,

@@ -11,7 +11,7 @@ use nopal_engine::user::consumer::Reader;
 use nopal_engine::user::ring::{RingConfig, RingMemory, memfd, possible_cpus};
 use nopal_engine::user::stub::space::{ObjectIdentity, PlacedStub, Session, SessionFacts, Space};
 use nopal_engine::user::stub::tail::Tail;
-use nopal_engine::user::stub::{Action, Capture, Predicate, StubSpec};
+use nopal_engine::user::stub::{Action, Capture, Predicate, StubError, StubSpec};
 use nopal_sdt::operand::{Arch, Operand, parse};
 
 /// The registers and the stack around a site, before and after.
@@ -225,6 +225,13 @@ impl Harness {
     pub fn attach(&mut self, place: Place, spec: &StubSpec) -> PlacedStub {
         let session = self.session;
         self.attach_for(&session, place, spec)
+    }
+
+    /// Generates a stub without chaining it.
+    pub fn try_stub(&self, place: Place, spec: &StubSpec) -> Result<PlacedStub, StubError> {
+        let address = place.address();
+        let site = self.space.add_site(address, &Tail::to(address + 11), ObjectIdentity::default())?;
+        self.space.add_stub(&site, &self.session, spec)
     }
 
     pub fn attach_for(&mut self, session: &Session, place: Place, spec: &StubSpec) -> PlacedStub {

@@ -1,4 +1,4 @@
-//! The rings' modes and the cells, through real stubs.
+//! The rings' modes, through real stubs.
 
 use std::sync::atomic::Ordering;
 
@@ -6,9 +6,9 @@ use nopal_abi::ring::Mode;
 use nopal_abi::stub_space::Path;
 use nopal_engine::user::record::{RecordKind, Value};
 use nopal_engine::user::ring::{RingConfig, RingError, RingLayout, RingMemory, Set, memfd};
-use nopal_engine::user::stub::{Action, Cell, HISTOGRAM_CELLS, Predicate, Relation, StubSpec};
+use nopal_engine::user::stub::{Action, StubSpec};
 
-use crate::harness::{Harness, Place, has_rseq, hit2, operand, record, value};
+use crate::harness::{Harness, Place, has_rseq, hit2, record, value};
 
 #[test]
 fn overwriting_keeps_the_newest() {
@@ -158,54 +158,6 @@ fn a_waiting_stub_goes_on_when_told_or_after_a_while() {
     harness.attach(Place::TwoArguments, &wait(30));
     hit2(3, 4);
     assert!(reader.poll(|_, _| {}).records >= 1, "nobody told it, and it went on");
-}
-
-#[test]
-fn aggregates_are_exact() {
-    let mut harness = Harness::new(|config| config.cells_bytes = 4096);
-    let histogram = 64;
-    let spec = StubSpec {
-        event: 0,
-        predicates: vec![Predicate {
-            operand: operand("8@%rdi"),
-            relation: Relation::Less,
-            constant: 1 << 60,
-        }],
-        action: Action::Aggregate(vec![
-            Cell::Count { offset: 0 },
-            Cell::Sum { offset: 8, operand: operand("8@%rdi") },
-            Cell::Histogram { offset: histogram, operand: operand("-8@%rsi") },
-        ]),
-        load_bias: 0,
-        own_file: 0..0,
-    };
-    harness.attach(Place::TwoArguments, &spec);
-    let n = 50_000u64;
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(move || {
-                for i in 0..n {
-                    hit2(i, (i % 1000).wrapping_sub(10));
-                }
-                hit2(u64::MAX, 5);
-            });
-        }
-    });
-    assert_eq!(harness.ring.cell(0), 3 * n);
-    assert_eq!(harness.ring.cell(8), 3 * (n * (n - 1) / 2));
-    let mut expected = vec![0u64; HISTOGRAM_CELLS as usize];
-    for i in 0..n {
-        let value = (i % 1000) as i64 - 10;
-        let cell = match value {
-            ..0 => 0,
-            0 => 1,
-            _ => 2 + value.ilog2() as usize,
-        };
-        expected[cell] += 3;
-    }
-    let cells: Vec<u64> = (0..HISTOGRAM_CELLS).map(|cell| harness.ring.cell(histogram + 8 * cell)).collect();
-    assert_eq!(cells, expected);
-    assert_eq!(harness.reader().poll(|_, _| {}).records, 0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The session's shared memory on the tracer's side: its size and division, and a mapping of it. Reading the rings is in
 //! [`super::consumer`].
 
+mod cells;
 mod mapping;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use nopal_abi::ring::{
 };
 use nopal_abi::{MAX_CPUS, PAGE_BYTES, record};
 
+pub use cells::CellReading;
 pub use mapping::Mapping;
 pub(super) use mapping::seal;
 
@@ -330,21 +332,6 @@ impl RingMemory {
         let offset = geometry.offset + (u64::from(cpu) << geometry.ring_shift);
         // SAFETY: the layout places n_cpus rings of that size inside the mapping.
         (unsafe { self.mapping.start().add(offset as usize) }, 1 << geometry.ring_shift)
-    }
-
-    /// The value of an aggregation cell, summed over the CPUs.
-    pub fn cell(&self, offset: u32) -> u64 {
-        let stride = u64::from(self.layout.cells_stride);
-        if u64::from(offset) + 8 > stride || !offset.is_multiple_of(8) {
-            return 0;
-        }
-        (0..2 * u64::from(self.layout.n_cpus))
-            .map(|block| {
-                let at = self.layout.cells_offset + block * stride + u64::from(offset);
-                // SAFETY: inside the cells by the check above, 8-aligned as offset, stride and cells_offset are.
-                unsafe { &*self.mapping.start().add(at as usize).cast::<AtomicU64>() }.load(Ordering::Relaxed)
-            })
-            .fold(0, u64::wrapping_add)
     }
 }
 

@@ -436,6 +436,16 @@ impl Asm {
         self.op(true, &[0xd3], 4, Rm::Reg(reg), false, 0);
     }
 
+    /// Right by `%cl`, filling with zeros.
+    pub fn shr_cl(&mut self, reg: Reg) {
+        self.op(true, &[0xd3], 5, Rm::Reg(reg), false, 0);
+    }
+
+    /// `%rdx:%rax`, unsigned, by this; the quotient in `%rax`, the rest in `%rdx`.
+    pub fn divide(&mut self, by: Reg) {
+        self.op(true, &[0xf7], 6, Rm::Reg(by), false, 0);
+    }
+
     pub fn multiply(&mut self, reg: Reg, by: i32) {
         self.op(true, &[0x69], reg.0, Rm::Reg(reg), false, 4);
         self.data(&by.to_le_bytes());

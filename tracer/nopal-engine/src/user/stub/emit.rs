@@ -8,9 +8,9 @@ use nopal_abi::stub_space::{Path, ProcessPage, StubSpace};
 use nopal_sdt::operand::{Base, Operand, Place};
 
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
-use super::locked::{HEAD, Locked, Size, TAIL, count_lost, cpu_by_segment, path_word, tid_offset_word};
+use super::locked::{HEAD, Locked, Size, TAIL, count_lost, path_word, tid_offset_word};
 use super::operand::Frame;
-use super::{Action, Capture, Cell, HISTOGRAM_CELLS, Stub, StubError, StubSpec, Surroundings, strings};
+use super::{Action, Capture, Stub, StubError, StubSpec, Surroundings, strings};
 use crate::user::record::RecordLayout;
 
 /// Below the stack pointer the program may keep data that no one must touch.
@@ -31,23 +31,23 @@ const PR_GET_NAME: u64 = 16;
 const SPARE: [Reg; 11] = [RSI, RDI, Reg(8), Reg(9), R10, Reg(11), Reg(3), Reg(12), Reg(13), Reg(14), Reg(15)];
 
 /// A restartable sequence whose descriptor is written at the end of the stub.
-struct Section {
+pub(super) struct Section {
     descriptor: Label,
     start: Label,
     end: Label,
     abort: Label,
 }
 
-struct Stubber<'a> {
-    asm: Asm,
-    around: &'a Surroundings,
-    frame: Frame,
-    state: Reg,
-    position: Reg,
+pub(super) struct Stubber<'a> {
+    pub(super) asm: Asm,
+    pub(super) around: &'a Surroundings,
+    pub(super) frame: Frame,
+    pub(super) state: Reg,
+    pub(super) position: Reg,
     flags_at: i32,
     tid_at: i32,
     time_at: i32,
-    keep_at: i32,
+    pub(super) keep_at: i32,
     size_at: i32,
     texts: Vec<strings::Slots>,
     sections: Vec<Section>,
@@ -123,14 +123,7 @@ impl<'a> Stubber<'a> {
                 }
             }
             if let Action::Aggregate(cells) = &spec.action {
-                for cell in cells {
-                    match cell {
-                        Cell::Count { .. } => {}
-                        Cell::Sum { operand, .. } | Cell::Histogram { operand, .. } => {
-                            named.extend(registers_of(operand));
-                        }
-                    }
-                }
+                named.extend(cells.iter().flat_map(|cell| cell.operands()).flat_map(registers_of));
             }
             let (free, taken): (Vec<Reg>, Vec<Reg>) = SPARE.iter().partition(|reg| !named.contains(&reg.0));
             let mut spare = free.into_iter().chain(taken);
@@ -218,7 +211,7 @@ impl<'a> Stubber<'a> {
 
     /// Opens a restartable sequence. `before` emits code that belongs to it but is entered only by jumps. Afterwards
     /// `%eax` is a CPU number that is in range; without one, control goes to `otherwise`, with `%rcx` free.
-    fn begin_section(&mut self, otherwise: Label, before: impl FnOnce(&mut Self)) -> Section {
+    pub(super) fn begin_section(&mut self, otherwise: Label, before: impl FnOnce(&mut Self)) -> Section {
         let [descriptor, restart, go] = [self.asm.label(), self.asm.label(), self.asm.label()];
         let [start, end, abort] = [self.asm.label(), self.asm.label(), self.asm.label()];
         self.asm.cmp_mem32(path_word(self.around), Path::Rseq as i32);
@@ -245,7 +238,7 @@ impl<'a> Stubber<'a> {
     }
 
     /// The next instruction emitted must be outside; the last one was the commit.
-    fn end_section(&mut self, section: Section) {
+    pub(super) fn end_section(&mut self, section: Section) {
         self.asm.bind(section.end);
         self.sections.push(section);
     }
@@ -521,75 +514,6 @@ impl<'a> Stubber<'a> {
         asm.bind(full);
         count_lost(asm, self.state);
         Ok(())
-    }
-
-    /// Updates one cell, or one of a histogram's.
-    fn update(&mut self, cell: &Cell) -> Result<(), StubError> {
-        let layout = self.around.layout;
-        let (offset, n_cells) = match cell {
-            Cell::Count { offset } | Cell::Sum { offset, .. } => (*offset, 1),
-            Cell::Histogram { offset, .. } => (*offset, HISTOGRAM_CELLS),
-        };
-        let end = u64::from(offset) + 8 * u64::from(n_cells);
-        if !offset.is_multiple_of(8) || end > u64::from(layout.cells_stride) {
-            return Err(StubError::BadCell { offset });
-        }
-        let position = self.position;
-        match cell {
-            Cell::Count { .. } => {}
-            Cell::Sum { operand, .. } => self.frame.load(&mut self.asm, operand, position, RAX)?,
-            Cell::Histogram { operand, .. } => {
-                self.frame.load(&mut self.asm, operand, RAX, RDX)?;
-                self.bucket(position, operand.is_signed);
-            }
-        }
-        let is_histogram = matches!(cell, Cell::Histogram { .. });
-        let [slow, done] = [self.asm.label(), self.asm.label()];
-        let section = self.begin_section(slow, |_| {});
-        self.cell_block(layout.cells_offset, RAX);
-        let what =
-            Mem::At { base: self.state, index: is_histogram.then_some((position, 8)), disp: offset as i32 };
-        match cell {
-            Cell::Count { .. } | Cell::Histogram { .. } => self.asm.inc(what),
-            Cell::Sum { .. } => self.asm.add_to(what, position, false),
-        }
-        self.end_section(section);
-        self.asm.jmp(done);
-        self.asm.bind(slow);
-        cpu_by_segment(&mut self.asm, self.around);
-        self.asm.mov32(RAX, RCX);
-        let locked = layout.cells_offset + u64::from(layout.n_cpus) * u64::from(layout.cells_stride);
-        self.cell_block(locked, RAX);
-        match cell {
-            Cell::Count { .. } | Cell::Histogram { .. } => self.asm.lock_inc(what),
-            Cell::Sum { .. } => self.asm.add_to(what, position, true),
-        }
-        self.asm.bind(done);
-        Ok(())
-    }
-
-    /// `state` becomes the block of the CPU in `cpu`, which is spoilt, in the cells at `offset`.
-    fn cell_block(&mut self, offset: u64, cpu: Reg) {
-        self.asm.multiply(cpu, self.around.layout.cells_stride as i32);
-        self.asm.mov_imm(self.state, self.around.ring + offset);
-        self.asm.alu(Alu::Add, self.state, cpu);
-    }
-
-    /// The histogram cell of the value in `%rax`.
-    fn bucket(&mut self, to: Reg, is_signed: bool) {
-        let asm = &mut self.asm;
-        let [zero, done] = [asm.label(), asm.label()];
-        asm.clear(to);
-        asm.test(RAX, RAX);
-        if is_signed {
-            asm.jcc(Cond::Sign, done);
-        }
-        asm.jcc(Cond::Equal, zero);
-        asm.highest_bit(to, RAX);
-        asm.alu_imm32(Alu::Add, to, 1);
-        asm.bind(zero);
-        asm.alu_imm32(Alu::Add, to, 1);
-        asm.bind(done);
     }
 }
 

@@ -5,6 +5,7 @@
 //! register (it may read one), never calls, and touches `%fs` only when the stub space says that it may.
 
 pub mod asm;
+pub mod cells;
 mod emit;
 mod locked;
 mod operand;
@@ -17,6 +18,7 @@ use nopal_sdt::operand::Operand;
 use super::record::RecordLayout;
 use super::ring::RingLayout;
 
+pub use cells::{Cell, CellKey};
 pub use emit::{announce, generate};
 
 /// What a stub does at a hit.
@@ -79,20 +81,6 @@ pub enum Relation {
     GreaterEqual,
 }
 
-/// An update of per-CPU cells; `offset` is in the CPU's block and a multiple of 8.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
-    /// One u64: hits.
-    Count { offset: u32 },
-    /// One u64: the sum, wrapping.
-    Sum { offset: u32, operand: Operand },
-    /// [`HISTOGRAM_CELLS`] u64: how many values were negative, 0, or had their highest bit at 0, 1, 2 and so on.
-    Histogram { offset: u32, operand: Operand },
-}
-
-/// Negative, zero, and one for each power of two.
-pub const HISTOGRAM_CELLS: u32 = 66;
-
 /// Where a stub will be and what is around it, as addresses in the traced process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Surroundings {
@@ -142,7 +130,7 @@ pub enum StubError {
     BadLimit {
         bytes: u32,
     },
-    /// A cell lies outside the CPU's block.
+    /// A cell lies outside the CPU's block, or is none: no value, no keys, no steps.
     BadCell {
         offset: u32,
     },
@@ -180,7 +168,9 @@ impl std::fmt::Display for StubError {
             StubError::BadLimit { bytes } => {
                 write!(f, "a string limit of {bytes} bytes is not between 1 and 65536")
             }
-            StubError::BadCell { offset } => write!(f, "the cell at {offset} is outside the ring's cells"),
+            StubError::BadCell { offset } => {
+                write!(f, "the cell at {offset} is outside the ring's cells or makes no sense")
+            }
             StubError::OutOfReach { from, to } => write!(f, "{to:#x} is more than 2 GiB away from {from:#x}"),
             StubError::SpaceFull { bytes } => write!(
                 f,
