@@ -188,13 +188,17 @@ struct Range {
     path: PathBuf,
 }
 
+/// Address, size and name of compiled code.
+type Compiled = (u64, u64, String);
+
 /// Finds names for addresses.
 #[derive(Debug, Default)]
 pub struct Symbolizer {
     files: Vec<OpenFile>,
     by_id: HashMap<(u64, u64), usize>,
     processes: HashMap<u32, Vec<Range>>,
-    perf_maps: HashMap<u32, (u64, Vec<(u64, u64, String)>)>,
+    /// By process: how large its file was, and what it said.
+    perf_maps: HashMap<u32, (u64, Vec<Compiled>)>,
     kernel: Option<Vec<(u64, String, String)>>,
 }
 
@@ -302,8 +306,8 @@ impl OpenFile {
 }
 
 /// `START SIZE name` a line, numbers in hexadecimal.
-fn perf_map(text: &str) -> Vec<(u64, u64, String)> {
-    let mut functions: Vec<(u64, u64, String)> = text
+fn perf_map(text: &str) -> Vec<Compiled> {
+    let mut functions: Vec<Compiled> = text
         .lines()
         .filter_map(|line| {
             let mut words = line.splitn(3, ' ');

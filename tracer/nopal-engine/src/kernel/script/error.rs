@@ -96,6 +96,9 @@ impl fmt::Display for CodeError {
                 f,
                 "the strings, keys and variables of a clause take {bytes} bytes; the kernel gives 32768: shorter strings help"
             ),
+            CodeError::TooDeep { depth } => {
+                write!(f, "{depth} loops over maps are inside one another; the kernel door goes 4 deep")
+            }
             CodeError::TooLong => write!(f, "a clause is too long for eBPF; dividing it into several helps"),
             CodeError::BadOp { op, reason } => write!(f, "operation {op} of the program: {reason}"),
             CodeError::AggregateTooLarge { map, n_words } => {

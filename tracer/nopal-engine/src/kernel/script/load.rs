@@ -1,27 +1,54 @@
 //! Programs of clauses, generated and loaded once for each way they are used.
 
 use super::code::{self, ArgLayout, Generated, Kind, ScriptMap, Spec, Which};
-use super::sys::{self, Load, ProgramType};
+use super::sys::{self, Load, MapKind, ProgramType};
 use super::{ScriptDoor, ScriptError, btf};
 use crate::kernel::insn::{Assembler, Insn, Reg};
+use nopal_program::Program;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 #[derive(Debug)]
 pub struct Loaded {
     pub fd: OwnedFd,
-    clause: usize,
-    kind: Kind,
+    pub clause: usize,
+    pub kind: Kind,
     which: Which,
     layouts: Vec<ArgLayout>,
     is_multi: bool,
     pub insns: Vec<Insn>,
 }
 
-/// Sleeping and `uprobe_multi` are not everywhere; what is asked for is tried first.
+/// What the program is attached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
     pub is_multi: bool,
+}
+
+/// What is tried first is not what every kernel takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct How {
+    is_sleepable: bool,
+    is_opaque: bool,
+}
+
+/// What the clause with the most needs of an element of scratch memory.
+pub fn scratch_bytes(program: &Program, is_opaque: bool) -> Result<u32, ScriptError> {
+    let mut most = 0;
+    for (clause, each) in program.clauses.iter().enumerate() {
+        match code::plan(&each.code, is_opaque) {
+            Ok(plan) => most = most.max(plan.scratch_bytes),
+            // Then it is another clause that needs it.
+            Err(_) if is_opaque => {}
+            Err(error) => return Err(ScriptError::Code { clause, error }),
+        }
+    }
+    Ok(most)
+}
+
+pub fn make_scratch(bytes: u32) -> Result<OwnedFd, ScriptError> {
+    sys::create_map(MapKind::PercpuArray, 4, bytes, code::SCRATCH_LEVELS, 0, "nopal_scratch")
+        .map_err(|error| ScriptError::io("making a BPF map", error))
 }
 
 impl ScriptDoor {
@@ -52,16 +79,24 @@ impl ScriptDoor {
             return Ok(index);
         }
         let reads_memory = code::reads_user_memory(&self.program.clauses[clause].code);
-        let is_sleepable = way.is_multi && reads_memory;
-        let generated = self.generate(clause, kind, which, layouts, is_sleepable)?;
-        let fd = self.load_generated(clause, kind, &generated, way, is_sleepable);
-        let (fd, generated) = match fd {
-            // Kernels before 6.6 have no sleepable uprobes: they read what is there.
-            Err(ScriptError::Refused { .. }) if is_sleepable => {
-                let generated = self.generate(clause, kind, which, layouts, false)?;
-                (self.load_generated(clause, kind, &generated, way, false)?, generated)
+        let mut how = How { is_sleepable: way.is_multi && reads_memory, is_opaque: false };
+        let (fd, generated) = loop {
+            let generated = self.generate(clause, kind, which, layouts, how)?;
+            match self.load_generated(clause, kind, &generated, way, how.is_sleepable) {
+                Ok(fd) => break (fd, generated),
+                // Too many ways through the program for the verifier to follow every value.
+                Err(ScriptError::Refused { error, .. })
+                    if matches!(error.raw_os_error(), Some(libc::E2BIG | libc::EFAULT)) && !how.is_opaque =>
+                {
+                    how.is_opaque = true;
+                    if self.opaque_scratch.is_none() {
+                        self.opaque_scratch = Some(make_scratch(scratch_bytes(&self.program, true)?)?);
+                    }
+                }
+                // Older kernels have no sleepable uprobes: there only what is in memory is read.
+                Err(ScriptError::Refused { .. }) if how.is_sleepable => how.is_sleepable = false,
+                Err(error) => return Err(error),
             }
-            fd => (fd?, generated),
         };
         self.loaded.push(Loaded {
             fd,
@@ -81,7 +116,7 @@ impl ScriptDoor {
         kind: Kind,
         which: Which,
         layouts: &[ArgLayout],
-        is_sleepable: bool,
+        how: How,
     ) -> Result<Generated, ScriptError> {
         let maps: Vec<ScriptMap> = self.maps.iter().map(|map| ScriptMap { fd: map.fd.as_raw_fd() }).collect();
         let fd = |map: &Option<OwnedFd>| map.as_ref().map_or(-1, AsRawFd::as_raw_fd);
@@ -94,12 +129,13 @@ impl ScriptDoor {
             maps: &maps,
             ring: self.ring_fd,
             stats: self.stats.as_raw_fd(),
-            scratch: fd(&self.scratch),
+            scratch: fd(if how.is_opaque { &self.opaque_scratch } else { &self.scratch }),
             zeros: fd(&self.zeros),
             n_cpus: self.n_cpus as u32,
             start_ns: self.start_ns,
-            is_sleepable,
+            is_sleepable: how.is_sleepable,
             has_may_goto: has_may_goto(),
+            is_opaque: how.is_opaque,
         };
         code::generate(&spec).map_err(|error| ScriptError::Code { clause, error })
     }

@@ -13,6 +13,9 @@ const PRESENCE_BYTES: usize = super::code::PRESENCE_BYTES as usize;
 /// Above this the kernel takes memory for entries only when they are made.
 const MAX_PREALLOCATED_BYTES: u64 = 4 << 20;
 
+/// Key, and the shares one after another, as the kernel has them.
+type RawEntry = (Vec<u8>, Vec<u8>);
+
 #[derive(Debug)]
 pub struct HostMap {
     pub fd: OwnedFd,
@@ -59,7 +62,7 @@ impl HostMap {
     }
 
     /// All entries as the kernel has them: key, and the shares one after another.
-    fn raw_entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ScriptError> {
+    fn raw_entries(&self) -> Result<Vec<RawEntry>, ScriptError> {
         let (share, n_shares) = self.share();
         let size = share * n_shares;
         if !self.has_key() {

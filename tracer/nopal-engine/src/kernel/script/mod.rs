@@ -1,20 +1,28 @@
 //! Runs a compiled script in the kernel: its clauses become eBPF programs, its maps eBPF maps, what it prints comes back
 //! through a ring buffer. Knows no script text and shows nothing.
 
+mod attach;
 mod btf;
 pub mod code;
 mod error;
+mod events;
+mod listing;
 mod load;
 mod maps;
+mod resolve;
 mod sys;
 
+pub use attach::processes_mapping;
 pub use error::ScriptError;
 
 use super::ringbuf::RingBuffer;
+use attach::{PointInProcess, UprobeLink};
 use code::{CodeError, HEADER_BYTES, Kind, STATS_BYTES, Which};
 use load::Loaded;
 use maps::HostMap;
 use nopal_program::{MapValue, PointKind, Program};
+use resolve::Binaries;
+use std::collections::HashSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use sys::MapKind;
 
@@ -25,11 +33,13 @@ pub struct ScriptOptions {
     pub ring_bytes: usize,
     /// CLOCK_MONOTONIC when the script began: `elapsed` counts from here.
     pub start_ns: u64,
+    /// Links of many uprobes are used where the kernel has them; without, each site is a perf event.
+    pub has_uprobe_multi: bool,
 }
 
 impl Default for ScriptOptions {
     fn default() -> ScriptOptions {
-        ScriptOptions { ring_bytes: 16 << 20, start_ns: 0 }
+        ScriptOptions { ring_bytes: 16 << 20, start_ns: 0, has_uprobe_multi: true }
     }
 }
 
@@ -103,8 +113,15 @@ pub struct ScriptDoor {
     ring_fd: i32,
     stats: OwnedFd,
     scratch: Option<OwnedFd>,
+    /// For programs that keep everything there, should one need it.
+    opaque_scratch: Option<OwnedFd>,
     zeros: Option<OwnedFd>,
     loaded: Vec<Loaded>,
+    binaries: Binaries,
+    links: Vec<UprobeLink>,
+    events: Vec<OwnedFd>,
+    attached: HashSet<PointInProcess>,
+    has_uprobe_multi: bool,
 }
 
 impl ScriptDoor {
@@ -112,11 +129,7 @@ impl ScriptDoor {
     pub fn open(program: &Program, options: &ScriptOptions) -> Result<ScriptDoor, ScriptError> {
         let n_cpus = super::possible_cpus()
             .map_err(|error| ScriptError::io(error.to_string(), std::io::Error::last_os_error()))?;
-        let mut scratch_bytes = 0;
-        for (clause, each) in program.clauses.iter().enumerate() {
-            let plan = code::plan(&each.code).map_err(|error| ScriptError::Code { clause, error })?;
-            scratch_bytes = scratch_bytes.max(plan.scratch_bytes);
-        }
+        let scratch_bytes = load::scratch_bytes(program, false)?;
         let make = |kind, key, value, entries, name| {
             sys::create_map(kind, key, value, entries, 0, name)
                 .map_err(|error| ScriptError::io("making a BPF map", error))
@@ -129,7 +142,7 @@ impl ScriptDoor {
         let stats = make(MapKind::PercpuArray, 4, STATS_BYTES, 1, "nopal_stats")?;
         let scratch = match scratch_bytes {
             0 => None,
-            bytes => Some(make(MapKind::PercpuArray, 4, bytes, code::SCRATCH_LEVELS, "nopal_scratch")?),
+            bytes => Some(load::make_scratch(bytes)?),
         };
         let largest = program.maps.iter().map(|def| def.value_bytes()).max().unwrap_or(0);
         let zeros = match largest {
@@ -156,8 +169,14 @@ impl ScriptDoor {
             ring_fd,
             stats,
             scratch,
+            opaque_scratch: None,
             zeros,
             loaded: Vec::new(),
+            binaries: Binaries::default(),
+            links: Vec::new(),
+            events: Vec::new(),
+            attached: HashSet::new(),
+            has_uprobe_multi: options.has_uprobe_multi,
         })
     }
 

@@ -28,9 +28,35 @@ pub enum Source {
     Unreadable(String),
 }
 
+impl Source {
+    /// Why it cannot be read, if so.
+    pub fn trouble(&self) -> Option<String> {
+        let operand = match self {
+            Source::Operand { operand, .. }
+            | Source::Packed { pointer: operand, .. }
+            | Source::PackedAddress { pointer: operand, .. } => operand,
+            Source::Register(_) | Source::Stack(_) => return None,
+            Source::Unreadable(reason) => return Some(reason.clone()),
+        };
+        match &operand.place {
+            _ if !matches!(operand.size_bytes, 1 | 2 | 4 | 8) => {
+                Some("it has more bytes than eBPF reads at once".to_owned())
+            }
+            Place::Vector(_) => Some("it is in a vector register, which eBPF cannot read".to_owned()),
+            Place::Memory(Memory { base: Base::Symbol { name, address: None }, .. }) => {
+                Some(format!("the file has no symbol `{name}`"))
+            }
+            Place::Register(_) | Place::Constant(_) | Place::Memory(_) => None,
+        }
+    }
+}
+
 const PT_REGS_IP: i16 = 128;
 const PT_REGS_BYTES: i16 = 168;
 const USER_STACK: i32 = 256;
+/// The kernel puts a pointer of its own over the first eight bytes of a record, which are common to all tracepoints: only
+/// the thread is known anyway.
+const COMMON_PID_AT: u16 = 4;
 
 /// Where the kernel's `struct pt_regs` keeps a register of the instruction set's number.
 fn pt_regs_offset(number: u8) -> i16 {
@@ -138,16 +164,21 @@ impl Gen<'_> {
         let size = if matches!(size_bytes, 1 | 2 | 4 | 8) { size_bytes } else { 8 };
         if self.spec.kind != Kind::Tracepoint {
             self.asm.mov_imm(Reg::R0, 0);
-        } else if offset >= 8 && offset.is_multiple_of(u16::from(size)) && offset < 8192 {
+        } else if offset == COMMON_PID_AT && size == 4 {
+            self.asm.call(Helper::GetCurrentPidTgid);
+            self.extend(Reg::R0, 4, false);
+        } else if offset < 8 {
+            self.asm.mov_imm(Reg::R0, 0);
+        } else if offset.is_multiple_of(u16::from(size)) && offset < 8192 {
             self.asm.load(Width::of(size), Reg::R0, CTX, offset as i16);
         } else {
-            self.asm.store_imm(Width::W64, self.fp, TEMP[2], 0);
-            self.address(Reg::R1, self.fp, TEMP[2]);
+            self.asm.store_imm(Width::W64, Reg::R10, TEMP[2], 0);
+            self.address(Reg::R1, Reg::R10, TEMP[2]);
             self.asm.mov_imm(Reg::R2, i32::from(size));
             self.asm.mov(Reg::R3, CTX);
             self.asm.alu_imm(Alu::Add, Reg::R3, i32::from(offset));
             self.asm.call(Helper::ProbeReadKernel);
-            self.asm.load(Width::W64, Reg::R0, self.fp, TEMP[2]);
+            self.asm.load(Width::W64, Reg::R0, Reg::R10, TEMP[2]);
         }
     }
 
@@ -220,12 +251,12 @@ impl Gen<'_> {
             },
             Builtin::Ctx => {
                 // Read back by a helper it is a plain number, not a pointer the verifier has rules for.
-                self.asm.store(Width::W64, self.fp, TEMP[0], CTX);
-                self.address(Reg::R1, self.fp, TEMP[2]);
+                self.asm.store(Width::W64, Reg::R10, TEMP[0], CTX);
+                self.address(Reg::R1, Reg::R10, TEMP[2]);
                 self.asm.mov_imm(Reg::R2, 8);
-                self.address(Reg::R3, self.fp, TEMP[0]);
+                self.address(Reg::R3, Reg::R10, TEMP[0]);
                 self.asm.call(Helper::ProbeReadKernel);
-                self.asm.load(Width::W64, Reg::R0, self.fp, TEMP[2]);
+                self.asm.load(Width::W64, Reg::R0, Reg::R10, TEMP[2]);
             }
         }
     }
@@ -336,73 +367,68 @@ impl Gen<'_> {
     }
 
     fn source(&mut self, index: u8, source: &Source) -> Result<(), CodeError> {
+        if let Some(reason) = source.trouble() {
+            return Err(CodeError::Arg { index, reason });
+        }
         match source {
-            Source::Operand { operand, address } => self.operand(index, operand, *address),
+            Source::Operand { operand, address } => self.operand(operand, *address),
             Source::Packed { pointer, offset, size_bytes, is_signed } => {
-                self.operand(index, pointer, 0)?;
+                self.operand(pointer, 0);
                 self.asm.mov(Reg::R3, Reg::R0);
                 self.asm.alu_imm(Alu::Add, Reg::R3, *offset as i32);
                 self.user_number(*size_bytes);
                 self.extend(Reg::R0, *size_bytes, *is_signed);
-                Ok(())
             }
             Source::PackedAddress { pointer, offset } => {
-                self.operand(index, pointer, 0)?;
+                self.operand(pointer, 0);
                 self.asm.alu_imm(Alu::Add, Reg::R0, *offset as i32);
-                Ok(())
             }
             Source::Register(number) => {
                 self.asm.load(Width::W64, Reg::R0, CTX, pt_regs_offset(*number));
-                Ok(())
             }
             Source::Stack(offset) => {
                 self.asm.load(Width::W64, Reg::R3, CTX, pt_regs_offset(4));
                 self.asm.alu_imm(Alu::Add, Reg::R3, *offset as i32);
                 self.user_number(8);
-                Ok(())
             }
-            Source::Unreadable(reason) => Err(CodeError::Arg { index, reason: reason.clone() }),
+            Source::Unreadable(_) => self.asm.mov_imm(Reg::R0, 0),
         }
+        Ok(())
     }
 
     /// R0 = the number at R3 in the traced program, without its sign.
     fn user_number(&mut self, size_bytes: u8) {
-        self.asm.store_imm(Width::W64, self.fp, TEMP[2], 0);
+        self.asm.store_imm(Width::W64, Reg::R10, TEMP[2], 0);
         if self.may_sleep() {
             self.store_temp(3, Reg::R3);
         }
-        self.address(Reg::R1, self.fp, TEMP[2]);
+        self.address(Reg::R1, Reg::R10, TEMP[2]);
         self.asm.mov_imm(Reg::R2, i32::from(size_bytes));
         self.asm.call(Helper::ProbeReadUser);
         if self.may_sleep() {
             let read = self.asm.label();
             self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, read);
-            self.address(Reg::R1, self.fp, TEMP[2]);
+            self.address(Reg::R1, Reg::R10, TEMP[2]);
             self.asm.mov_imm(Reg::R2, i32::from(size_bytes));
             self.load_temp(Reg::R3, 3);
             self.asm.call(Helper::CopyFromUser);
             self.asm.bind(read);
         }
-        self.asm.load(Width::W64, Reg::R0, self.fp, TEMP[2]);
+        self.asm.load(Width::W64, Reg::R0, Reg::R10, TEMP[2]);
     }
 
     /// R0 = an operand, extended by its size and sign.
-    fn operand(&mut self, index: u8, operand: &Operand, address: u64) -> Result<(), CodeError> {
-        let refused = |reason: &str| CodeError::Arg { index, reason: reason.to_owned() };
-        if !matches!(operand.size_bytes, 1 | 2 | 4 | 8) {
-            return Err(refused("it has more bytes than eBPF reads at once"));
-        }
+    fn operand(&mut self, operand: &Operand, address: u64) {
         match &operand.place {
             Place::Register(register) => self.machine_register(Reg::R0, *register),
-            Place::Vector(_) => return Err(refused("it is in a vector register, which eBPF cannot read")),
+            Place::Vector(_) => self.asm.mov_imm(Reg::R0, 0),
             Place::Constant(value) => self.constant(Reg::R0, *value),
             Place::Memory(memory) => {
-                self.memory_address(memory, address).map_err(|reason| CodeError::Arg { index, reason })?;
+                self.memory_address(memory, address);
                 self.user_number(operand.size_bytes);
             }
         }
         self.extend(Reg::R0, operand.size_bytes, operand.is_signed);
-        Ok(())
     }
 
     fn machine_register(&mut self, dst: Reg, register: Register) {
@@ -413,12 +439,11 @@ impl Gen<'_> {
     }
 
     /// R3 = the address of a memory operand.
-    fn memory_address(&mut self, memory: &Memory, site: u64) -> Result<(), String> {
+    fn memory_address(&mut self, memory: &Memory, site: u64) {
         let mut displacement = memory.displacement;
         match &memory.base {
-            Base::None => self.asm.mov_imm(Reg::R3, 0),
+            Base::None | Base::Symbol { address: None, .. } => self.asm.mov_imm(Reg::R3, 0),
             Base::Register(register) => self.machine_register(Reg::R3, *register),
-            Base::Symbol { name, address: None } => return Err(format!("the file has no symbol `{name}`")),
             Base::Symbol { address: Some(address), .. } => {
                 self.asm.load(Width::W64, Reg::R3, CTX, PT_REGS_IP);
                 displacement = displacement.wrapping_add(address.wrapping_sub(site) as i64);
@@ -433,6 +458,5 @@ impl Gen<'_> {
             self.constant(Reg::R1, displacement);
             self.asm.alu(Alu::Add, Reg::R3, Reg::R1);
         }
-        Ok(())
     }
 }

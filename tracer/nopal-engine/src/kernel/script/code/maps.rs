@@ -50,7 +50,7 @@ impl Gen<'_> {
                 if def.value_bytes() == 8 && def.key_bytes() > 0 {
                     self.load(Reg::R1, src);
                     self.store_temp(0, Reg::R1);
-                    self.update(map, key, at, |gen_| gen_.address(Reg::R3, gen_.fp, TEMP[0]))?;
+                    self.update(map, key, at, |gen_| gen_.address(Reg::R3, Reg::R10, TEMP[0]))?;
                 } else {
                     let (full, done) = (self.asm.label(), self.asm.label());
                     self.find_or_make(at, map, key, full)?;
@@ -136,8 +136,8 @@ impl Gen<'_> {
         if key.len > 0 {
             self.slot_address(Reg::R2, key);
         } else {
-            self.asm.store_imm(Width::W32, self.fp, TEMP[1], 0);
-            self.address(Reg::R2, self.fp, TEMP[1]);
+            self.asm.store_imm(Width::W32, Reg::R10, TEMP[1], 0);
+            self.address(Reg::R2, Reg::R10, TEMP[1]);
         }
     }
 
@@ -162,11 +162,11 @@ impl Gen<'_> {
         }
         self.asm.jump_if_imm(Cond::Ne, Reg::R0, 0, found);
         if def.value_bytes() <= 16 {
-            self.asm.store_imm(Width::W64, self.fp, TEMP[4], 0);
-            self.asm.store_imm(Width::W64, self.fp, TEMP[4] + 8, 0);
-            self.address(Reg::R3, self.fp, TEMP[4]);
+            self.asm.store_imm(Width::W64, Reg::R10, TEMP[4], 0);
+            self.asm.store_imm(Width::W64, Reg::R10, TEMP[4] + 8, 0);
+            self.address(Reg::R3, Reg::R10, TEMP[4]);
         } else {
-            self.asm.store_imm(Width::W32, self.fp, TEMP[1], 0);
+            self.asm.store_imm(Width::W32, Reg::R10, TEMP[1], 0);
             self.lookup(self.spec.zeros, TEMP[1]);
             self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, full);
             self.asm.mov(Reg::R3, Reg::R0);
@@ -349,12 +349,12 @@ impl Gen<'_> {
         const FIRST: usize = 3;
         const SECOND: usize = 4;
         for temp in [IS_THERE, FIRST, SECOND] {
-            self.asm.store_imm(Width::W64, self.fp, TEMP[temp], 0);
+            self.asm.store_imm(Width::W64, Reg::R10, TEMP[temp], 0);
         }
         let n_words = aggregate.n_words();
         self.each_share(op, map, key, |gen_, next| {
             if has_key {
-                gen_.asm.store_imm(Width::W64, gen_.fp, TEMP[IS_THERE], 1);
+                gen_.asm.store_imm(Width::W64, Reg::R10, TEMP[IS_THERE], 1);
             } else {
                 gen_.asm.load(Width::W64, Reg::R1, Reg::R0, 0);
                 gen_.asm.jump_if_imm(Cond::Eq, Reg::R1, 0, next);

@@ -221,7 +221,7 @@ impl Gen<'_> {
                     self.asm.alu_imm(Alu::Or, Reg::R3, PAGE_BYTES as i32 - 1);
                     self.asm.alu_imm(Alu::Add, Reg::R3, ((page - 1) * PAGE_BYTES) as i32 + 1);
                 }
-                self.address(Reg::R1, self.fp, TEMP[0]);
+                self.address(Reg::R1, Reg::R10, TEMP[0]);
                 self.asm.mov_imm(Reg::R2, 1);
                 self.asm.call(Helper::CopyFromUser);
                 self.asm.jump_if_imm(Cond::Ne, Reg::R0, 0, short);

@@ -1,8 +1,8 @@
 //! Code generation: one clause of a script becomes one eBPF program. Pure: makes instructions, loads nothing.
 //!
 //! R6 holds the context of the hit, R7 the scratch memory where the clause needs it, R8 is free between operations. The
-//! body of a `for` becomes a callback; it reaches the registers and the frame of the script through R9, which there is what
-//! R10 is in the program itself.
+//! body of a `for` becomes a callback; it reaches what the program's stack holds through R9, which there is what R10 is in
+//! the program itself.
 
 mod control;
 mod hit;
@@ -83,6 +83,8 @@ pub struct Spec<'a> {
     /// The program may wait for memory to be read in.
     pub is_sleepable: bool,
     pub has_may_goto: bool,
+    /// See [`plan`].
+    pub is_opaque: bool,
 }
 
 /// The per-CPU counters of a script.
@@ -117,6 +119,8 @@ pub struct Generated {
 pub enum CodeError {
     /// The script's variables, strings and keys take more than eBPF has.
     FrameTooLarge { bytes: u32 },
+    /// Loops over maps inside one another.
+    TooDeep { depth: u32 },
     /// More than 32768 instructions between a jump and its target.
     TooLong,
     /// An op that names what is not there.
@@ -146,14 +150,14 @@ const CTX_AT: i16 = -8;
 const SCRATCH_AT: i16 = -16;
 const COOKIE_AT: i16 = -24;
 const EXIT_AT: i16 = -32;
-/// Words for the length of one operation; the fourth and fifth lie together.
+/// Words for the length of one operation, in every function its own; the fourth and fifth lie together.
 const TEMP: [i16; 6] = [-40, -48, -56, -64, -80, -72];
 const FIXED_BYTES: i16 = 80;
 
 /// The instructions of a clause.
 pub fn generate(spec: &Spec<'_>) -> Result<Generated, CodeError> {
     let code = &spec.program.clauses[spec.clause].code;
-    let plan = plan(code)?;
+    let plan = plan(code, spec.is_opaque)?;
     let mut asm = Assembler::default();
     let labels = (0..=code.ops.len()).map(|_| asm.label()).collect();
     let regions = control::regions(code)?;
@@ -292,16 +296,16 @@ impl Gen<'_> {
     }
 
     fn store_temp(&mut self, index: usize, src: Reg) {
-        self.asm.store(Width::W64, self.fp, TEMP[index], src);
+        self.asm.store(Width::W64, Reg::R10, TEMP[index], src);
     }
 
     fn load_temp(&mut self, dst: Reg, index: usize) {
-        self.asm.load(Width::W64, dst, self.fp, TEMP[index]);
+        self.asm.load(Width::W64, dst, Reg::R10, TEMP[index]);
     }
 
     /// R0 = the element of `map` whose key is at `key_at` of the stack.
     fn lookup(&mut self, map: i32, key_at: i16) {
-        self.address(Reg::R2, self.fp, key_at);
+        self.address(Reg::R2, Reg::R10, key_at);
         self.asm.load_map(Reg::R1, map);
         self.asm.call(Helper::MapLookupElem);
     }
@@ -309,7 +313,7 @@ impl Gen<'_> {
     /// Adds one to a counter of [`Stats`].
     fn count(&mut self, stat: i16) {
         let done = self.asm.label();
-        self.asm.store_imm(Width::W32, self.fp, TEMP[0], 0);
+        self.asm.store_imm(Width::W32, Reg::R10, TEMP[0], 0);
         self.lookup(self.spec.stats, TEMP[0]);
         self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, done);
         self.asm.mov_imm(Reg::R1, 1);
@@ -417,7 +421,7 @@ impl Gen<'_> {
     /// Counts what the ring had no room for, with its time.
     fn count_lost(&mut self) {
         let (done, is_later) = (self.asm.label(), self.asm.label());
-        self.asm.store_imm(Width::W32, self.fp, TEMP[0], 0);
+        self.asm.store_imm(Width::W32, Reg::R10, TEMP[0], 0);
         self.lookup(self.spec.stats, TEMP[0]);
         self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, done);
         self.asm.mov(KEPT, Reg::R0);

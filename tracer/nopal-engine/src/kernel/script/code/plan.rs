@@ -12,7 +12,9 @@ pub const SCRATCH_LEVELS: u32 = 8;
 /// eBPF's stack, less what the kernel takes for itself where loops are.
 const STACK_BYTES: u32 = 512 - 16;
 /// A callback has a stack of its own, cut from the same 512 bytes.
-const CALLBACK_BYTES: u32 = 64;
+const CALLBACK_BYTES: u32 = 96;
+
+const MAX_LOOP_DEPTH: u32 = 4;
 
 /// Offset of the first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +32,12 @@ pub struct Plan {
     pub scratch_bytes: u32,
 }
 
-/// Finds a place for everything, and checks that every op stays within the frame.
-pub fn plan(code: &Code) -> Result<Plan, CodeError> {
+/// Finds a place for everything, and checks that every op stays within the frame. With `is_opaque` nothing is on the
+/// stack: the verifier then does not follow what is in registers and frame, which it cannot do in programs of many branches.
+/// Where callbacks work on the stack of their caller, Linux 6.18 finds a bug in its own verifier: with loops over maps
+/// nothing is on the stack either.
+pub fn plan(code: &Code, is_opaque: bool) -> Result<Plan, CodeError> {
+    let is_opaque = is_opaque || code.ops.iter().any(|op| matches!(op, Op::ForEach { .. }));
     for (op, operation) in code.ops.iter().enumerate() {
         for slot in slots(operation) {
             let end = slot.at.checked_add(slot.len);
@@ -49,9 +55,12 @@ pub fn plan(code: &Code) -> Result<Plan, CodeError> {
     let regs_bytes = u32::from(code.n_regs) * 8;
     let frame_bytes = code.frame_bytes.next_multiple_of(8);
     let depth = loop_depth(code);
+    if depth > MAX_LOOP_DEPTH {
+        return Err(CodeError::TooDeep { depth });
+    }
     let room = STACK_BYTES.saturating_sub(FIXED_BYTES as u32 + CALLBACK_BYTES * depth);
     let first = |bytes: u32| -(FIXED_BYTES + bytes as i16);
-    if regs_bytes + frame_bytes <= room && has_aligned_numbers(code) {
+    if regs_bytes + frame_bytes <= room && has_aligned_numbers(code) && !is_opaque {
         return Ok(Plan {
             regs: Place::Stack(first(regs_bytes)),
             frame: Place::Stack(first(regs_bytes + frame_bytes)),
@@ -59,7 +68,7 @@ pub fn plan(code: &Code) -> Result<Plan, CodeError> {
         });
     }
     // The first word of an element says whether it is in use.
-    let are_regs_on_stack = regs_bytes <= room;
+    let are_regs_on_stack = regs_bytes <= room && !is_opaque;
     let frame_at = if are_regs_on_stack { 8 } else { 8 + regs_bytes };
     let scratch_bytes = frame_at.saturating_add(frame_bytes);
     if scratch_bytes > MAX_SCRATCH_BYTES {
@@ -165,15 +174,15 @@ mod tests {
         // registers, frame -> scratch bytes
         let cases = [(0, 0, 0), (10, 100, 0), (52, 0, 0), (53, 0, 8 + 53 * 8), (10, 400, 8 + 400)];
         for (n_regs, frame_bytes, want) in cases {
-            let plan = plan(&code(n_regs, frame_bytes)).unwrap();
+            let plan = plan(&code(n_regs, frame_bytes), false).unwrap();
             assert_eq!(plan.scratch_bytes, want, "{n_regs} registers, {frame_bytes} bytes");
         }
-        assert!(matches!(plan(&code(1, 40_000)), Err(CodeError::FrameTooLarge { .. })));
+        assert!(matches!(plan(&code(1, 40_000), false), Err(CodeError::FrameTooLarge { .. })));
     }
 
     #[test]
     fn bytes_outside_the_frame_are_refused() {
         let code = Code { ops: vec![Op::Zero { to: Slot { at: 8, len: 9 } }], n_regs: 0, frame_bytes: 16 };
-        assert!(matches!(plan(&code), Err(CodeError::BadOp { op: 0, .. })));
+        assert!(matches!(plan(&code, false), Err(CodeError::BadOp { op: 0, .. })));
     }
 }
