@@ -118,14 +118,13 @@ impl Interpreter {
         hit: &H,
         mut emit: impl FnMut(&mut Maps, Emitted<'_>),
     ) {
-        let program = Arc::clone(&self.program);
+        let Interpreter { program, maps, regs, frame, loops, keys, n_endless } = self;
         let Some(Code { ops, n_regs, frame_bytes }) = program.clauses.get(clause as usize).map(|c| &c.code)
         else {
             return;
         };
-        let regs = &mut self.regs[..usize::from(*n_regs)];
-        let frame = &mut self.frame[..*frame_bytes as usize];
-        let maps = &mut self.maps;
+        let regs = &mut regs[..usize::from(*n_regs)];
+        let frame = &mut frame[..*frame_bytes as usize];
         regs.fill(0);
         frame.fill(0);
         let mut rounds = MAX_ROUNDS;
@@ -141,29 +140,29 @@ impl Interpreter {
                 if to <= pc {
                     rounds -= 1;
                     if rounds == 0 {
-                        self.n_endless += 1;
+                        *n_endless += 1;
                         break;
                     }
                 }
                 pc = to;
-                leave_loops(&mut self.loops, &mut self.keys, pc);
+                leave_loops(loops, keys, pc);
                 continue;
             }};
         }
         loop {
-            if let Some(top) = self.loops.last_mut()
+            if let Some(top) = loops.last_mut()
                 && pc == top.end
             {
                 rounds -= 1;
                 if rounds == 0 {
-                    self.n_endless += 1;
+                    *n_endless += 1;
                     break;
                 }
-                if next_entry(top, maps, &self.keys, frame) {
+                if next_entry(top, maps, keys, frame) {
                     pc = top.start;
                 } else {
-                    self.keys.truncate(top.keys_at);
-                    self.loops.pop();
+                    keys.truncate(top.keys_at);
+                    loops.pop();
                     continue;
                 }
             }
@@ -317,12 +316,12 @@ impl Interpreter {
                 }
                 Op::ForEach { map, key, value, end } => {
                     let table = &maps[map as usize];
-                    let keys_at = self.keys.len();
+                    let keys_at = keys.len();
                     for entry in 0..table.len() {
-                        self.keys.extend_from_slice(table.key(entry));
+                        keys.extend_from_slice(table.key(entry));
                     }
                     let (start, end, count) = (pc + 1, end as usize, table.len());
-                    self.loops.push(Loop { start, end, map, key, value, keys_at, next: 0, count });
+                    loops.push(Loop { start, end, map, key, value, keys_at, next: 0, count });
                     pc = end;
                     continue;
                 }
@@ -346,8 +345,8 @@ impl Interpreter {
             }
             pc += 1;
         }
-        self.loops.clear();
-        self.keys.clear();
+        loops.clear();
+        keys.clear();
     }
 }
 

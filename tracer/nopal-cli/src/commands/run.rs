@@ -283,9 +283,7 @@ fn live(args: &Args, given: Vec<nopal_provider::File>, program: Arc<Program>) ->
 }
 
 fn emit_bpf(args: &Args, program: Arc<Program>) -> Result<u8, Failure> {
-    let run = running::open_kernel(args, program)?;
-    let listing = run.listing().map_err(|e| failure_of(&e))?;
-    write(listing.as_bytes())?;
+    write(running::listing(args, program)?.as_bytes())?;
     Ok(0)
 }
 

@@ -44,7 +44,11 @@ impl KernelRun {
         ring_bytes: u64,
         is_only: bool,
     ) -> Result<KernelRun, RunError> {
-        let options = ScriptOptions { ring_bytes: ring_bytes as usize, start_ns: monotonic_ns() };
+        let options = ScriptOptions {
+            ring_bytes: ring_bytes as usize,
+            start_ns: monotonic_ns(),
+            ..ScriptOptions::default()
+        };
         let door = ScriptDoor::open(&program, &options).map_err(RunError::Kernel)?;
         Ok(KernelRun {
             performer: Performer::new(Arc::clone(&program), form),
@@ -63,8 +67,8 @@ impl KernelRun {
     }
 
     /// The instructions of every clause, for people.
-    pub fn listing(&self) -> Result<String, RunError> {
-        Err(unready())
+    pub fn listing(&self) -> String {
+        self.door.listing()
     }
 
     /// Runs the BEGIN clauses.
@@ -76,7 +80,7 @@ impl KernelRun {
 
     /// Attaches what is in the kernel itself: tracepoints, timers, counters.
     pub fn attach_events(&mut self) -> Result<(), RunError> {
-        let attached: Vec<Attached> = self.unready_points()?;
+        let attached = self.door.attach_events().map_err(RunError::Kernel)?;
         self.keep(attached);
         Ok(())
     }
@@ -94,7 +98,7 @@ impl KernelRun {
 
     /// Attaches to files, in every process.
     pub fn attach_files(&mut self) -> Result<(), RunError> {
-        let attached: Vec<Attached> = self.unready_points()?;
+        let attached = self.door.attach_files().map_err(RunError::Kernel)?;
         self.keep(attached);
         Ok(())
     }
@@ -106,9 +110,12 @@ impl KernelRun {
         let options = Options { ring: RingConfig::new(n_cpus), is_only: true, can_relocate: false };
         let mut launcher = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(live)?;
         launcher.set_library_wait(0);
-        let outcome: Result<Vec<Attached>, nopal_engine::kernel::script::ScriptError> =
-            Ok(self.unready_points()?);
-        let before_start = |_: i32, _: &[_]| ();
+        let (door, mut outcome, mut objects) = (&mut self.door, Ok(Vec::new()), Vec::new());
+        let before_start = |pid: i32, _: &[_]| {
+            // It may have ended when its addresses are to be named.
+            objects = mapped_objects(pid as u32).unwrap_or_default();
+            outcome = door.attach_process(pid as u32);
+        };
         let (mut child, _) = launcher.launch_with(command, before_start).map_err(live)?;
         match outcome {
             Ok(attached) => self.keep(attached),
@@ -121,7 +128,7 @@ impl KernelRun {
         }
         self.roots.push(child.id());
         self.seen.insert(child.id(), n_objects(child.id()));
-        self.performer.names.remember(child.id());
+        self.performer.names.remember_as(child.id(), &objects);
         self.child = Some(child);
         self.launcher = Some(launcher);
         Ok(())
@@ -129,7 +136,7 @@ impl KernelRun {
 
     fn attach_one(&mut self, pid: u32) -> Result<usize, RunError> {
         self.seen.insert(pid, n_objects(pid));
-        let attached: Vec<Attached> = self.unready_points()?;
+        let attached = self.door.attach_process(pid).map_err(RunError::Kernel)?;
         self.performer.names.remember(pid);
         let n = attached.iter().filter(|a| !matches!(a.state, State::Refused { .. })).count();
         self.keep(attached);
@@ -193,6 +200,7 @@ impl KernelRun {
             if n == 0 || self.seen.get(&pid) == Some(&n) {
                 continue;
             }
+            self.performer.names.remember(pid);
             // An error is a process that has gone meanwhile.
             if let Ok(n_points) = self.attach_one(pid)
                 && n_points > 0
@@ -227,6 +235,7 @@ impl KernelRun {
 
     /// Detaches everything, takes what is left, runs the END clauses.
     pub fn finish(&mut self) -> Result<(), RunError> {
+        self.door.detach();
         while self.poll() > 0 {}
         // END runs also after exit(), which it may call again.
         let exit = self.performer.exit.take();
@@ -262,22 +271,6 @@ impl KernelRun {
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
-}
-
-impl KernelRun {
-    fn unready_points(&self) -> Result<Vec<Attached>, RunError> {
-        let has_points = self
-            .program
-            .clauses
-            .iter()
-            .flat_map(|c| &c.points)
-            .any(|p| !matches!(p.kind, PointKind::Begin | PointKind::End));
-        if has_points { Err(unready()) } else { Ok(Vec::new()) }
-    }
-}
-
-fn unready() -> RunError {
-    RunError::Unable("the kernel door attaches no points of scripts".to_owned())
 }
 
 /// How many files a process maps code of; 0 if it has gone.

@@ -2,6 +2,7 @@
 //! in the kernel, over a recording. Prints nothing: results are bytes for whoever does.
 
 pub mod catalog;
+mod cells;
 mod functions;
 pub mod kernel;
 mod names;

@@ -1,8 +1,8 @@
 //! Names for numbers: functions of processes and of the kernel, users, times.
 
 use super::functions::{Functions, demangled};
-use nopal_engine::target::mapped_objects;
-use nopal_program::Program;
+use nopal_engine::target::{MappedObject, mapped_objects};
+use nopal_program::{Action, MapValue, Piece, Program, Type};
 use nopal_script::render::Names;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct TracerNames {
     program: Arc<Program>,
+    needs_functions: bool,
     /// Where each process has code, kept also when it has ended.
     code: RefCell<HashMap<u32, Vec<Code>>>,
     files: RefCell<HashMap<PathBuf, Arc<Functions>>>,
@@ -36,6 +37,7 @@ struct Code {
 impl TracerNames {
     pub fn new(program: Arc<Program>) -> TracerNames {
         TracerNames {
+            needs_functions: shows_functions(&program),
             program,
             code: RefCell::default(),
             files: RefCell::default(),
@@ -52,9 +54,23 @@ impl TracerNames {
 
     /// Looks at the code a process maps now, so that its addresses can be named when it has ended.
     pub fn remember(&self, pid: u32) {
-        let Ok(objects) = mapped_objects(pid) else { return };
+        if let Ok(objects) = mapped_objects(pid) {
+            self.remember_as(pid, &objects);
+        }
+    }
+
+    /// Whether the script shows functions of programs at all.
+    pub fn needs_functions(&self) -> bool {
+        self.needs_functions
+    }
+
+    /// The same for a process that was looked at before and may have ended since.
+    pub fn remember_as(&self, pid: u32, objects: &[MappedObject]) {
+        if !self.needs_functions {
+            return;
+        }
         let mut code = Vec::new();
-        for object in &objects {
+        for object in objects {
             let known = self.files.borrow().get(&object.path).cloned();
             let functions = match known {
                 Some(functions) => functions,
@@ -132,6 +148,33 @@ impl Names for TracerNames {
     }
 }
 
+/// Whether a map or an output holds addresses of programs.
+fn shows_functions(program: &Program) -> bool {
+    fn is_of_function(value_type: &Type) -> bool {
+        match value_type {
+            Type::UserSymbol | Type::UserStack { .. } => true,
+            Type::Tuple(members) => members.iter().any(is_of_function),
+            _ => false,
+        }
+    }
+    let in_map = |def: &nopal_program::MapDef| {
+        let value = match &def.value {
+            MapValue::Plain(value) => is_of_function(value),
+            MapValue::Aggregate(_) => false,
+        };
+        value || def.key.iter().any(is_of_function)
+    };
+    let in_action = |action: &Action| match action {
+        Action::Printf { format } | Action::Cat { format } | Action::System { format } => format
+            .pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Field { field, .. } if is_of_function(&field.value_type))),
+        Action::PrintValue { field } => is_of_function(&field.value_type),
+        _ => false,
+    };
+    program.maps.iter().any(in_map) || program.actions.iter().any(in_action)
+}
+
 fn users_of(passwd: &str) -> HashMap<u32, String> {
     let line = |line: &str| {
         let mut parts = line.split(':');
@@ -170,7 +213,15 @@ mod tests {
 
     #[test]
     fn own_functions_have_names() {
-        let names = TracerNames::new(Arc::new(Program::default()));
+        let shows = Program {
+            maps: vec![nopal_program::MapDef {
+                name: "@".into(),
+                key: vec![Type::UserSymbol],
+                value: MapValue::Plain(Type::U64),
+            }],
+            ..Program::default()
+        };
+        let names = TracerNames::new(Arc::new(shows));
         let here = own_functions_have_names as fn() as usize as u64;
         let (name, offset) = names.user_symbol(std::process::id(), here + 1).expect("this function");
         assert!(name.contains("own_functions_have_names") && offset == 1, "{name}+{offset}");

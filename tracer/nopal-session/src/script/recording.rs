@@ -201,6 +201,9 @@ impl RecordingRun {
     ) -> Result<Replayed, RunError> {
         let classes: Vec<ClassRuns> =
             recording.event_classes().iter().map(|class| ClassRuns::new(class, &self.program)).collect();
+        for class in recording.event_classes() {
+            check_strings(class, &self.program)?;
+        }
         let mut needs = Captures::default();
         self.program.clauses.iter().for_each(|clause| needs.join(&Captures::of(&clause.code)));
         let mut events = recording.events(Range::default()).map_err(RunError::Recording)?;
@@ -305,6 +308,27 @@ fn obstacle(program: &Program) -> Option<String> {
         let what = clause.code.ops.iter().find_map(what)?;
         Some(format!("{}: a recording does not have {what}", clause.points[0].name))
     })
+}
+
+/// A string that was recorded as an address cannot be read any more.
+fn check_strings(class: &EventClass, program: &Program) -> Result<(), RunError> {
+    let args = numbered(class);
+    for (clause, _) in ClassRuns::new(class, program).runs {
+        for arg in Captures::of(&program.clauses[clause as usize].code).args {
+            let is_text = match args.get(usize::from(arg.index)) {
+                Some(Some((_, shape))) => matches!(shape, Shape::Str | Shape::Bytes { .. }),
+                _ => false,
+            };
+            if !is_text && (arg.string_bytes.is_some() || arg.buffer_bytes.is_some()) {
+                return Err(RunError::Unable(format!(
+                    "{}: the recording has the number of arg{}, not the text it points to; record with --provider FILE.d that says so",
+                    class.ty.full_name(),
+                    arg.index
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn losses_of(report: &Report) -> Losses {

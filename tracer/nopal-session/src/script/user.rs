@@ -1,5 +1,6 @@
 //! A script through the user door: sites leave what its clauses read, and the clauses run here.
 
+use super::cells::{CellMaps, Cells};
 use super::own::OwnHit;
 use super::perform::Performer;
 use super::site::{self, SiteReader};
@@ -9,11 +10,11 @@ use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
 use crate::clock::{Anchor, TscClock, is_tsc_steady};
 use crate::live::{LiveError, Opened, Way};
 use crate::tasks::Tasks;
-use nopal_engine::target::{self, MappedObject};
+use nopal_engine::target::{self, MappedObject, mapped_objects};
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries};
 use nopal_engine::user::record::{RecordKind, Task};
-use nopal_engine::user::ring::{RingConfig, possible_cpus};
+use nopal_engine::user::ring::{RingConfig, RingMemory, possible_cpus};
 use nopal_engine::user::session::{Options, ProcessReport, Session, Wanted};
 use nopal_engine::user::stub::Action;
 use nopal_engine::user::watch::Notice;
@@ -50,6 +51,7 @@ pub struct UserRun {
     pub performer: Performer,
     interpreter: Interpreter,
     plan: Arc<Mutex<Plan>>,
+    cells: Arc<Cells>,
     options: Options,
     /// Opened when there is somebody to trace.
     door: Option<Door>,
@@ -85,6 +87,7 @@ struct Door {
 struct Plan {
     program: Arc<Program>,
     given: Vec<nopal_provider::File>,
+    cells: Arc<Cells>,
     /// By path of a point: the file's inode, if it is there.
     inodes: HashMap<String, Option<u64>>,
     /// By device and inode.
@@ -136,9 +139,11 @@ impl UserRun {
             .any(|clause| !is_order_free(&clause.code));
         let seed = super::own::random() << 32 | super::own::random();
         let interpreter = Interpreter::new(Arc::clone(&program), seed).map_err(RunError::Program)?;
+        let cells = Arc::new(Cells::of(&program));
         let plan = Arc::new(Mutex::new(Plan {
             program: Arc::clone(&program),
             given: options.given,
+            cells: Arc::clone(&cells),
             inodes: HashMap::new(),
             by_file: HashMap::new(),
             events: Vec::new(),
@@ -146,7 +151,7 @@ impl UserRun {
             notes: Vec::new(),
         }));
         let n_cpus = possible_cpus().map_err(|e| RunError::Live(LiveError::Cpus(e)))?;
-        let ring = RingConfig::sized(n_cpus, options.ring_bytes);
+        let ring = RingConfig { cells_bytes: cells.n_bytes, ..RingConfig::sized(n_cpus, options.ring_bytes) };
         let engine = Options { ring, is_only: options.is_only, can_relocate: options.can_relocate };
         let start_ns = monotonic_ns();
         Ok(UserRun {
@@ -155,6 +160,7 @@ impl UserRun {
             program,
             interpreter,
             plan,
+            cells,
             options: engine,
             door: None,
             tasks: Tasks::default(),
@@ -210,8 +216,15 @@ impl UserRun {
 
     /// Starts a command with its sites open.
     pub fn launch(&mut self, command: &mut Command) -> Result<(), RunError> {
-        let (child, reports) =
-            self.door()?.session.launch(command).map_err(|e| RunError::Live(LiveError::User(e)))?;
+        let mut objects = Vec::new();
+        // It may have ended when its addresses are to be named.
+        let before_start = |pid: i32, _: &[_]| objects = mapped_objects(pid as u32).unwrap_or_default();
+        let (child, reports) = self
+            .door()?
+            .session
+            .launch_with(command, before_start)
+            .map_err(|e| RunError::Live(LiveError::User(e)))?;
+        self.performer.names.remember_as(child.id(), &objects);
         self.roots.push(child.id());
         self.child = Some(child);
         self.take_reports(reports);
@@ -323,19 +336,18 @@ impl UserRun {
         failures.into_iter().map(|(pid, why)| format!("process {pid}: {why}")).collect()
     }
 
-    /// The maps as they are now.
-    pub fn maps(&mut self) -> &mut nopal_program::interpret::Maps {
-        &mut self.interpreter.maps
-    }
-
     /// Prints every map, as at the end of a script.
     pub fn print_maps(&mut self) {
-        self.performer.print_maps(&mut self.interpreter.maps);
+        let ring = self.door.as_ref().map(|door| door.session.ring());
+        let maps = &mut self.interpreter.maps;
+        self.performer.print_maps(&mut CellMaps { maps, cells: &self.cells, ring });
     }
 
     /// The rows of an answer.
     pub fn rows(&mut self) -> Vec<u8> {
-        self.performer.rows(&mut self.interpreter.maps)
+        let ring = self.door.as_ref().map(|door| door.session.ring());
+        let maps = &mut self.interpreter.maps;
+        self.performer.rows(&mut CellMaps { maps, cells: &self.cells, ring })
     }
 
     pub fn losses(&self) -> Losses {
@@ -357,9 +369,10 @@ impl UserRun {
 
     fn run_at(&mut self, clause: u32, point: u32, ns: u64) {
         let hit = OwnHit::new(ns, self.start_ns);
-        let performer = &mut self.performer;
+        let ring = self.door.as_ref().map(|door| door.session.ring());
+        let (performer, cells) = (&mut self.performer, &self.cells);
         self.interpreter.run(clause, point, &hit, |maps, emitted| {
-            performer.perform(maps, emitted.action, emitted.payload);
+            performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload);
         });
     }
 
@@ -378,6 +391,8 @@ impl UserRun {
         let mut runner = Runner {
             interpreter: &mut self.interpreter,
             performer: &mut self.performer,
+            cells: &self.cells,
+            ring: session.ring(),
             tasks: &mut self.tasks,
             everyone: &mut self.everyone,
             needs: &self.needs,
@@ -437,7 +452,7 @@ impl UserRun {
         for notice in notices {
             match notice {
                 Notice::TakenOver { probe, .. } if probe == LIBRARY_PROBE => {}
-                Notice::TakenOver { pid, probe, address } => self.gap(format!(
+                Notice::TakenOver { pid, probe, address, .. } => self.gap(format!(
                     "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
                 )),
                 Notice::OpenAgain { pid, probe, address } => self
@@ -526,23 +541,37 @@ impl Plan {
             if runs.is_empty() {
                 continue;
             }
+            let clauses: Vec<u32> = runs.iter().map(|(clause, _)| *clause).collect();
             for site in &probe.sites {
+                let lowered = self.cells.at(site, &clauses);
                 let (captured, reader, unread) = site::plan(site, probe.about.as_ref(), &captures);
                 for why in unread {
                     let place = format!("{}:{} at {:#x}", probe.provider, probe.name, site.address);
                     self.notes.push(Note::Gap(format!("{place}: {why}; it reads as 0")));
                 }
                 let event = self.events.len() as u32;
+                let (predicates, action) = match lowered {
+                    Some((predicates, cells)) => {
+                        self.notes.push(Note::Detail(format!(
+                            "{}:{} at {:#x}: the program keeps {} aggregates itself, nothing is sent",
+                            probe.provider,
+                            probe.name,
+                            site.address,
+                            cells.len()
+                        )));
+                        (predicates, Action::Aggregate(cells))
+                    }
+                    None => {
+                        let (has_time, has_task) = (self.has_time, captures.needs_task);
+                        (Vec::new(), Action::Record { captures: captured, has_time, has_task })
+                    }
+                };
                 wanted.push(Wanted {
                     probe: format!("{}:{}", probe.provider, probe.name),
                     site: site.clone(),
                     event,
-                    predicates: Vec::new(),
-                    action: Action::Record {
-                        captures: captured,
-                        has_time: self.has_time,
-                        has_task: captures.needs_task,
-                    },
+                    predicates,
+                    action,
                 });
                 self.events.push(SiteEvent { runs: runs.clone(), reader });
             }
@@ -567,6 +596,8 @@ impl Plan {
 struct Runner<'a> {
     interpreter: &'a mut Interpreter,
     performer: &'a mut Performer,
+    cells: &'a Cells,
+    ring: &'a Arc<RingMemory>,
     tasks: &'a mut Tasks,
     everyone: &'a mut Everyone,
     needs: &'a Captures,
@@ -597,10 +628,10 @@ impl Runner<'_> {
             who,
             seed: self.seed,
         };
-        let performer = &mut *self.performer;
+        let (performer, cells, ring) = (&mut *self.performer, self.cells, Some(self.ring));
         for (clause, point) in &event.runs {
             self.interpreter.run(*clause, *point, &hit, |maps, emitted| {
-                performer.perform(maps, emitted.action, emitted.payload);
+                performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload);
             });
         }
     }

@@ -163,8 +163,21 @@ impl Running {
     }
 }
 
+/// The instructions of the script. They are made for the sites there are, so it is attached for a moment.
+pub fn listing(args: &Args, program: Arc<Program>) -> Result<String, Failure> {
+    let mut run = open_kernel(args, program)?;
+    let mut attach = || {
+        run.begin()?;
+        run.attach_events()?;
+        args.pids.iter().try_for_each(|pid| run.attach(*pid))?;
+        if args.pids.is_empty() { run.attach_files() } else { Ok(()) }
+    };
+    attach().map_err(|e: RunError| failure_of(&e))?;
+    Ok(run.listing())
+}
+
 /// Loads the script; nothing is attached yet.
-pub fn open_kernel(args: &Args, program: Arc<Program>) -> Result<KernelRun, Failure> {
+fn open_kernel(args: &Args, program: Arc<Program>) -> Result<KernelRun, Failure> {
     let ring_bytes = args.buffer_size.unwrap_or(16 << 20).next_power_of_two();
     KernelRun::new(program, form(args), ring_bytes, args.only).map_err(|e| failure_of(&e))
 }

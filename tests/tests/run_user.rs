@@ -1,0 +1,345 @@
+//! `nopal run`: the same script on the same program gives the same through the user door and over a recording, and what
+//! bpftrace gives; what goes wrong says so.
+
+use nopal_tests::process::{Running, free_port, wait_until};
+use nopal_tests::targets::{Build, build};
+use nopal_tests::{lab, nopal, run, scratch};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const ROUNDS: i64 = 5000;
+
+fn program() -> PathBuf {
+    build("script", &["script.c"], Build::Pie)
+}
+
+fn nopal_run(arguments: &[&str]) -> Output {
+    Command::new(nopal()).arg("run").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The answer a run with --json ends with.
+fn answer(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", errors(output));
+    let text = text(output);
+    serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// The rows of an answer as (map and key) to value.
+fn rows(answer: &Value) -> BTreeMap<String, Value> {
+    let rows = answer["rows"].as_array().unwrap();
+    rows.iter()
+        .map(|row| (format!("{}{}", row["map"].as_str().unwrap(), row["key"]), row["value"].clone()))
+        .collect()
+}
+
+fn through_user_door(script: &str, more: &[&str]) -> Value {
+    let program = program();
+    let rounds = ROUNDS.to_string();
+    let mut arguments = vec!["--json", "--door", "user", "-e", script];
+    arguments.extend_from_slice(more);
+    arguments.extend(["--", program.to_str().unwrap(), &rounds]);
+    answer(&nopal_run(&arguments))
+}
+
+/// What is known of the probes' arguments.
+fn provider_file(folder: &Path) -> PathBuf {
+    let path = folder.join("script.d");
+    let text = "provider script {\n  probe request(int kind, long size, char *key, unsigned char flag);\n  \
+                probe done(int kind, long i);\n};\n";
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn recording(folder: &Path, more: &[&str]) -> PathBuf {
+    let dir = folder.join("recording");
+    run(Command::new(nopal())
+        .args(["record", "--door", "user", "-e", "script:*", "-o"])
+        .arg(&dir)
+        .args(more)
+        .arg("--")
+        .arg(program())
+        .arg(ROUNDS.to_string()));
+    dir
+}
+
+/// Everything a map can gather.
+fn script(file: &str) -> String {
+    format!(
+        "usdt:{file}:script:request {{
+            @n = count(); @by[arg0] = count(); @sum = sum(arg1); @min[arg0] = min(arg1); @max = max(arg1);
+            @stats[arg0] = stats(arg1); @hist = hist(arg1); @lhist = lhist(arg1, 0, 1000, 100);
+            @key[str(arg2), arg3] = count(); @size[arg0] = arg1;
+        }}
+        usdt:{file}:script:done /arg0 == 3 && arg1 > 10/ {{ @done = count(); @last = arg1; }}"
+    )
+}
+
+/// What the script must find.
+fn truth() -> BTreeMap<String, Value> {
+    let mut rows: BTreeMap<String, Value> = BTreeMap::new();
+    let add = |rows: &mut BTreeMap<String, Value>, name: String, n: i64| {
+        let before = rows.get(&name).and_then(Value::as_i64).unwrap_or(0);
+        rows.insert(name, json!(before + n));
+    };
+    let keys = ["alpha", "beta", "gamma", "delta"];
+    let mut stats: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    let (mut hist, mut lhist) = (BTreeMap::<u32, i64>::new(), BTreeMap::<i64, i64>::new());
+    for i in 0..ROUNDS {
+        let (kind, size, flag) = (i % 7 - 2, (i * 37) % 1009, i % 3);
+        add(&mut rows, "@n[]".into(), 1);
+        add(&mut rows, format!("@by[{kind}]"), 1);
+        add(&mut rows, "@sum[]".into(), size);
+        add(&mut rows, format!("@key[\"{}\",{flag}]", keys[(i % 4) as usize]), 1);
+        let name = format!("@min[{kind}]");
+        let least = rows.get(&name).and_then(Value::as_i64).unwrap_or(i64::MAX).min(size);
+        rows.insert(name, json!(least));
+        let most = rows.get("@max[]").and_then(Value::as_i64).unwrap_or(0).max(size);
+        rows.insert("@max[]".into(), json!(most));
+        rows.insert(format!("@size[{kind}]"), json!(size));
+        let (count, total) = stats.entry(kind).or_default();
+        (*count, *total) = (*count + 1, *total + size);
+        *hist.entry(if size == 0 { 0 } else { 64 - size.leading_zeros() }).or_default() += 1;
+        *lhist.entry(size / 100).or_default() += 1;
+        if kind == 3 && i > 10 {
+            add(&mut rows, "@done[]".into(), 1);
+            rows.insert("@last[]".into(), json!(i));
+        }
+    }
+    for (kind, (count, total)) in stats {
+        let value = json!({"count": count, "average": total / count, "total": total});
+        rows.insert(format!("@stats[{kind}]"), value);
+    }
+    let bucket = |(bits, count): (&u32, &i64)| match bits {
+        0 => json!({"min": 0, "max": 0, "count": count}),
+        bits => json!({"min": 1i64 << (bits - 1), "max": (1i64 << bits) - 1, "count": count}),
+    };
+    rows.insert("@hist[]".into(), hist.iter().map(bucket).collect());
+    let bucket = |(bucket, count): (&i64, &i64)| match bucket {
+        10 => json!({"min": 1000, "count": count}),
+        bucket => json!({"min": bucket * 100, "max": bucket * 100 + 99, "count": count}),
+    };
+    rows.insert("@lhist[]".into(), lhist.iter().map(bucket).collect());
+    rows
+}
+
+#[test]
+fn user_door_and_recording_give_what_is_true() {
+    let folder = scratch("run_truth");
+    let provider = provider_file(&folder);
+    let more = ["--provider", provider.to_str().unwrap()];
+    let script = script(program().to_str().unwrap());
+    let by_user = through_user_door(&script, &more);
+    assert_eq!((&by_user["complete"], &by_user["lost"]), (&json!(true), &json!(0)), "{by_user}");
+    assert_eq!(rows(&by_user), truth());
+    let dir = recording(&folder, &more);
+    let over = answer(&nopal_run(&["--json", "-e", &script, "--recording", dir.to_str().unwrap()]));
+    assert_eq!(over["complete"], json!(true));
+    assert_eq!(rows(&over), truth());
+}
+
+#[test]
+fn what_stubs_count_alone_is_what_the_interpreter_counts() {
+    // The second body of each pair does the same, but shows its maps in between, so that no stub can do it.
+    let file = program();
+    let file = file.to_str().unwrap();
+    let body = "@n = count(); @sum = sum(arg1); @hist = hist(arg1); @min = min(arg1); @max = max(arg0);
+                @lhist = lhist(arg1, 0, 900, 100); @flags[arg3] = count(); @by_flag[arg3] = hist(arg1);";
+    for condition in ["", "/arg0 == 3/", "/arg0 < 0/", "/arg1 >= 500 && arg0 != 1/", "/arg3/"] {
+        let alone = format!("usdt:{file}:script:request {condition} {{ {body} }}");
+        let sent = format!(
+            "{alone} END {{ if (@n > 0) {{ printf(\"\"); }} if (@flags[0] > 0) {{ printf(\"\"); }} }}"
+        );
+        let sent = format!("{sent} usdt:{file}:script:request {{ @other[pid] = count(); }}");
+        let (alone, sent) = (through_user_door(&alone, &[]), through_user_door(&sent, &[]));
+        assert_eq!((&alone["complete"], &sent["complete"]), (&json!(true), &json!(true)));
+        let mut wanted = rows(&sent);
+        wanted.retain(|name, _| !name.starts_with("@other"));
+        assert_eq!(rows(&alone), wanted, "{condition}");
+        assert!(!wanted.is_empty());
+    }
+}
+
+/// Lines that are results, without what bpftrace says about itself.
+fn results(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty() && !line.starts_with("Attaching") && !line.contains("RLIMIT"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn text_is_what_bpftrace_prints() {
+    let file = program();
+    let file = file.to_str().unwrap();
+    let script = format!(
+        "BEGIN {{ printf(\"%-5s|%5d|%x|%c|%s\\n\", \"ab\", -42, 255, 65, \"end\"); print((1, \"two\", 3)); }}
+         usdt:{file}:script:request {{
+            @n = count(); @by[arg0, arg3] = count(); @sum = sum(arg1); @stats = stats(arg1); @hist = hist(arg1);
+            @lhist = lhist(arg1, 0, 1000, 100); @key[str(arg2)] = sum(arg1); @last[arg0] = arg1;
+         }}
+         END {{ printf(\"bye\\n\"); clear(@last); }}"
+    );
+    let rounds = ROUNDS.to_string();
+    let ours = nopal_run(&["--door", "user", "-e", &script, "--", file, &rounds]);
+    assert!(ours.status.success(), "{}", errors(&ours));
+    assert_eq!(errors(&ours), "complete\n");
+    let theirs =
+        Command::new("bpftrace").args(["-e", &script, "-c", &format!("{file} {rounds}")]).output().unwrap();
+    assert!(theirs.status.success(), "{}", errors(&theirs));
+    assert_eq!(results(&text(&ours)), results(&text(&theirs)));
+}
+
+#[test]
+fn memcached_commands_with_their_keys() {
+    let port = free_port();
+    let server = Running::start(Command::new(lab::memcached()).args([
+        "-u",
+        "nobody",
+        "-l",
+        "127.0.0.1",
+        "-p",
+        &port.to_string(),
+    ]));
+    wait_until("memcached listens", 20, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let script = r#"usdt:memcached:command__set { printf("set %s %d\n", str(args.key, args.keylen), args.size); @[str(args.key, args.keylen)] = count(); }
+        usdt:memcached:command__get { printf("get %s\n", str(args.key, args.keylen)); @[str(args.key, args.keylen)] = count(); }
+        interval:ms:50 { if (@["last"] > 0) { exit(); } }"#;
+    let nopal = Command::new(nopal())
+        .args(["run", "--door", "user", "-v", "-e", script, "-p", &server.pid().to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut nopal = Some(nopal);
+    let maps = format!("/proc/{}/maps", server.pid());
+    wait_until("the sites are open", 20, || fs::read_to_string(&maps).unwrap().contains("nopal-ring"));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut answer = [0; 64];
+    for (command, want) in [
+        ("set user:1 0 0 5\r\nhello\r\n", "STORED"),
+        ("get user:1\r\n", "VALUE user:1"),
+        ("get nothing\r\n", "END"),
+        ("get last\r\n", "END"),
+    ] {
+        client.write_all(command.as_bytes()).unwrap();
+        let n = client.read(&mut answer).unwrap();
+        assert!(String::from_utf8_lossy(&answer[..n]).starts_with(want));
+    }
+    let output = nopal.take().unwrap().wait_with_output().unwrap();
+    let printed = text(&output);
+    assert!(output.status.success(), "{}", errors(&output));
+    for line in ["set user:1 5", "get user:1", "get nothing", "@[user:1]: 2", "@[nothing]: 1"] {
+        assert!(printed.lines().any(|l| l == line), "{line} in {printed}{}", errors(&output));
+    }
+    assert!(errors(&output).ends_with("complete\n"), "{}", errors(&output));
+}
+
+#[test]
+fn begin_end_intervals_and_exit_codes() {
+    for (script, want, code) in [
+        ("BEGIN { printf(\"hi\\n\"); exit(); }", "hi\n", 0),
+        ("BEGIN { exit(3); } END { printf(\"end\\n\"); }", "end\n", 3),
+        ("interval:ms:10 { @n++; if (@n == 3) { exit(); } }", "@n: 3\n", 0),
+        ("BEGIN { @a[1] = 5; @a[2] = 7; print(@a); clear(@a); exit(); }", "@a[1]: 5\n@a[2]: 7\n", 0),
+        ("BEGIN { printf(\"%s %d\\n\", $1, $2); exit(); }", "word 42\n", 0),
+    ] {
+        let output = nopal_run(&["-e", script, "word", "42"]);
+        assert_eq!(
+            (text(&output).as_str(), output.status.code()),
+            (want, Some(code)),
+            "{script} {}",
+            errors(&output)
+        );
+        assert_eq!(errors(&output), "complete\n", "{script}");
+    }
+}
+
+#[test]
+fn a_full_map_is_told_of() {
+    let file = program();
+    let script = format!(
+        "config = {{ max_map_keys = 16 }} usdt:{}:script:done {{ @[arg1] = count(); }}",
+        file.to_str().unwrap()
+    );
+    let output = nopal_run(&["--door", "user", "-e", &script, "--", file.to_str().unwrap(), "100"]);
+    assert_eq!(text(&output).lines().filter(|l| l.starts_with("@[")).count(), 16, "{}", errors(&output));
+    assert!(errors(&output).contains("84 not stored: @ was full"), "{}", errors(&output));
+}
+
+#[test]
+fn an_interrupted_script_prints_its_maps_and_leaves_the_program_running() {
+    let file = program();
+    let mut target = Command::new(&file).args(["10", "wait"]).stdin(Stdio::piped()).spawn().unwrap();
+    let script = format!("usdt:{}:script:done {{ @n = count(); }}", file.to_str().unwrap());
+    let child = Command::new(nopal())
+        .args(["run", "--door", "user", "-e", &script, "-p", &target.id().to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let maps = format!("/proc/{}/maps", target.id());
+    wait_until("the sites are open", 20, || fs::read_to_string(&maps).unwrap().contains("nopal-ring"));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut input = target.stdin.take().unwrap();
+    input.write_all(b"\n").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    run(Command::new("kill").args(["-INT", &child.id().to_string()]));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((text(&output).as_str(), errors(&output).as_str()), ("@n: 10\n", "complete\n"));
+    input.write_all(b"\n").unwrap();
+    assert!(target.wait().unwrap().success());
+}
+
+#[test]
+fn what_cannot_run_says_why_and_what_to_do() {
+    let folder = scratch("run_errors");
+    let program = program();
+    let file = program.to_str().unwrap();
+    let dir = recording(&folder, &[]);
+    let dir = dir.to_str().unwrap();
+    let of = |probe: &str, body: &str| format!("usdt:{file}:script:{probe} {{ {body} }}");
+    let (request, texts) = (of("request", "@ = count();"), of("request", "@[str(arg2)] = count();"));
+    let (missing, stacks) = (of("reqest", "@ = count();"), of("request", "@[kstack] = count();"));
+    let users = of("request", "@[uid] = count();");
+    for (arguments, code, said) in [
+        (&[][..], 2, &["no script given", "-e"][..]),
+        (&["/nonexistent/script.bt"], 1, &["cannot read /nonexistent/script.bt"]),
+        (&["-e", &request], 2, &["no process is named", "-p PID", "--all-processes"]),
+        (
+            &["-e", &missing, "--", file],
+            1,
+            &["there is no probe `script:reqest`", "did you mean `script:request`?"],
+        ),
+        (&["-e", "BEGIN { prinf(\"\"); }"], 1, &["prinf", "did you mean `printf`?", "BEGIN { prinf"]),
+        (&["-e", &stacks, "--door", "user", "--", file], 1, &["kstack", "--door kernel"]),
+        (&["-e", &request, "-p", "4000000"], 1, &["4000000"]),
+        (&["-e", &request, "-p", "1", "--", file], 2, &["exclude each other"]),
+        (&["-e", &request, "--recording", dir, "-p", "1"], 2, &["--recording"]),
+        (&["-e", &request, "--recording", "/nonexistent"], 1, &["/nonexistent"]),
+        (&["-e", &texts, "--recording", dir], 1, &["arg2", "--provider"]),
+        (&["-e", &users, "--recording", dir], 1, &["uid"]),
+        (&["-e", "BEGIN { exit(); }", "-c", "'"], 2, &["quote"]),
+    ] {
+        let output = nopal_run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", errors(&output));
+        for part in said {
+            assert!(errors(&output).contains(part), "{arguments:?}: {part} in {}", errors(&output));
+        }
+    }
+}
