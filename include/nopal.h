@@ -459,7 +459,8 @@ nopal_provider *nopal_provider_new(const char *name);
    Probes that are loaded already keep their addresses, and tracers that listen to them. */
 nopal_probe *nopal_provider_add(nopal_provider *, const char *name, const nopal_arg *args, size_t n_args);
 
-/* Makes all probes visible that are not yet so: 0, or an error. Each call that finds new probes takes a file descriptor. */
+/* Makes all probes visible that are not yet so: 0, or an error. Each call that finds new probes takes a file descriptor, and
+   no more than half of those the program may have are taken: better add many probes and load them once. */
 int nopal_provider_load(nopal_provider *);
 
 /* Hides all probes: 0, or an error. They can be loaded again, and are then where they were. */

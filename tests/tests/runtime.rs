@@ -72,6 +72,8 @@ const ALL: &str = "1:i8 2:u8 3:i16 4:u16 5:i32 6:u32 7:i64 8:u64 9:single 10:who
 const ALL_VALUES: &str =
     "i-8 i200 i-300 i60000 i-70000 i4000000000 i-5000000000 i18446744073709551615 f1.5 d-2.25 shello n";
 
+const NOT_LOADED: &str = "-3 the probe is not loaded: load its provider (again) before firing it";
+
 #[test]
 fn all_types_and_twelve_operands() {
     let mut talk = Talk::start();
@@ -195,7 +197,7 @@ fn probes_added_later_leave_the_others_and_their_tracers_alone() {
 #[test]
 fn unloaded_probes_vanish_and_come_back_where_they_were() {
     let mut talk = Talk::start();
-    let not_loaded = "-3 the probe is not loaded: load its provider (again) before firing it";
+    let not_loaded = NOT_LOADED;
     talk.expect(&[
         ("provider app", "0"),
         ("probe 0 one 8:n", "0"),
@@ -208,17 +210,28 @@ fn unloaded_probes_vanish_and_come_back_where_they_were() {
     ]);
     let (place, pages) = (talk.ask("semaphore 0"), mapped(talk.pid(), "app"));
     assert_eq!(pages.len(), 2, "{pages:?}");
-    // A tracer that is attached to the file hears the probe again, once it is back. (The user door's patches are gone with
-    // the pages.)
-    let tracing = Tracing::start(&mut talk, "app:*", "kernel", "0");
-    talk.expect(&[("fire 0 3 i1", "1"), ("unload 0", "0"), ("fire 0 1 i1", not_loaded), ("enabled 0", "0")]);
-    assert_eq!(mapped(talk.pid(), "app"), [""; 0], "no tracer finds it");
-    talk.expect(&[("path 0", "NULL"), ("semaphore 0", "(nil) -1"), ("load 0", "0")]);
-    assert_eq!(talk.ask("semaphore 0").split(' ').next(), place.split(' ').next());
-    assert_eq!(mapped(talk.pid(), "app")[0], pages[0]);
-    talk.expect(&[("enabled 0", "1"), ("fire 0 4 i1", "1")]);
-    assert_eq!(tracing.end().len(), 7);
-    assert_eq!(talk.ask("semaphore 0"), place, "not raised any more");
+    // A tracer that is attached hears the probe again, once it is back.
+    for door in ["kernel", "user"] {
+        let tracing = Tracing::start(&mut talk, "app:*", door, "0");
+        talk.expect(&[
+            ("fire 0 3 i1", "1"),
+            ("unload 0", "0"),
+            ("fire 0 1 i1", not_loaded),
+            ("enabled 0", "0"),
+        ]);
+        assert_eq!(mapped(talk.pid(), "app"), [""; 0], "no tracer finds it");
+        talk.expect(&[("path 0", "NULL"), ("semaphore 0", "(nil) -1"), ("load 0", "0")]);
+        assert_eq!(talk.ask("semaphore 0").split(' ').next(), place.split(' ').next());
+        assert_eq!(mapped(talk.pid(), "app")[0], pages[0]);
+        // The kernel sets its breakpoint again when the file is mapped, nopal its jump when it next looks.
+        if door == "kernel" {
+            talk.expect(&[("enabled 0", "1")]);
+        }
+        wait_until("nopal listens again", 30, || talk.ask("enabled 0") == "1");
+        talk.expect(&[("fire 0 4 i1", "1")]);
+        assert_eq!(tracing.end().len(), 7, "{door}");
+        assert_eq!(talk.ask("semaphore 0"), place, "{door}: not raised any more");
+    }
     // Again and again: nothing grows.
     for _ in 0..50 {
         talk.expect(&[("unload 0", "0"), ("load 0", "0")]);
@@ -362,6 +375,24 @@ fn errors_say_what_to_do() {
         ("destroy 0", "0"),
         ("destroy 1", "0"),
     ]);
+}
+
+#[test]
+fn loading_leaves_the_program_half_of_its_file_descriptors() {
+    let program = compile("talk", &["-lnopal"]);
+    let mut talk = Talk::with(Command::new("prlimit").args(["--nofile=40"]).arg(program));
+    talk.expect(&[("provider app", "0")]);
+    let mut last = String::new();
+    for n in 0..=20 {
+        assert!(talk.ask(&format!("probe 0 p{n}")).parse::<u32>().is_ok());
+        last = talk.ask("load 0");
+        assert!(n == 20 || last == "0", "{n}: {last}");
+    }
+    let want = "-4 20 objects with probes are loaded, and each takes one of the program's file descriptors: add probes before \
+                loading, not one after the other";
+    assert_eq!(last, want);
+    talk.expect(&[("enabled 0", "0"), ("fire 0 1", "0"), ("fire 20 1", NOT_LOADED), ("destroy 0", "0")]);
+    talk.expect(&[("provider app", "1"), ("probe 1 p", "21"), ("load 1", "0")]);
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub enum Error {
     TooManyOperands { probe: String, n_operands: usize },
     /// Not as many values as the probe has arguments.
     WrongNumber { n_expected: usize, n_given: usize },
+    /// Half of the file descriptors that the program may have are taken by loaded objects.
+    TooManyObjects { n_objects: usize },
     /// Fired while the provider was not loaded.
     NotLoaded,
     /// The kernel refused.
@@ -47,6 +49,11 @@ impl fmt::Display for Error {
             Error::WrongNumber { n_expected, n_given } => {
                 write!(f, "the probe has {n_expected} arguments, but {n_given} values were given")
             }
+            Error::TooManyObjects { n_objects } => write!(
+                f,
+                "{n_objects} objects with probes are loaded, and each takes one of the program's file descriptors: add \
+                 probes before loading, not one after the other"
+            ),
             Error::NotLoaded => {
                 f.write_str("the probe is not loaded: load its provider (again) before firing it")
             }

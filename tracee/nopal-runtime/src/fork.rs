@@ -77,6 +77,16 @@ impl Names {
         format!("/proc/{pid}/fd/{}{fd}", "/".repeat(PID_DIGITS.saturating_sub(pid.len())))
     }
 
+    /// Fails if so many objects are loaded that the program would run short of file descriptors because of them.
+    pub fn check_room(&self) -> Result<()> {
+        let max_objects = sys::max_files() / 2;
+        if self.0.len() >= max_objects {
+            Err(Error::TooManyObjects { n_objects: self.0.len() })
+        } else {
+            Ok(())
+        }
+    }
+
     /// The file under a number that no loaded object has. A program that closes all descriptors leads to such: the dynamic
     /// linker would take the path for that of the older object.
     pub fn under_new_number(&self, file: File) -> Result<File> {

@@ -56,6 +56,7 @@ fn file_name(provider: &str, _locked: &Names) -> String {
 
 impl Loaded {
     pub fn new(provider: &str, object: &Object, probes: Range<usize>, names: &mut Names) -> Result<Loaded> {
+        names.check_room()?;
         // The kernel takes names of up to 249 bytes; names of providers were checked to be shorter.
         let name = CString::new(file_name(provider, names)).unwrap_or_default();
         let file = sys::memory_file(&name)?;

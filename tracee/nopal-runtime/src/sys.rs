@@ -25,6 +25,7 @@ unsafe extern "C" {
     fn dlclose(handle: *mut c_void) -> c_int;
     fn dlerror() -> *mut c_char;
     fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
+    fn getrlimit(resource: c_int, limit: *mut [u64; 2]) -> c_int;
     fn pthread_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,
@@ -71,6 +72,15 @@ pub fn memory_file(name: &CStr) -> Result<File> {
         }
     }
     Err(failure("make a file in memory (memfd_create)"))
+}
+
+/// How many files this process may have open.
+pub fn max_files() -> usize {
+    const NOFILE: c_int = 7;
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: writes the two numbers of a `struct rlimit`, the one in force first.
+    unsafe { getrlimit(NOFILE, &raw mut limit) };
+    usize::try_from(limit[0]).unwrap_or(usize::MAX)
 }
 
 /// Nobody can change the file's bytes or its size from now on.

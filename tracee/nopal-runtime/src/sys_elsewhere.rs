@@ -18,6 +18,10 @@ pub fn memory_file(_name: &CStr) -> Result<File> {
     Err(Error::Unsupported)
 }
 
+pub fn max_files() -> usize {
+    usize::MAX
+}
+
 pub fn seal(_fd: c_int) -> Result<()> {
     Err(Error::Unsupported)
 }
