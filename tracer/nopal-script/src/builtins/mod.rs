@@ -88,7 +88,7 @@ pub fn reference() -> Vec<(&'static str, &'static str)> {
 }
 
 /// What bpftrace has and this has not.
-const LEFT_OUT_FUNCTIONS: [&str; 24] = [
+const LEFT_OUT_FUNCTIONS: [&str; 19] = [
     "signal",
     "override",
     "cgroup_path",
@@ -100,22 +100,16 @@ const LEFT_OUT_FUNCTIONS: [&str; 24] = [
     "socket_cookie",
     "percpu_kaddr",
     "errorf",
-    "debugf",
     "warnf",
     "fail",
     "assert",
-    "strcap",
     "tseries",
-    "is_ptr",
-    "is_str",
-    "kfunc_exist",
-    "usdt_arg",
-    "syscall_name",
-    "default_str_length",
     "getopt",
+    "is_ptr",
+    "memcmp",
+    "kfunc_exist",
 ];
-const LEFT_OUT_VARIABLES: [&str; 9] =
-    ["numaid", "jiffies", "ppid", "pcomm", "ncpus", "usermode", "syscall", "iter", "pgid"];
+const LEFT_OUT_VARIABLES: [&str; 6] = ["numaid", "jiffies", "ppid", "pcomm", "ncpus", "usermode"];
 
 /// The code of a call.
 pub(crate) fn call(

@@ -6,6 +6,7 @@ use super::types::{At, Ty, Value};
 use super::{Lowered, walk};
 use crate::ast::{Expr, ExprKind, MapRef};
 use crate::builtins;
+use crate::catalog::Shape;
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span, nearest};
 use nopal_program::Type;
@@ -129,7 +130,9 @@ impl Body<'_, '_> {
             return value;
         }
         let records = &self.shared.script.records;
-        let constant = records.constants.get(name).copied().or_else(|| self.shared.catalog.constant(name));
+        let constant = (records.constants.get(name).copied())
+            .or_else(|| self.label(name))
+            .or_else(|| self.shared.catalog.constant(name));
         if let Some(value) = constant {
             return Ok(Value::number(value, span));
         }
@@ -143,6 +146,14 @@ impl Body<'_, '_> {
             None => {
                 Diagnostic::error(span, message).help("variables are `$name`, maps `@name`, text \"...\"")
             }
+        })
+    }
+
+    /// A label of one of the point's own enums.
+    fn label(&self, name: &str) -> Option<i64> {
+        self.variant.args.iter().find_map(|arg| match &arg.shape {
+            Shape::Enum { labels } => labels.iter().find(|(_, label)| label == name).map(|(value, _)| *value),
+            _ => None,
         })
     }
 

@@ -255,6 +255,7 @@ impl Body<'_, '_> {
             None => match &value.kind {
                 ExprKind::Call { name, args, .. } if builtins::is_aggregate(name) => {
                     let (aggregate, number) = builtins::aggregate(self, name, args, value.span)?;
+                    let number = map.keys.iter().fold(number, |number, key| self.guarded(number, key));
                     let number = self.reg(&number);
                     let (id, key) = self.key(map)?;
                     self.shared.maps.learn_value(id, Held::Aggregate(aggregate), span)?;
@@ -294,6 +295,7 @@ impl Body<'_, '_> {
     /// `@x += value`.
     fn change_map(&mut self, map: &MapRef, op: BinaryOp, value: &Expr, span: Span) -> Lowered<()> {
         let new = self.number(value)?;
+        let new = map.keys.iter().fold(new, |new, key| self.guarded(new, key));
         let id = self.shared.maps.id(&map.name);
         let first = if new.ty.is_signed() { Ty::I64 } else { Ty::U64 };
         self.shared.maps.learn_value(id, Held::Plain(first), map.span)?;

@@ -1,13 +1,15 @@
 //! Questions about a tree that need no types.
 
 use crate::ast::{Clause, Expr, ExprKind, Stmt, StmtKind};
+use crate::builtins;
 
 /// Whether the body's code depends on the arguments of its points.
 pub(super) fn uses_args(clause: &Clause) -> bool {
     let mut found = false;
     let mut look = |expr: &Expr| {
         if let ExprKind::Name(name) = &expr.kind {
-            found |= name == "args" || name.starts_with("arg");
+            // Other names may be labels of the enums among them.
+            found |= name.starts_with("arg") || !builtins::variable_names().any(|known| known == name);
         }
     };
     if let Some(predicate) = &clause.predicate {

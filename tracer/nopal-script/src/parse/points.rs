@@ -22,7 +22,7 @@ const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 11] = [
 ];
 
 /// What bpftrace has beyond that.
-const LEFT_OUT: [&str; 26] = [
+const LEFT_OUT: [&str; 19] = [
     "hardware",
     "h",
     "watchpoint",
@@ -42,13 +42,6 @@ const LEFT_OUT: [&str; 26] = [
     "bench",
     "self",
     "test",
-    "lsm",
-    "raw_syscalls",
-    "struct_ops",
-    "perf",
-    "BENCH",
-    "sock",
-    "xdp",
 ];
 
 impl Parser<'_> {
@@ -82,6 +75,10 @@ impl Parser<'_> {
             self.lexer.at += 1;
             let is_path = takes_path && parts.is_empty();
             parts.push(self.part(is_path, is_in_parens)?);
+        }
+        // With a process there need be no file: `usdt::app:request`.
+        if matches!(word.as_str(), "usdt" | "U") && parts.len() == 3 && parts[0].is_empty() {
+            parts.remove(0);
         }
         let span = Span::new(start, self.lexer.at);
         let Some((_, kind, n_parts, form)) = KINDS.iter().find(|(names, ..)| names.contains(&word.as_str()))
