@@ -54,6 +54,55 @@ pub fn files(package: &str, patterns: &[&str]) -> PathBuf {
     })
 }
 
+/// The unpacked source tree of a package of another suite, such as `sid`, by the same mirror as the machine's own; `Err`
+/// tells why it cannot be had.
+pub fn source_from(suite: &str, package: &str) -> Result<PathBuf, String> {
+    let lab = target_dir().join("lab/sources");
+    fs::create_dir_all(&lab).expect("the lab folder can be made");
+    let lock = fs::File::create(lab.join(format!("{package}.lock"))).expect("the lock file can be made");
+    lock.lock().expect("the lock can be taken");
+    let folder = lab.join(package);
+    if let Some(tree) = unpacked(&folder) {
+        return Ok(tree);
+    }
+    fs::create_dir_all(&folder).expect("the source folder can be made");
+    let config = apt_config_for(suite)?;
+    for args in [&["-qq", "update"][..], &["-qq", "--allow-unauthenticated", "source", package]] {
+        let output = Command::new("apt-get").arg("-c").arg(&config).args(args).current_dir(&folder).output();
+        match output {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+            Err(error) => return Err(format!("apt-get: {error}")),
+        }
+    }
+    unpacked(&folder).ok_or_else(|| format!("apt-get source {package} left no tree"))
+}
+
+/// An apt configuration with the sources of `suite` alone, from the mirror of Debian that the machine uses.
+fn apt_config_for(suite: &str) -> Result<PathBuf, String> {
+    let apt = target_dir().join(format!("lab/apt-{suite}"));
+    for folder in ["lists/partial", "cache/archives/partial", "sources.d"] {
+        fs::create_dir_all(apt.join(folder)).expect("the apt folder can be made");
+    }
+    // Not the mirror of security updates, which has no other suites; nor somebody else's packages.
+    let texts: Vec<String> =
+        sources_files().iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
+    let mirror = texts
+        .iter()
+        .flat_map(|text| text.split_whitespace())
+        .find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"))
+        .ok_or("the machine's apt sources name no mirror of Debian")?;
+    let stanza = format!(
+        "Types: deb-src\nURIs: {mirror}\nSuites: {suite}\nComponents: main\nSigned-By: {}\n",
+        "/usr/share/keyrings/debian-archive-keyring.gpg"
+    );
+    fs::write(apt.join("sources.d/one.sources"), stanza).expect("the sources can be written");
+    fs::write(apt.join("sources.list"), "").expect("sources.list can be written");
+    let config = apt.join("apt.conf");
+    fs::write(&config, configuration(&apt)).expect("apt.conf can be written");
+    Ok(config)
+}
+
 /// The upstream tree as an archive.
 fn original(folder: &std::path::Path) -> Option<PathBuf> {
     let is_archive = |p: &PathBuf| {
@@ -75,11 +124,7 @@ fn apt_config() -> PathBuf {
     }
     let mut list = String::new();
     let mut stanzas = String::new();
-    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
-    if let Ok(folder) = fs::read_dir("/etc/apt/sources.list.d") {
-        files.extend(folder.flatten().map(|e| e.path()));
-    }
-    for file in files {
+    for file in sources_files() {
         let Ok(text) = fs::read_to_string(&file) else { continue };
         if file.extension().is_some_and(|e| e == "sources") {
             stanzas.push_str(&text.replace("Types: deb\n", "Types: deb deb-src\n"));
@@ -93,14 +138,24 @@ fn apt_config() -> PathBuf {
     fs::write(apt.join("sources.list"), list).expect("sources.list can be written");
     fs::write(apt.join("sources.d/all.sources"), stanzas).expect("all.sources can be written");
     let config = apt.join("apt.conf");
-    fs::write(
-        &config,
-        format!(
-            "Dir::Etc::SourceList \"{0}/sources.list\";\nDir::Etc::SourceParts \"{0}/sources.d\";\n\
-             Dir::State::Lists \"{0}/lists\";\nDir::Cache \"{0}/cache\";\n",
-            apt.display()
-        ),
-    )
-    .expect("apt.conf can be written");
+    fs::write(&config, configuration(&apt)).expect("apt.conf can be written");
     config
+}
+
+/// Where the machine says what its packages come from.
+fn sources_files() -> Vec<PathBuf> {
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    if let Ok(folder) = fs::read_dir("/etc/apt/sources.list.d") {
+        files.extend(folder.flatten().map(|e| e.path()));
+    }
+    files
+}
+
+/// Keeps everything apt reads and writes in one folder.
+fn configuration(apt: &std::path::Path) -> String {
+    format!(
+        "Dir::Etc::SourceList \"{0}/sources.list\";\nDir::Etc::SourceParts \"{0}/sources.d\";\n\
+         Dir::State::Lists \"{0}/lists\";\nDir::Cache \"{0}/cache\";\n",
+        apt.display()
+    )
 }

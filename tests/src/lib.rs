@@ -5,11 +5,13 @@ pub mod bindings;
 pub mod debian;
 pub mod fixture;
 pub mod lab;
+pub mod lttng;
 pub mod process;
 pub mod runtime;
 pub mod targets;
 pub mod tools;
 pub mod user_door;
+pub mod valkey;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
