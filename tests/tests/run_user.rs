@@ -244,7 +244,7 @@ fn memcached_commands_with_their_keys() {
     let output = nopal.take().unwrap().wait_with_output().unwrap();
     let printed = text(&output);
     assert!(output.status.success(), "{}", errors(&output));
-    for line in ["set user:1 5", "get user:1", "get nothing", "@[user:1]: 2", "@[nothing]: 1"] {
+    for line in ["set user:1 7", "get user:1", "get nothing", "@[user:1]: 2", "@[nothing]: 1"] {
         assert!(printed.lines().any(|l| l == line), "{line} in {printed}{}", errors(&output));
     }
     assert!(errors(&output).ends_with("complete\n"), "{}", errors(&output));
@@ -257,7 +257,7 @@ fn begin_end_intervals_and_exit_codes() {
         ("BEGIN { exit(3); } END { printf(\"end\\n\"); }", "end\n", 3),
         ("interval:ms:10 { @n++; if (@n == 3) { exit(); } }", "@n: 3\n", 0),
         ("BEGIN { @a[1] = 5; @a[2] = 7; print(@a); clear(@a); exit(); }", "@a[1]: 5\n@a[2]: 7\n", 0),
-        ("BEGIN { printf(\"%s %d\\n\", $1, $2); exit(); }", "word 42\n", 0),
+        ("BEGIN { printf(\"%s %d\\n\", str($1), $2); exit(); }", "word 42\n", 0),
     ] {
         let output = nopal_run(&["-e", script, "word", "42"]);
         assert_eq!(
@@ -316,7 +316,7 @@ fn what_cannot_run_says_why_and_what_to_do() {
     let of = |probe: &str, body: &str| format!("usdt:{file}:script:{probe} {{ {body} }}");
     let (request, texts) = (of("request", "@ = count();"), of("request", "@[str(arg2)] = count();"));
     let (missing, stacks) = (of("reqest", "@ = count();"), of("request", "@[kstack] = count();"));
-    let users = of("request", "@[uid] = count();");
+    let (users, names) = (of("request", "@[uid] = count();"), of("request", "@[comm] = count();"));
     for (arguments, code, said) in [
         (&[][..], 2, &["no script given", "-e"][..]),
         (&["/nonexistent/script.bt"], 1, &["cannot read /nonexistent/script.bt"]),
@@ -334,6 +334,7 @@ fn what_cannot_run_says_why_and_what_to_do() {
         (&["-e", &request, "--recording", "/nonexistent"], 1, &["/nonexistent"]),
         (&["-e", &texts, "--recording", dir], 1, &["arg2", "--provider"]),
         (&["-e", &users, "--recording", dir], 1, &["uid"]),
+        (&["-e", &names, "--recording", dir], 1, &["comm", "procname"]),
         (&["-e", "BEGIN { exit(); }", "-c", "'"], 2, &["quote"]),
     ] {
         let output = nopal_run(arguments);

@@ -1,8 +1,9 @@
 //! What there is to attach to: the probes of the traced processes, of files, functions, and the kernel's own points.
 
-use super::functions::Functions;
+use super::functions::{libraries_of, matching};
 use super::site;
 use super::tracepoints;
+use nopal_engine::target::symbols::FileSymbols;
 use nopal_engine::target::{Image, TargetError, descendants, mapped_objects};
 use nopal_program::{Place, Point, PointKind};
 use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
@@ -65,7 +66,7 @@ impl LiveCatalog {
     pub fn add_program(&mut self, program: &Path) {
         let Some(path) = in_path(program) else { return };
         if let Some(file) = self.named_file(&path) {
-            let libraries = super::functions::libraries_of(&file.reachable);
+            let libraries = libraries_of(&file.reachable);
             self.files.push(file);
             for library in libraries {
                 if let Some(file) = find_library(&library).and_then(|path| self.named_file(&path)) {
@@ -211,13 +212,13 @@ impl LiveCatalog {
                 None => (wanted.as_str(), 0),
             };
             let Ok(image) = Image::open(&file.reachable) else { continue };
-            let functions = Functions::of_elf(image.bytes());
-            for symbol in functions.matching(name) {
+            let symbols = FileSymbols::read(image.bytes());
+            for symbol in matching(&symbols, name) {
                 let place = Place::Symbol { name: symbol.clone(), offset };
                 let shown = if offset == 0 { symbol } else { format!("{symbol}+{offset}") };
                 found.push(function_point(file, place, &shown, is_return));
             }
-            names.extend(functions.iter().map(|(name, _)| name.to_owned()));
+            names.extend(symbols.functions().map(|f| f.name.to_owned()));
         }
         if !found.is_empty() {
             return Ok(found);

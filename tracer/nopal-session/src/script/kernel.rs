@@ -110,10 +110,10 @@ impl KernelRun {
         let options = Options { ring: RingConfig::new(n_cpus), is_only: true, can_relocate: false };
         let mut launcher = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(live)?;
         launcher.set_library_wait(0);
-        let (door, mut outcome, mut objects) = (&mut self.door, Ok(Vec::new()), Vec::new());
+        let (door, names, mut outcome) = (&mut self.door, &mut self.performer.names, Ok(Vec::new()));
         let before_start = |pid: i32, _: &[_]| {
             // It may have ended when its addresses are to be named.
-            objects = mapped_objects(pid as u32).unwrap_or_default();
+            names.remember(pid as u32);
             outcome = door.attach_process(pid as u32);
         };
         let (mut child, _) = launcher.launch_with(command, before_start).map_err(live)?;
@@ -128,7 +128,6 @@ impl KernelRun {
         }
         self.roots.push(child.id());
         self.seen.insert(child.id(), n_objects(child.id()));
-        self.performer.names.remember_as(child.id(), &objects);
         self.child = Some(child);
         self.launcher = Some(launcher);
         Ok(())

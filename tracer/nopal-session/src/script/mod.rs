@@ -15,7 +15,6 @@ mod timers;
 mod tracepoints;
 pub mod user;
 
-pub use functions::Functions;
 pub use names::TracerNames;
 pub use perform::{MapAccess, Performer};
 

@@ -1,13 +1,11 @@
 //! Names for numbers: functions of processes and of the kernel, users, times.
 
-use super::functions::{Functions, demangled};
-use nopal_engine::target::{MappedObject, mapped_objects};
+use nopal_engine::target::symbols::Symbolizer;
 use nopal_program::{Action, MapValue, Piece, Program, Type};
 use nopal_script::render::Names;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What this machine knows of numbers, looked up once and kept.
@@ -15,23 +13,10 @@ use std::sync::Arc;
 pub struct TracerNames {
     program: Arc<Program>,
     needs_functions: bool,
-    /// Where each process has code, kept also when it has ended.
-    code: RefCell<HashMap<u32, Vec<Code>>>,
-    files: RefCell<HashMap<PathBuf, Arc<Functions>>>,
-    kernel: RefCell<Option<Arc<Functions>>>,
+    symbolizer: RefCell<Symbolizer>,
     users: RefCell<Option<HashMap<u32, String>>>,
     /// CLOCK_REALTIME less CLOCK_MONOTONIC.
     epoch_offset_ns: i64,
-}
-
-/// Mapped code of a file.
-#[derive(Debug, Clone)]
-struct Code {
-    start: u64,
-    end: u64,
-    /// Added to link-time addresses.
-    bias: u64,
-    functions: Arc<Functions>,
 }
 
 impl TracerNames {
@@ -39,9 +24,7 @@ impl TracerNames {
         TracerNames {
             needs_functions: shows_functions(&program),
             program,
-            code: RefCell::default(),
-            files: RefCell::default(),
-            kernel: RefCell::default(),
+            symbolizer: RefCell::default(),
             users: RefCell::default(),
             epoch_offset_ns: nopal_trace::clock::monotonic_to_epoch_ns(),
         }
@@ -53,58 +36,10 @@ impl TracerNames {
     }
 
     /// Looks at the code a process maps now, so that its addresses can be named when it has ended.
-    pub fn remember(&self, pid: u32) {
-        if let Ok(objects) = mapped_objects(pid) {
-            self.remember_as(pid, &objects);
+    pub fn remember(&mut self, pid: u32) {
+        if self.needs_functions {
+            self.symbolizer.get_mut().remember(pid);
         }
-    }
-
-    /// Whether the script shows functions of programs at all.
-    pub fn needs_functions(&self) -> bool {
-        self.needs_functions
-    }
-
-    /// The same for a process that was looked at before and may have ended since.
-    pub fn remember_as(&self, pid: u32, objects: &[MappedObject]) {
-        if !self.needs_functions {
-            return;
-        }
-        let mut code = Vec::new();
-        for object in objects {
-            let known = self.files.borrow().get(&object.path).cloned();
-            let functions = match known {
-                Some(functions) => functions,
-                None => {
-                    let Ok(image) = object.open() else { continue };
-                    let functions = Arc::new(Functions::of_elf(image.bytes()));
-                    self.files.borrow_mut().insert(object.path.clone(), Arc::clone(&functions));
-                    functions
-                }
-            };
-            let Ok(image) = object.open() else { continue };
-            let Ok(read) = nopal_sdt::read(image.bytes()) else { continue };
-            let biases = object.load_biases(&read);
-            for mapping in object.mappings.iter().filter(|m| m.is_executable) {
-                for bias in &biases {
-                    code.push(Code {
-                        start: mapping.start,
-                        end: mapping.end,
-                        bias: *bias,
-                        functions: Arc::clone(&functions),
-                    });
-                }
-            }
-        }
-        self.code.borrow_mut().insert(pid, code);
-    }
-
-    fn find(&self, pid: u32, address: u64) -> Option<(String, u64)> {
-        let code = self.code.borrow();
-        let mapped = code.get(&pid)?.iter().filter(|c| (c.start..c.end).contains(&address));
-        let found = mapped
-            .filter_map(|c| c.functions.at(address.wrapping_sub(c.bias)))
-            .min_by_key(|(_, offset)| *offset);
-        found.map(|(name, offset)| (demangled(&name).unwrap_or(name), offset))
     }
 
     /// Now, by a strftime format.
@@ -116,19 +51,13 @@ impl TracerNames {
 
 impl Names for TracerNames {
     fn user_symbol(&self, pid: u32, address: u64) -> Option<(String, u64)> {
-        let found = self.find(pid, address);
-        if found.is_some() {
-            return found;
-        }
-        // Not seen yet, or it has loaded more since.
-        self.remember(pid);
-        self.find(pid, address)
+        let found = self.symbolizer.borrow_mut().user(pid, address)?;
+        Some((found.name, found.offset))
     }
 
     fn kernel_symbol(&self, address: u64) -> Option<(String, u64)> {
-        let mut kernel = self.kernel.borrow_mut();
-        let functions = kernel.get_or_insert_with(|| Arc::new(Functions::of_kernel()));
-        functions.at(address)
+        let found = self.symbolizer.borrow_mut().kernel(address)?;
+        Some((found.name, found.offset))
     }
 
     fn probe(&self, clause: u32, point: u32) -> String {

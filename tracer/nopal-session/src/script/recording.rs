@@ -205,7 +205,10 @@ impl RecordingRun {
             check_strings(class, &self.program)?;
         }
         let mut needs = Captures::default();
-        self.program.clauses.iter().for_each(|clause| needs.join(&Captures::of(&clause.code)));
+        let is_of_events = |p: &Point| matches!(p.kind, PointKind::Usdt { .. });
+        for clause in self.program.clauses.iter().filter(|c| c.points.iter().any(is_of_events)) {
+            needs.join(&Captures::of(&clause.code));
+        }
         let mut events = recording.events(Range::default()).map_err(RunError::Recording)?;
         let mut state = State { scratch: Scratch::default(), args: Args::default(), task: TaskOf::default() };
         let (mut n_events, mut n_damaged) = (0u64, 0u64);
@@ -235,6 +238,10 @@ impl RecordingRun {
                 let is_whole = event.fields(&mut state.scratch, &mut state.args).is_ok()
                     && (!needs.needs_task || event.context(&mut state.scratch, &mut state.task).is_ok());
                 if is_whole {
+                    if let Some(why) = state.task.lacks(&needs) {
+                        let name = event.class().ty.full_name();
+                        return Err(RunError::Unable(format!("{name}: the recording has no {why}")));
+                    }
                     let cpu = event.cpu().unwrap_or(0);
                     let hit = RecordedHit { state: &state, ns, start_ns: now.start_ns, cpu };
                     let performer = &mut self.performer;
@@ -469,19 +476,34 @@ impl Visitor for Args {
     }
 }
 
-/// Whose event it was.
+/// Whose event it was, as far as the recording says.
 #[derive(Debug, Default)]
 struct TaskOf {
-    pid: u64,
-    tid: u64,
-    comm: Vec<u8>,
+    pid: Option<u64>,
+    tid: Option<u64>,
+    comm: Option<Vec<u8>>,
+}
+
+impl TaskOf {
+    /// What a script asks for and the recording's contexts do not have.
+    fn lacks(&self, needs: &Captures) -> Option<&'static str> {
+        match (needs.needs_task, needs.needs_who) {
+            (_, true) if self.comm.is_none() => {
+                Some("names of threads (comm): record it with the context `procname`")
+            }
+            (true, false) if self.pid.is_none() || self.tid.is_none() => {
+                Some("processes and threads (pid, tid): record it with the contexts `vpid` and `vtid`")
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Visitor for TaskOf {
     fn integer(&mut self, at: &Step, _: u64, raw: u64, _: u32, _: bool, _: u8) {
         match &*at.name {
-            "vpid" | "pid" => self.pid = raw,
-            "vtid" | "tid" => self.tid = raw,
+            "vpid" | "pid" => self.pid = Some(raw),
+            "vtid" | "tid" => self.tid = Some(raw),
             _ => {}
         }
     }
@@ -489,8 +511,9 @@ impl Visitor for TaskOf {
     fn enumeration(&mut self, _: &Step, _: u64, _: u64, _: &Enum) {}
     fn string(&mut self, at: &Step, _: u64, bytes: &[u8]) {
         if &*at.name == "procname" {
-            self.comm.clear();
-            self.comm.extend_from_slice(bytes);
+            let comm = self.comm.get_or_insert_default();
+            comm.clear();
+            comm.extend_from_slice(bytes);
         }
     }
     fn begin_array(&mut self, _: &Step, _: u64, _: u64) {}
@@ -528,8 +551,8 @@ impl Hit for RecordedHit<'_> {
     }
     fn builtin(&self, what: Builtin) -> u64 {
         match what {
-            Builtin::Pid => self.state.task.pid,
-            Builtin::Tid => self.state.task.tid,
+            Builtin::Pid => self.state.task.pid.unwrap_or(0),
+            Builtin::Tid => self.state.task.tid.unwrap_or(0),
             Builtin::Cpu => self.cpu,
             Builtin::Nsecs => self.ns,
             Builtin::Elapsed => self.ns.saturating_sub(self.start_ns),
@@ -545,6 +568,6 @@ impl Hit for RecordedHit<'_> {
         }
     }
     fn comm(&self) -> &[u8] {
-        &self.state.task.comm
+        self.state.task.comm.as_deref().unwrap_or_default()
     }
 }

@@ -83,7 +83,7 @@ fn fields(text: &str) -> Vec<KnownArg> {
     text.lines().filter_map(field).filter(|arg| !arg.name.starts_with("common_")).collect()
 }
 
-/// `	field:const char * filename;	offset:16;	size:8;	signed:0;`
+/// `field:const char * filename; offset:16; size:8; signed:0;`
 fn field(line: &str) -> Option<KnownArg> {
     let rest = line.trim().strip_prefix("field:")?;
     let (declaration, rest) = rest.split_once(';')?;
@@ -93,10 +93,11 @@ fn field(line: &str) -> Option<KnownArg> {
     };
     let (offset, size_bytes) = (u16::try_from(number("offset:")?).ok()?, number("size:")?);
     let is_signed = number("signed:") == Some(1);
-    let (c_type, name) = match declaration.split_once('[') {
-        Some((before, _)) => before.trim().rsplit_once([' ', '*'])?,
-        None => declaration.trim().rsplit_once([' ', '*'])?,
-    };
+    // `char comm[16]`, `__data_loc char[] filename`.
+    let declared = declaration.trim();
+    let before_array = declared.split('[').next().unwrap_or_default();
+    let named = if declared.ends_with(']') { before_array } else { declared };
+    let (c_type, name) = named.trim().rsplit_once([' ', '*'])?;
     let is_array = declaration.contains('[');
     let is_chars = is_array && c_type.contains("char") && !c_type.contains('*');
     let shape = if declaration.starts_with("__data_loc") {

@@ -10,7 +10,7 @@ use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
 use crate::clock::{Anchor, TscClock, is_tsc_steady};
 use crate::live::{LiveError, Opened, Way};
 use crate::tasks::Tasks;
-use nopal_engine::target::{self, MappedObject, mapped_objects};
+use nopal_engine::target::{self, MappedObject};
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries};
 use nopal_engine::user::record::{RecordKind, Task};
@@ -188,7 +188,8 @@ impl UserRun {
         self.run_own(|kind| matches!(kind, PointKind::Begin));
     }
 
-    fn door(&mut self) -> Result<&mut Door, RunError> {
+    /// Opens the door, if it is not open yet.
+    fn open(&mut self) -> Result<(), RunError> {
         if self.door.is_none() {
             if !is_tsc_steady() {
                 return Err(RunError::Live(LiveError::UnsteadyTsc));
@@ -202,13 +203,14 @@ impl UserRun {
             let reader = Reader::new(session.ring().clone());
             self.door = Some(Door { session, reader, clock: TscClock::start() });
         }
-        Ok(self.door.as_mut().expect("opened just above"))
+        Ok(())
     }
 
     /// Opens the sites of a process and of its live descendants.
     pub fn attach(&mut self, pid: u32) -> Result<(), RunError> {
-        let reports =
-            self.door()?.session.attach(pid as i32).map_err(|e| RunError::Live(LiveError::User(e)))?;
+        self.open()?;
+        let Some(door) = &mut self.door else { return Ok(()) };
+        let reports = door.session.attach(pid as i32).map_err(|e| RunError::Live(LiveError::User(e)))?;
         self.roots.push(pid);
         self.take_reports(reports);
         Ok(())
@@ -216,15 +218,14 @@ impl UserRun {
 
     /// Starts a command with its sites open.
     pub fn launch(&mut self, command: &mut Command) -> Result<(), RunError> {
-        let mut objects = Vec::new();
+        self.open()?;
+        let (Some(door), names) = (&mut self.door, &mut self.performer.names) else { return Ok(()) };
         // It may have ended when its addresses are to be named.
-        let before_start = |pid: i32, _: &[_]| objects = mapped_objects(pid as u32).unwrap_or_default();
-        let (child, reports) = self
-            .door()?
+        let before_start = |pid: i32, _: &[_]| names.remember(pid as u32);
+        let (child, reports) = door
             .session
             .launch_with(command, before_start)
             .map_err(|e| RunError::Live(LiveError::User(e)))?;
-        self.performer.names.remember_as(child.id(), &objects);
         self.roots.push(child.id());
         self.child = Some(child);
         self.take_reports(reports);
@@ -249,7 +250,14 @@ impl UserRun {
                     for site in sites {
                         let way = match site.outcome {
                             Ok(tactic) => Way::User(tactic.to_string()),
-                            Err(refusal) => Way::Closed(refusal.to_string()),
+                            Err(refusal) => {
+                                self.losses.n_gaps += 1;
+                                self.notes.push(Note::Gap(format!(
+                                    "{} at {:#x} in process {pid} is not open, its hits are missing: {refusal}",
+                                    site.probe, site.address
+                                )));
+                                Way::Closed(refusal.to_string())
+                            }
                         };
                         self.opened.push(Opened {
                             pid,
