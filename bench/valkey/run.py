@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Valkey: what its tracepoints cost a GET, built with nopal's headers and with LTTng's, untraced and traced, in one run.
 
-    bench/valkey/run.py [--rounds 3] [--quick] [--build] [PART ...]    parts: instructions cpu; both by default
+    bench/valkey/run.py [--rounds 7] [--quick] [--build] [PART ...]    parts: instructions cpu; both by default
 
 Builds Valkey three times from Debian's source package (without LTTng, with nopal's headers, with LTTng's), kept below the
 target folder; --build does only that. Prints a Markdown table for each part and for the bars; exit code 1 if a bar is missed.
@@ -259,7 +259,7 @@ CONFIGURATIONS = [
 
 def part_cpu():
     """server CPU of a GET, and loss"""
-    for pipeline, n in [(1, 60_000 if ARGS.quick else 150_000), (16, 400_000 if ARGS.quick else 1_500_000)]:
+    for pipeline, n in [(1, 50_000), (16, 500_000)]:
         cpu = {what: [] for what, *_ in CONFIGURATIONS}
         rate = {what: [] for what, *_ in CONFIGURATIONS}
         lost = {}
@@ -297,7 +297,7 @@ PARTS = {"instructions": part_instructions, "cpu": part_cpu}
 def main():
     global FOLDER, ARGS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--quick", action="store_true", help="shorter; good for a look, not for figures")
     parser.add_argument("--build", action="store_true", help="build Valkey and end")
     parser.add_argument("--nopal", type=pathlib.Path, help="a release build; without it one is made")
@@ -306,6 +306,8 @@ def main():
     unknown = set(ARGS.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {' '.join(unknown)}; there are {' '.join(PARTS)}")
+    if ARGS.quick:
+        ARGS.rounds = 2
     if os.geteuid() != 0:
         sys.exit("bench/valkey needs root: LTTng's daemon gets a mount namespace of its own")
     build()
