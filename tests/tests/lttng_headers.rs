@@ -153,6 +153,24 @@ fn every_reader_of_probes_sees_the_tracepoints() {
 }
 
 #[test]
+fn on_arm64_operands_are_at_the_first_parameter() {
+    let dir = scratch("lttng-arm64");
+    let folder = root().join("tests/fixtures/lttng");
+    for level in ["-O0", "-O2"] {
+        let object = dir.join("surface.o");
+        run(Command::new("aarch64-linux-gnu-gcc")
+            .args(["-Wall", "-Wextra", "-Werror", level, "-c", "-I"])
+            .arg(root().join("include"))
+            .arg(folder.join("surface.c"))
+            .arg("-o")
+            .arg(&object));
+        let notes = tools::readelf(&object);
+        let made = notes.iter().find(|note| note.site.probe == "surface:made").expect("it has a note");
+        assert_eq!(made.args, "-4@[x0, 0] 8@[x0, 8] 8@[x0, 16] 8@[x0, 24]", "{level}");
+    }
+}
+
+#[test]
 fn list_shows_the_fields() {
     let dir = scratch("lttng-list");
     let program = compile(&PROGRAMS[2], COMPILERS[1], &lttng::ours(), dir.join("program"));
