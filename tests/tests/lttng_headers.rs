@@ -161,6 +161,8 @@ fn on_arm64_operands_are_at_the_first_parameter() {
         run(Command::new("aarch64-linux-gnu-gcc")
             .args(["-Wall", "-Wextra", "-Werror", level, "-c", "-I"])
             .arg(root().join("include"))
+            .arg("-I")
+            .arg(&folder)
             .arg(folder.join("surface.c"))
             .arg("-o")
             .arg(&object));
