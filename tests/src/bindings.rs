@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long a tracer may take until it has what it waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The native library.
 pub fn libnopal() -> PathBuf {
@@ -165,6 +165,14 @@ impl Program {
             .fold(String::new(), |all, line| all + line + "\n")
     }
 
+    /// What `nopal run` prints for a script, which ends itself.
+    #[track_caller]
+    pub fn nopal_run(&mut self, door: &str, script: &[&str]) -> String {
+        let mut command = Command::new(nopal());
+        command.args(["run", "-p", &self.pid().to_string(), "--door", door]).args(script);
+        self.fire_for(&mut command, |printed| !printed.is_empty())
+    }
+
     /// The first events of probes as `nopal trace --json` gives them.
     #[track_caller]
     pub fn nopal_trace(&mut self, door: &str, probes: &str, n_events: usize) -> Vec<Value> {
@@ -188,7 +196,8 @@ impl Program {
     }
 }
 
-/// hello, latency and stack: each program with its script and the output that must come, and the same through both doors.
+/// hello, latency and stack: each program with its script and the output that must come, by bpftrace and by `nopal run`; and its
+/// events through both doors.
 pub fn acceptance(language: Language) {
     for (name, probe) in [
         ("hello", "global:hello_test"),
@@ -206,6 +215,8 @@ pub fn acceptance(language: Language) {
         let printed = program.bpftrace(&[script.to_str().expect("a plain path")]);
         assert!(printed.starts_with(expected.trim_end()), "{language:?} {name}: {printed}");
         for door in ["user", "kernel"] {
+            let printed = program.nopal_run(door, &[script.to_str().expect("a plain path")]);
+            assert!(printed.starts_with(expected.trim_end()), "{language:?} {name} {door}: {printed}");
             let events = program.nopal_trace(door, probe, 1);
             let args = &events[0]["args"];
             let holds = match name {

@@ -56,8 +56,13 @@ fn the_histogram_of_the_readme() {
     );
     let mut program = Program::of(RUBY, "readme", &text);
     let ending = format!("{script} interval:s:3 {{ exit(); }}");
-    let printed = program.bpftrace(&["-e", &ending]);
-    assert!(printed.contains("@[result]:") && printed.contains("|@@@"), "{printed}");
+    for printed in [
+        program.bpftrace(&["-e", &ending]),
+        program.nopal_run("user", &["-e", &ending]),
+        program.nopal_run("kernel", &["-e", &ending]),
+    ] {
+        assert!(printed.contains("@[result]:") && printed.contains("|@@@"), "{printed}");
+    }
     for door in ["user", "kernel"] {
         let events = program.nopal_trace(door, "erb:*", 10);
         let methods: BTreeSet<&str> = events.iter().map(|e| e["args"]["method"].as_str().unwrap()).collect();
