@@ -5,6 +5,8 @@
 #include <time.h>
 #include <sys/sdt.h>
 
+#define BURST 20000
+
 static double now_ns(void)
 {
     struct timespec time;
@@ -20,15 +22,15 @@ int main(int argc, char **argv)
     if (!fgets(line, sizeof line, stdin))
         return 1;
     double best = 1e18, all = now_ns();
-    /* Bursts, so that the best is one that nobody interrupted. */
-    for (long burst = 0; burst < 20; burst++) {
+    /* Short bursts, so that the best is one that nobody interrupted. */
+    for (long done = 0; done < hits; done += BURST) {
         double start = now_ns();
-        for (long i = 0; i < hits / 20; i++) {
+        for (long i = 0; i < BURST; i++) {
             DTRACE_PROBE2(bench, hit, (int)(i & 63), i);
             for (volatile long idle = 0; idle < gap; idle++)
                 ;
         }
-        double took = (now_ns() - start) / (hits / 20);
+        double took = (now_ns() - start) / BURST;
         if (took < best)
             best = took;
     }
