@@ -174,6 +174,14 @@ fn statements() {
             "1 3 0",
         ),
         ("@k[1] = 1; print(has_key(@k, 1)); delete(@k[1]); print(has_key(@k, 1)); print(len(@k));", "1 0 0"),
+        (
+            "@t[(\"a\", 1)] = (\"b\", 2); @t[(\"much longer\", 3)] = (\"also longer\", 4); $v = @t[(\"a\", 1)]; print($v.0); print($v.1);",
+            "b 2",
+        ),
+        (
+            "$t = ((\"a\", 1), 2); $t = ((\"much longer\", 3), 4); print($t.0.0); $t = ((\"c\", 5), 6); print($t.0.0); print($t.0.1); print($t.1);",
+            "much longer c 5 6",
+        ),
         ("@t = (1, \"two\", (3, 4)); $t = @t; print($t.1); print(@t.2.1); print($t.2.0 + $t.0);", "two 4 4"),
         (
             "$l = \"abc\"; $l = \"abcdef\"; print(strlen($l)); print(strncmp(\"abc\", \"abd\", 2)); print(strcontains(\"haystack\", \"st\"));",

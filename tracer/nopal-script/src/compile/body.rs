@@ -257,6 +257,36 @@ impl<'a, 's> Body<'a, 's> {
         to
     }
 
+    /// A value as what keeps it has it: members of a tuple may have more room there than here.
+    pub(crate) fn fit(&mut self, value: Value, to: &Ty) -> Value {
+        let (Ty::Tuple(narrow), Ty::Tuple(wide), At::Slot(from)) = (&value.ty, to, value.at) else {
+            return value;
+        };
+        if value.ty.size_bytes() == to.size_bytes() || to.unify(&value.ty).as_ref() != Some(to) {
+            return value;
+        }
+        let slot = self.alloc(to.size_bytes());
+        self.fit_members(narrow, wide, from.at, slot.at);
+        Value { ty: to.clone(), at: At::Slot(slot), ..value }
+    }
+
+    fn fit_members(&mut self, narrow: &[Ty], wide: &[Ty], mut from: u32, mut to: u32) {
+        for (narrow, wide) in narrow.iter().zip(wide) {
+            let (from_len, to_len) = (narrow.size_bytes(), wide.size_bytes());
+            match (narrow, wide) {
+                (Ty::Tuple(narrow), Ty::Tuple(wide)) if from_len != to_len => {
+                    self.fit_members(narrow, wide, from, to);
+                }
+                _ => self.emit(Op::Move {
+                    to: Slot { at: to, len: to_len },
+                    from: Slot { at: from, len: from_len },
+                }),
+            }
+            from += from_len;
+            to += to_len;
+        }
+    }
+
     /// The slot of a value that is no scalar; scalars are stored in one.
     pub(crate) fn slot(&mut self, value: &Value) -> Slot {
         match value.at {

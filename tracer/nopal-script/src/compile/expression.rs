@@ -187,16 +187,15 @@ impl Body<'_, '_> {
     pub(crate) fn key_of(&mut self, id: usize, keys: &[Expr], span: Span) -> Lowered<Slot> {
         let start = self.frame_top();
         let mut values = Vec::new();
-        let known: Vec<u32> = match &self.shared.maps.get(id).key {
-            Some((known, _)) => known.iter().map(Ty::size_bytes).collect(),
-            None => Vec::new(),
-        };
+        let known = self.shared.maps.get(id).key.clone().map(|(known, _)| known).unwrap_or_default();
         for (index, key) in keys.iter().enumerate() {
             let cursor = self.frame_top();
             let mark = self.mark();
             let value = self.expr(key)?;
             self.check_storable(&value, "a key")?;
-            let len = known.get(index).copied().unwrap_or(0).max(value.ty.size_bytes());
+            let wanted = known.get(index).unwrap_or(&value.ty).clone();
+            let value = self.fit(value, &wanted);
+            let len = wanted.size_bytes().max(value.ty.size_bytes());
             self.put(cursor, &value, len);
             self.release_regs(mark);
             values.push(value.ty);

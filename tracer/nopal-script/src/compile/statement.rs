@@ -174,7 +174,8 @@ impl Body<'_, '_> {
     }
 
     fn store_variable(&mut self, name: &str, value: &Value, target: Span, start: u32) -> Lowered<()> {
-        let (_, at) = self.learn_variable(name, value, target)?;
+        let (ty, at) = self.learn_variable(name, value, target)?;
+        let value = &self.fit(value.clone(), &ty);
         if !self.assigned.iter().any(|assigned| assigned == name) {
             self.assigned.push(name.to_string());
         }
@@ -279,10 +280,12 @@ impl Body<'_, '_> {
             self.emit(Op::MapStore { map: id as u32, key, src });
             return Ok(());
         }
-        let len = match &self.shared.maps.get(id).value {
-            Some((Held::Plain(ty), _)) => ty.size_bytes(),
-            _ => value.ty.size_bytes(),
+        let wanted = match &self.shared.maps.get(id).value {
+            Some((Held::Plain(ty), _)) => ty.clone(),
+            _ => value.ty.clone(),
         };
+        let len = wanted.size_bytes();
+        let value = self.fit(value, &wanted);
         let from = match value.at {
             At::Slot(slot) if slot.len == len => slot,
             _ => self.put(start, &value, len),
