@@ -480,7 +480,7 @@ def postgres_part():
         for round_ in range(rounds):
             note(f"  PostgreSQL, round {round_ + 1}")
             costs[None] += pg.transactions(seconds)[0]
-            for door in ways if round_ < 2 else ("user",):
+            for door in ways if round_ < 2 else ("auto",):
                 with nopal(pg.server.pid, "--door", door, probe="postgresql:*") as result:
                     cost, count = pg.transactions(seconds)
                 costs[door] += cost

@@ -127,7 +127,7 @@ fn n_mappings(pid: u32) -> usize {
         .unwrap()
         .ranges
         .iter()
-        .filter(|r| r.name.contains("memfd:nopal"))
+        .filter(|r| r.path.to_string_lossy().contains("memfd:nopal"))
         .count()
 }
 

@@ -37,13 +37,23 @@ impl Mapping {
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
+
+    /// Whether the kernel or the process gives it this name: `[heap]`, `/memfd:NAME`.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.path.as_os_str() == name
+    }
 }
 
 /// The mappings of a process in the order of their addresses. A zombie or a kernel thread has none.
 pub fn maps(pid: u32) -> Result<Vec<Mapping>, TargetError> {
     let path = PathBuf::from(format!("/proc/{pid}/maps"));
     let text = read_whole(&path).map_err(|error| TargetError::of_process(pid, &path, &error))?;
-    Ok(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
+    Ok(parse(&text))
+}
+
+/// The lines of a maps file.
+pub fn parse(text: &[u8]) -> Vec<Mapping> {
+    text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
 /// The kernel hands out whole lines of one moment per read, so that few large reads give a truer picture than many

@@ -3,11 +3,12 @@
 use super::error::{Error, Result};
 use super::held::stop_all;
 use super::hijack::{CALL_LIST, Call, Hijack, LIST_IN_PROGRESS};
-use super::maps::{Maps, Range};
+use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::pass_fd::Caller;
 use super::ptrace;
+use crate::target::Mapping;
 use nopal_abi::PAGE_BYTES;
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ pub fn wait_until_idle(memory: &Memory) -> Result<()> {
     Ok(())
 }
 
-fn is_anyone_in(pid: i32, range: &Range) -> Result<bool> {
+fn is_anyone_in(pid: i32, range: &Mapping) -> Result<bool> {
     for thread in stop_all(pid, &[])? {
         let rip = ptrace::regs(thread.tid).map_err(Error::on(pid, "read registers"))?.rip;
         if (range.start..range.end).contains(&rip) {

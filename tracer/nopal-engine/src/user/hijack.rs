@@ -12,11 +12,12 @@ use super::entry::EntryCode;
 use super::error::{Error, Result};
 use super::frame::Frame;
 use super::held::Held;
-use super::maps::{Maps, Range};
+use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::spaces_in;
 use super::process::{self, Activity};
 use super::ptrace::{self, Regs, Stop};
+use crate::target::Mapping;
 use nopal_abi::stub_space::StubSpace;
 use std::mem::offset_of;
 use std::ops::Range as Span;
@@ -432,7 +433,7 @@ fn check_stack(pid: i32, regs: &Regs, lowest: u64) -> std::result::Result<(), St
     if lowest < range.start {
         return Err("its stack has no room left".into());
     }
-    let is_main = range.name == "[stack]";
+    let is_main = range.is_called("[stack]");
     let has_guard = at > 0 && is_guard(&maps.ranges[at - 1], range);
     let holds_thread = (range.start..range.end).contains(&regs.fs_base);
     let is_thread_stack = is_main || (has_guard && holds_thread);
@@ -442,7 +443,7 @@ fn check_stack(pid: i32, regs: &Regs, lowest: u64) -> std::result::Result<(), St
     Ok(())
 }
 
-fn is_guard(below: &Range, stack: &Range) -> bool {
+fn is_guard(below: &Mapping, stack: &Mapping) -> bool {
     below.end == stack.start && !below.is_readable && !below.is_writable && !below.is_executable
 }
 

@@ -959,8 +959,8 @@ fn spare_kernel_pages(ready: &mut Vec<Ready>, reports: &mut [SiteReport]) {
     }
 }
 
-fn is_ring(range: &super::maps::Range) -> bool {
-    range.is_shared && range.name.starts_with(super::session::RING_NAME)
+fn is_ring(range: &crate::target::Mapping) -> bool {
+    range.is_shared && range.is_called(super::session::RING_NAME)
 }
 
 /// A failure of one site, or of the whole process.

@@ -327,7 +327,7 @@ fn lock_pages(n: &Neighbourhood, memory: &Memory, is_wanted: impl Fn(u64) -> boo
 fn silence(memory: &Memory, maps: &Maps, n: &Neighbourhood, session: u16) -> Result<()> {
     let entry = &n.space.header().sessions[usize::from(session)];
     let is_there = maps.find(entry.ring_address).is_some_and(|r| {
-        r.start == entry.ring_address && r.inode == entry.ring_inode && r.name.starts_with(RING_NAME)
+        r.start == entry.ring_address && r.inode == entry.ring_inode && r.is_called(RING_NAME)
     });
     if is_there {
         memory.write(entry.ring_address + offset_of!(ControlPage, enabled) as u64, &[0; 4])?;

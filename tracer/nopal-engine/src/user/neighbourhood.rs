@@ -10,7 +10,7 @@
 
 use super::error::{Error, Result};
 use super::hijack::CALL_LIST;
-use super::maps::{Maps, Range};
+use super::maps::Maps;
 use super::memory::Memory;
 use super::ring::{self, Mapping};
 use super::stub::StubError;
@@ -286,10 +286,10 @@ impl Neighbourhood {
 }
 
 /// The stub spaces in a process, by their first mapping.
-pub fn spaces_in(maps: &Maps) -> Vec<&Range> {
+pub fn spaces_in(maps: &Maps) -> Vec<&crate::target::Mapping> {
     maps.ranges
         .iter()
-        .filter(|r| r.offset == 0 && r.is_executable && r.is_shared && r.name.starts_with(MEMFD_NAME))
+        .filter(|r| r.offset == 0 && r.is_executable && r.is_shared && r.is_called(MEMFD_NAME))
         .filter(|r| r.end - r.start == DEFAULT_BYTES as u64)
         .collect()
 }

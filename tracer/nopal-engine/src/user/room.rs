@@ -36,7 +36,7 @@ impl Room {
     }
 
     fn new(pid: i32, maps: Maps, heap_start: u64, stack_limit: Option<u64>) -> Room {
-        let named = |name: &str| maps.ranges.iter().find(|r| r.name == name);
+        let named = |name: &str| maps.ranges.iter().find(|r| r.is_called(name));
         let heap = match named("[heap]") {
             Some(range) => (range.start, range.end.saturating_add(HEAP_MARGIN)),
             None if heap_start != 0 => (heap_start, heap_start.saturating_add(HEAP_MARGIN)),
@@ -77,10 +77,10 @@ impl Room {
         }
         let at = self.maps.ranges.partition_point(|r| r.end <= start);
         match self.maps.ranges.get(at) {
-            Some(range) if range.start < end => Err(if range.name.is_empty() {
+            Some(range) if range.start < end => Err(if range.is_called("") {
                 "the program's own memory".into()
             } else {
-                range.name.clone()
+                range.path.display().to_string()
             }),
             _ => Ok(()),
         }

@@ -495,8 +495,7 @@ impl Session {
             .filter(|r| self.core.neighbourhoods.iter().any(|n| n.inode == r.inode))
             .map(|r| r.start)
             .collect();
-        let has_ring =
-            maps.ranges.iter().any(|r| r.inode == self.core.ring_inode && r.name.starts_with(RING_NAME));
+        let has_ring = maps.ranges.iter().any(|r| r.inode == self.core.ring_inode && r.is_called(RING_NAME));
         if spaces.is_empty() || !has_ring {
             return Vec::new();
         }

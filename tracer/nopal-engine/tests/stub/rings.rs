@@ -161,6 +161,15 @@ fn a_waiting_stub_goes_on_when_told_or_after_a_while() {
 }
 
 #[test]
+fn several_long_strings_fit_a_ring_that_is_not_small() {
+    for (ring_bytes, n_strings) in [(64 << 10, 0), (256 << 10, 1), (1 << 20, 3), (4 << 20, 3), (1 << 30, 3)] {
+        let layout = RingLayout::plan(&RingConfig::sized(2, ring_bytes)).unwrap();
+        let room = (layout.max_record_bytes - 256) / (8 << 10);
+        assert_eq!(room, n_strings, "8 KiB each in rings of {ring_bytes}");
+    }
+}
+
+#[test]
 fn sizes_that_make_no_ring_are_refused() {
     let good = RingConfig::new(2);
     type Row = (&'static str, fn(&mut RingConfig));

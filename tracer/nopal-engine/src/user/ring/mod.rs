@@ -44,9 +44,10 @@ impl RingConfig {
             mode: Mode::Discard,
             n_cpus,
             ring_bytes,
+            // A record takes half a sub-buffer at most; three of the longest strings of the command line fit.
             sub_bytes: (ring_bytes / 4).clamp(4 << 10, 64 << 10),
             locked_ring_bytes,
-            locked_sub_bytes: (locked_ring_bytes / 4).min(32 << 10),
+            locked_sub_bytes: (locked_ring_bytes / 4).min(64 << 10),
             cells_bytes: 0,
         }
     }

@@ -163,7 +163,7 @@ impl std::fmt::Display for StubError {
             ),
             StubError::RecordTooLong { bytes, limit } => write!(
                 f,
-                "the event needs up to {bytes} bytes, the ring takes {limit}; capture fewer or shorter strings, or use larger sub-buffers"
+                "the event needs up to {bytes} bytes, the ring takes {limit}; keep less of the strings, or make the rings larger"
             ),
             StubError::BadLimit { bytes } => {
                 write!(f, "a string limit of {bytes} bytes is not between 1 and 65536")
