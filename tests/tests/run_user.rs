@@ -1,9 +1,9 @@
-//! `nopal run`: the same script on the same program gives the same through the user door and over a recording, and what
-//! bpftrace gives; what goes wrong says so.
+//! `nopal run`: the same script on the same program gives the same through both doors and over a recording, and what bpftrace
+//! gives; what goes wrong says so.
 
 use nopal_tests::process::{Running, free_port, wait_until};
 use nopal_tests::targets::{Build, build};
-use nopal_tests::{lab, nopal, run, scratch};
+use nopal_tests::{copy_program, lab, nopal, run, scratch};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -46,9 +46,13 @@ fn rows(answer: &Value) -> BTreeMap<String, Value> {
 }
 
 fn through_user_door(script: &str, more: &[&str]) -> Value {
+    through("user", script, more)
+}
+
+fn through(door: &str, script: &str, more: &[&str]) -> Value {
     let program = program();
     let rounds = ROUNDS.to_string();
-    let mut arguments = vec!["--json", "--door", "user", "-e", script];
+    let mut arguments = vec!["--json", "--door", door, "-e", script];
     arguments.extend_from_slice(more);
     arguments.extend(["--", program.to_str().unwrap(), &rounds]);
     answer(&nopal_run(&arguments))
@@ -136,14 +140,16 @@ fn truth() -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn user_door_and_recording_give_what_is_true() {
+fn both_doors_and_a_recording_give_what_is_true() {
     let folder = scratch("run_truth");
     let provider = provider_file(&folder);
     let more = ["--provider", provider.to_str().unwrap()];
     let script = script(program().to_str().unwrap());
-    let by_user = through_user_door(&script, &more);
-    assert_eq!((&by_user["complete"], &by_user["lost"]), (&json!(true), &json!(0)), "{by_user}");
-    assert_eq!(rows(&by_user), truth());
+    for door in ["user", "kernel"] {
+        let answer = through(door, &script, &more);
+        assert_eq!((&answer["complete"], &answer["lost"]), (&json!(true), &json!(0)), "{door}: {answer}");
+        assert_eq!(rows(&answer), truth(), "{door}");
+    }
     let dir = recording(&folder, &more);
     let over = answer(&nopal_run(&["--json", "-e", &script, "--recording", dir.to_str().unwrap()]));
     assert_eq!(over["complete"], json!(true));
@@ -342,5 +348,39 @@ fn what_cannot_run_says_why_and_what_to_do() {
         for part in said {
             assert!(errors(&output).contains(part), "{arguments:?}: {part} in {}", errors(&output));
         }
+    }
+}
+
+#[test]
+fn without_privilege_the_user_door_works_and_the_kernel_door_says_what_is_missing() {
+    let folder = scratch("run_nobody");
+    let (tool, target) = (folder.join("nopal"), folder.join("script"));
+    copy_program(nopal(), &tool);
+    copy_program(&program(), &target);
+    // The target folder may be below one that only its owner sees.
+    let place = std::env::temp_dir().join(format!("nopal-run-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    for from in [&tool, &target] {
+        copy_program(from, &place.join(from.file_name().unwrap()));
+    }
+    run(Command::new("chmod").args(["-R", "a+rX"]).arg(&place));
+    let nobody = |door: &str| {
+        let script = format!("usdt:{0}/script:script:done {{ @ = count(); }}", place.display());
+        Command::new("setpriv")
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"])
+            .arg(place.join("nopal"))
+            .args(["run", "--door", door, "-e", &script, "--"])
+            .arg(place.join("script"))
+            .arg("100")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let (user, kernel) = (nobody("user"), nobody("kernel"));
+    fs::remove_dir_all(&place).unwrap();
+    assert_eq!((text(&user).as_str(), errors(&user).as_str()), ("@: 100\n", "complete\n"));
+    assert_eq!(kernel.status.code(), Some(1));
+    for part in ["CAP_BPF and CAP_PERFMON", "--door user needs none for your own processes"] {
+        assert!(errors(&kernel).contains(part), "{}", errors(&kernel));
     }
 }

@@ -203,12 +203,14 @@ fn attach_kernel(args: &Args, run: &mut KernelRun) -> Result<(), RunError> {
 /// What the kernel refused, and which right is missing if one is.
 pub fn kernel_failure(why: &str) -> Failure {
     let missing = missing_capabilities();
-    let failure = Failure::new("kernel-door", format!("the kernel door does not open: {why}"));
     if missing.is_empty() {
-        return failure;
+        return Failure::new("kernel-door", format!("the kernel door does not open: {why}"));
     }
-    let message = format!("{}; this process lacks {}", failure.message, missing.join(" and "));
-    Failure { message, ..failure }
+    // What the engine says of rights in general is told of this process instead.
+    let cause = why.split(": the kernel door needs").next().unwrap_or(why);
+    let message =
+        format!("the kernel door does not open: {cause}; this process lacks {}", missing.join(" and "));
+    Failure::new("not-permitted", message)
         .hint("run as root, or give nopal these capabilities; --door user needs none for your own processes")
 }
 
