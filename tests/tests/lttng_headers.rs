@@ -2,7 +2,6 @@
 //! LTTng itself records of the same program, value by value.
 
 use nopal_tests::{lttng, nopal, root, run, scratch, tools};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
