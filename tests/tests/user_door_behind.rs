@@ -69,7 +69,8 @@ fn checked(door: Door) -> Door {
 #[test]
 fn every_hit_is_recorded_once_and_the_program_computes_the_same() {
     let go = scratch("behind-hits").join("go");
-    let program = Behind::start(&["-t", "4", "-n", "20000", "-g", go.to_str().unwrap()]);
+    // No more hits than a single ring holds, however long the reader is kept waiting.
+    let program = Behind::start(&["-t", "4", "-n", "8000", "-g", go.to_str().unwrap()]);
     let mut door = checked(Door::open(program.pid(), "behind:*").unwrap());
     let outcomes = outcomes(&door);
     // Past the nop, or with nothing but short instructions behind it, there is no way.
