@@ -52,8 +52,6 @@ __attribute__((noinline)) long leaf(long a) {
     return a + 1;
 }
 
-namespace_placeholder
-
 int main(int argc, char **argv) {
     char line[64];
     /* A text in a file that nobody has read yet. */
@@ -99,7 +97,7 @@ fn scratch() -> PathBuf {
 fn app(args: &[&str]) -> App {
     let dir = scratch();
     let (source, path) = (dir.join("app.c"), dir.join("app"));
-    std::fs::write(&source, SOURCE.replace("namespace_placeholder", "")).unwrap();
+    std::fs::write(&source, SOURCE).unwrap();
     let built = Command::new("gcc")
         .args(["-O2", "-fno-omit-frame-pointer", "-o"])
         .arg(&path)
@@ -453,6 +451,51 @@ fn what_cannot_be_attached_says_why() {
 }
 
 #[test]
+fn a_library_that_is_loaded_later_is_waited_for() {
+    let dir = scratch();
+    let (library, holder) = (dir.join("liblate.so"), dir.join("holder"));
+    let build = |source: &str, to: &PathBuf, flags: &[&str]| {
+        let file = to.with_extension("c");
+        std::fs::write(&file, source).unwrap();
+        assert!(
+            Command::new("gcc")
+                .arg("-O2")
+                .arg(&file)
+                .arg("-o")
+                .arg(to)
+                .args(flags)
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    build("long late(long a) { return a + 1; }", &library, &["-shared", "-fPIC"]);
+    build(
+        "#include <dlfcn.h>\n#include <stdio.h>\nint main(int c, char **v) { char l[8]; puts(\"ready\"); fflush(stdout);\
+         fgets(l, 8, stdin); long (*f)(long) = dlsym(dlopen(v[1], RTLD_NOW), \"late\"); printf(\"%ld 0\\n\", f(6));\
+         fflush(stdout); return getchar(); }",
+        &holder,
+        &["-ldl"],
+    );
+    let mut app = start(holder, &[library.to_str().unwrap()]);
+    let count = vec![Op::Aggregate { map: 0, key: Slot { at: 0, len: 0 }, value: 0 }];
+    let maps =
+        vec![MapDef { name: "@".to_owned(), key: Vec::new(), value: MapValue::Aggregate(Aggregate::Count) }];
+    let place = Place::Symbol { name: "late".to_owned(), offset: 0 };
+    let kind = PointKind::Uprobe { path: library.to_str().unwrap().to_owned(), place };
+    let missing = PointKind::Uprobe { path: "/no/such".to_owned(), place: Place::Address(0) };
+    let points = [kind, missing].map(|kind| Point { name: "x".to_owned(), kind }).to_vec();
+    let mut door = open(&script(vec![(points, Code { ops: count, n_regs: 1, frame_bytes: 0 })], maps));
+    let states = door.attach_process(app.pid()).unwrap();
+    assert!(states.iter().any(|s| s.state == State::Waiting { n_sites: 1 }), "{states:?}");
+    assert!(states.iter().any(|s| matches!(s.state, State::Refused { .. })), "{states:?}");
+    assert_eq!(door.attach_process(app.pid()).unwrap(), [], "nothing is said twice");
+    assert_eq!(app.ask("go").0, 7);
+    assert_eq!(armed(&door.attach_process(app.pid()).unwrap()), 1);
+    assert_eq!(words(&door.map_entries(0).unwrap()[0].value), [1]);
+}
+
+#[test]
 fn timers_and_counters() {
     let count = |map| vec![Op::Aggregate { map, key: Slot { at: 0, len: 0 }, value: 0 }];
     let point = |kind| vec![Point { name: "x".to_owned(), kind }];
@@ -491,19 +534,7 @@ fn timers_and_counters() {
 #[test]
 fn tracepoints_and_their_fields() {
     let root = "/sys/kernel/tracing";
-    if !std::path::Path::new(root).join("events").exists() {
-        // SAFETY: all three are C strings; mounting tracefs where it belongs is what this test needs.
-        let mounted = unsafe {
-            libc::mount(
-                c"nodev".as_ptr(),
-                c"/sys/kernel/tracing".as_ptr(),
-                c"tracefs".as_ptr(),
-                0,
-                std::ptr::null(),
-            )
-        };
-        assert_eq!(mounted, 0, "tracefs can be mounted");
-    }
+    mount_tracefs();
     let format = std::fs::read_to_string(format!("{root}/events/task/task_rename/format")).unwrap();
     let offset = |field: &str| -> u16 {
         let line = format.lines().find(|line| line.contains(field)).unwrap();
@@ -539,4 +570,62 @@ fn tracepoints_and_their_fields() {
         matches!(&states[0].state, State::Refused { why } if why.contains("no tracepoint")),
         "{states:?}"
     );
+}
+
+fn mount_tracefs() {
+    if !std::path::Path::new("/sys/kernel/tracing/uprobe_events").exists() {
+        // SAFETY: all three are C strings; mounting tracefs where it belongs is what this test needs.
+        let mounted = unsafe {
+            libc::mount(
+                c"nodev".as_ptr(),
+                c"/sys/kernel/tracing".as_ptr(),
+                c"tracefs".as_ptr(),
+                0,
+                std::ptr::null(),
+            )
+        };
+        assert_eq!(mounted, 0, "tracefs can be mounted");
+    }
+}
+
+#[test]
+fn without_bpf_the_lines_of_tracefs_do() {
+    use nopal_engine::kernel::ftrace::{FtraceDoor, FtraceSite};
+    mount_tracefs();
+    let mut app = app(&[]);
+    let mut other = start(app.path.clone(), &[]);
+    let bytes = std::fs::read(&app.path).unwrap();
+    let object = nopal_sdt::read(&bytes).unwrap();
+    let site = |name: &str, args: &[(usize, bool)]| {
+        let site = &object.probe("app", name).unwrap().sites[0];
+        FtraceSite {
+            path: app.path.clone(),
+            file_offset: site.file_offset,
+            ref_ctr_offset: site.semaphore.map_or(0, |semaphore| semaphore.file_offset),
+            args: args.iter().map(|(i, s)| (site.args[*i].operand.clone().unwrap(), *s)).collect(),
+        }
+    };
+    let ours = format!("nopal_ftrace_{}_", std::process::id());
+    let mut door = FtraceDoor::open().unwrap();
+    door.add(&site("hit", &[(0, false), (1, true), (2, false)])).unwrap();
+    door.add(&site("done", &[(0, false)])).unwrap();
+    door.start(&[app.pid()]).unwrap();
+    assert_eq!(app.ask("3"), (3, 1), "the semaphore is up");
+    other.ask("5");
+    let mut hits = Vec::new();
+    door.poll(|hit| hits.push(hit)).unwrap();
+    assert_eq!(door.counts(), [3, 3], "another process is not shown");
+    assert_eq!(door.n_lost(), 0);
+    assert!(hits.iter().all(|hit| hit.tid == app.pid()));
+    let first: Vec<&[String]> = hits.iter().filter(|h| h.event == 0).map(|h| h.args.as_slice()).collect();
+    assert_eq!(
+        first,
+        [["0", "\"even and longer\"", "0"], ["1", "\"odd\"", "-1"], ["2", "\"even and longer\"", "-2"]]
+    );
+    drop(door);
+    assert_eq!(app.ask("1").1, 0, "the semaphore is down");
+    let left = std::fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap();
+    assert!(!left.contains(&ours), "{left}");
+    let instances = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap().flatten();
+    assert!(instances.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(&ours)));
 }

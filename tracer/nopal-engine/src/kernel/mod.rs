@@ -4,6 +4,7 @@
 
 mod bpf;
 pub mod family;
+pub mod ftrace;
 mod insn;
 pub mod program;
 mod ringbuf;

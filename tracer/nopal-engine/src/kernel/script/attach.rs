@@ -12,6 +12,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+/// The kernel's own number for an instruction it cannot step over; the C library has no name for it.
+const NOT_SUPPORTED: i32 = 524;
+
 /// Uprobes of one process and clause.
 #[derive(Debug)]
 pub struct UprobeLink {
@@ -60,7 +63,8 @@ impl ScriptDoor {
                     PointKind::Uretprobe { path, .. } => (path, Kind::Uretprobe),
                     _ => continue,
                 };
-                if self.attached.contains(&(clause, point, pid)) {
+                let key = (clause, point, pid);
+                if self.attached.contains(&key) && !self.waiting.contains(&key) {
                     continue;
                 }
                 let found = match pid {
@@ -71,7 +75,17 @@ impl ScriptDoor {
                 let sites = found.and_then(|found| Ok((found.binary.sites(kind_of_point)?, found)));
                 match sites {
                     Err(why) => {
-                        states.push(Attached { clause, point, pid, state: State::Refused { why } });
+                        // Told once, not each time the process loads something else.
+                        if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
+                            states.push(Attached { clause, point, pid, state: State::Refused { why } });
+                        }
+                    }
+                    Ok((sites, found)) if self.waiting.contains(&key) => {
+                        let state = verify(&found, &sites, pid);
+                        if !matches!(state, State::Waiting { .. }) {
+                            self.waiting.remove(&key);
+                            states.push(Attached { clause, point, pid, state });
+                        }
                     }
                     Ok((sites, found)) => {
                         let same = |group: &&mut Group| group.kind == kind && group.found.path == found.path;
@@ -102,8 +116,10 @@ impl ScriptDoor {
             let trouble = sites.iter().find_map(|site| args_trouble(&site.layout, &used));
             match trouble {
                 Some(error) => {
-                    let state = State::Refused { why: error.to_string() };
-                    states.push(Attached { clause, point: *point, pid, state });
+                    let why = error.to_string();
+                    if self.refused.insert((clause, *point, pid), why.clone()).as_ref() != Some(&why) {
+                        states.push(Attached { clause, point: *point, pid, state: State::Refused { why } });
+                    }
                     false
                 }
                 None => true,
@@ -129,13 +145,36 @@ impl ScriptDoor {
             }
         }
         let result = self.link(clause, &group, &layouts, &links, pid);
+        if matches!(result, Err(ScriptError::Io { .. })) && group.points.len() > 1 {
+            // One site the kernel does not take must not keep the others away.
+            for one in group.points {
+                let alone = Group { kind: group.kind, found: group.found.clone(), points: vec![one] };
+                self.attach_group(clause, pid, alone, states)?;
+            }
+            return Ok(());
+        }
         for (point, sites) in &group.points {
             let state = match &result {
                 Ok(()) => {
                     self.attached.insert((clause, *point, pid));
-                    verify(&group.found, sites, pid)
+                    let state = verify(&group.found, sites, pid);
+                    if matches!(state, State::Waiting { .. }) {
+                        self.waiting.insert((clause, *point, pid));
+                    }
+                    state
                 }
-                Err(ScriptError::Io { what, error }) => State::Refused { why: format!("{what}: {error}") },
+                Err(ScriptError::Io { what, error }) => {
+                    let why = match error.raw_os_error() {
+                        Some(NOT_SUPPORTED) => {
+                            format!("{what}: the kernel takes no uprobe on this instruction")
+                        }
+                        _ => format!("{what}: {error}"),
+                    };
+                    if self.refused.insert((clause, *point, pid), why.clone()).as_ref() == Some(&why) {
+                        continue;
+                    }
+                    State::Refused { why }
+                }
                 Err(_) => continue,
             };
             states.push(Attached { clause, point: *point, pid, state });
@@ -190,6 +229,8 @@ impl ScriptDoor {
     /// Detaches everything at once; maps and what was emitted stay.
     pub fn detach(&mut self) {
         self.attached.clear();
+        self.waiting.clear();
+        self.refused.clear();
         self.events.clear();
         let fds: Vec<OwnedFd> = self.links.drain(..).flat_map(|link| link.fds).collect();
         close_all(fds);

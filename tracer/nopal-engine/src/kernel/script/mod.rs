@@ -22,7 +22,7 @@ use load::Loaded;
 use maps::HostMap;
 use nopal_program::{MapValue, PointKind, Program};
 use resolve::Binaries;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
 use sys::MapKind;
 
@@ -121,6 +121,10 @@ pub struct ScriptDoor {
     links: Vec<UprobeLink>,
     events: Vec<OwnedFd>,
     attached: HashSet<PointInProcess>,
+    /// Of those attached: whose code no process has mapped yet.
+    waiting: HashSet<PointInProcess>,
+    /// What was said of those refused.
+    refused: HashMap<PointInProcess, String>,
     has_uprobe_multi: bool,
 }
 
@@ -176,6 +180,8 @@ impl ScriptDoor {
             links: Vec::new(),
             events: Vec::new(),
             attached: HashSet::new(),
+            waiting: HashSet::new(),
+            refused: HashMap::new(),
             has_uprobe_multi: options.has_uprobe_multi,
         })
     }
