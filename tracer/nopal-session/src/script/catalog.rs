@@ -162,6 +162,12 @@ impl LiveCatalog {
             }
         }
         if !found.is_empty() {
+            // As bpftrace does, a probe is called as the script calls its file.
+            if let [file, _, _] = parts
+                && is_spelled_out(file)
+            {
+                found.iter_mut().for_each(|known| rename(known, file));
+            }
             return Ok(found);
         }
         let all: Vec<String> = files
@@ -306,6 +312,22 @@ fn function_point(file: &ProbedFile, place: Place, shown: &str, is_return: bool)
         false => PointKind::Uprobe { path, place },
     };
     KnownPoint { point: Point { name, kind }, args: Vec::new() }
+}
+
+/// A file that is named, and not by a pattern.
+fn is_spelled_out(file: &str) -> bool {
+    !file.is_empty() && !file.contains(['*', '?', '['])
+}
+
+/// Puts another spelling of the file into a point's name.
+fn rename(known: &mut KnownPoint, file: &str) {
+    let path = match &known.point.kind {
+        PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } | PointKind::Uretprobe { path, .. } => {
+            path
+        }
+        _ => return,
+    };
+    known.point.name = known.point.name.replacen(path.as_str(), file, 1);
 }
 
 fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {
