@@ -115,10 +115,15 @@ fn difference(case: &Case, theirs_dir: &Path, ours_dir: &Path) -> Option<String>
     if case.is_maybe && !theirs.status.success() {
         return (!ours.status.success()).then(both);
     }
-    let cut = |lines: &[String]| sorted(&lines[..lines.len().min(case.prefix.unwrap_or(usize::MAX))]);
+    let length = case.prefix.unwrap_or(usize::MAX);
+    let (theirs_cut, ours_cut) = (sorted(first(&their_lines, length)), sorted(first(&our_lines, length)));
     let is_same = ours.status.success() && theirs.status.success();
-    let is_same = is_same && cut(&their_lines) == cut(&our_lines) && said.contains("complete");
+    let is_same = is_same && theirs_cut == ours_cut && said.contains("complete");
     (!is_same).then(both)
+}
+
+fn first(lines: &[String], length: usize) -> &[String] {
+    &lines[..lines.len().min(length)]
 }
 
 /// Entries of equal value have no order of their own, and maps come in another one.

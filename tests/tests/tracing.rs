@@ -1,6 +1,7 @@
 //! `nopal trace`, `nopal record` and `nopal detach` as a person uses them, on real programs and on one that knows its truth.
 
 use nopal_tests::process::{Running, free_port, wait_until};
+use nopal_tests::targets::{Build, build};
 use nopal_tests::{copy_program, lab, nopal, root, run, scratch};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -255,9 +256,23 @@ fn wrong_requests_get_one_clear_sentence() {
         assert!(said.contains(message), "{arguments:?}: {said}");
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
     }
-    let json = output_of(Command::new(nopal()).args(["trace", "--json", "-p", "4194000", "x:y"]));
-    let error: Value = serde_json::from_slice(&json.stderr).unwrap();
-    assert!(error["error"]["code"].is_string() && error["error"]["message"].is_string(), "{error}");
+    for (arguments, code, message, hint) in [
+        (&["trace", "--json", "-p", "4194000", "x:y"][..], "no-such-process", "4194000", ""),
+        (&["trace", "--json", "-p", "x", "x:y"], "usage", "invalid value 'x'", ""),
+        (&["record", "--json", "--evnt", "x:y"], "usage", "'--evnt'", "Usage: nopal record"),
+        (&["trace", "--json"], "usage", "<PROBE>", "Usage: nopal trace"),
+        (&["detach", "--json"], "usage", "--pid", "Usage: nopal detach"),
+    ] {
+        let json = output_of(Command::new(nopal()).args(arguments));
+        let error: Value =
+            serde_json::from_slice(&json.stderr).unwrap_or_else(|_| panic!("{}", errors(&json)));
+        let error = &error["error"];
+        assert_eq!(error["code"], code, "{arguments:?}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(message), "{arguments:?}: {error}");
+        assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{arguments:?}: {error}");
+    }
+    let help = Command::new(nopal()).args(["trace", "--json", "--help"]).output().unwrap();
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Usage:"));
     assert!(Path::new(&format!("/proc/{pid}")).exists(), "the target lives");
 }
 
@@ -507,5 +522,50 @@ fn children_have_the_kernel_doors_sites_from_their_first_instruction_on() {
             (&true.into(), &0.into()),
             "running {is_running}: {result}"
         );
+    }
+}
+
+#[test]
+fn processes_of_other_namespaces_have_both_numbers_in_a_recording() {
+    let folder = scratch("tracing_namespaces");
+    let program = build("busy", &["busy.c", "own.c"], Build::Pie);
+    let outer = Running::start(
+        Command::new("unshare")
+            .args(["--pid", "--fork", "--kill-child"])
+            .arg(&program)
+            .args(["-q", "-t", "2"])
+            .stdout(Stdio::null()),
+    );
+    let inner = || nopal_engine::target::children(outer.pid()).first().copied();
+    wait_until("the inner process", 20, || {
+        inner().is_some_and(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
+    });
+    let inner = inner().unwrap();
+    let of_inner = |tid: u64| {
+        let status = fs::read_to_string(format!("/proc/{inner}/task/{tid}/status")).unwrap();
+        let numbers = status.lines().find_map(|l| l.strip_prefix("NSpid:")).unwrap();
+        numbers.split_whitespace().last().unwrap().parse::<u64>().unwrap()
+    };
+    for door in ["user", "kernel"] {
+        let recording = folder.join(door);
+        let arguments = ["record", "-e", "busy:own", "--duration", "300ms", "--door", door, "-o"];
+        run(Command::new(nopal())
+            .args(arguments)
+            .arg(&recording)
+            .args(["-p", &outer.pid().to_string()])
+            .stderr(Stdio::null()));
+        let events = events(run(Command::new(nopal()).arg("view").arg("--json").arg(&recording)).as_bytes());
+        assert!(events.len() > 100, "{door}");
+        for event in &events {
+            assert_eq!((&event["pid"], &event["vpid"]), (&inner.into(), &1.into()), "{door}: {event}");
+        }
+        let threads: std::collections::BTreeSet<(u64, u64)> =
+            events.iter().map(|e| (e["tid"].as_u64().unwrap(), e["vtid"].as_u64().unwrap())).collect();
+        assert_eq!(threads.len(), 2, "{door}");
+        for (tid, vtid) in threads {
+            assert_eq!(of_inner(tid), vtid, "{door}");
+        }
+        let babeltrace = Command::new("babeltrace2").arg(&recording).output().unwrap();
+        assert_eq!(errors(&babeltrace), "");
     }
 }

@@ -431,34 +431,62 @@ fn a_java_machine_with_garbage_and_threads() {
     let source = folder.join("Churn.java");
     std::fs::copy(nopal_tests::root().join("tests/fixtures/targets/Churn.java"), &source).unwrap();
     nopal_tests::run(Command::new("javac").arg("-d").arg(&folder).arg(&source));
+    let end = folder.join("end");
     let mut running = Running::start(
         Command::new("java")
             .args(["-Xmx64m", "-XX:+ExtendedDTraceProbes", "-cp"])
             .arg(&folder)
             .arg("Churn")
+            .arg(&end)
             .stdout(Stdio::piped()),
     );
     let mut out = std::io::BufReader::new(running.0.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    let pid = running.pid();
+    let cycles: usize = std::env::var("NOPAL_CYCLES").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    let before = code_of(pid, "libjvm.so");
     let mut counts = HashMap::new();
-    for cycle in 0..10 {
-        let mut door = Door::open_with(running.pid(), "hotspot:*", &nopal_tests::user_door::small_options())
+    let mut mappings = Vec::new();
+    for cycle in 0..cycles {
+        let mut door = Door::open_with(pid, "hotspot:*", &nopal_tests::user_door::small_options())
             .unwrap_or_else(|e| panic!("cycle {cycle}: {e}"));
         if cycle == 0 {
             println!("java: {:?}", door.n_sites());
             assert!(door.n_sites().0 > 0);
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(10));
         door.count(&mut counts);
         let report = door.session.detach();
-        assert!(report.failures.is_empty() && report.left_alone.is_empty(), "{report:?}");
+        assert!(report.failures.is_empty() && report.left_alone.is_empty(), "cycle {cycle}: {report:?}");
+        let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
+        mappings
+            .push(maps.ranges.iter().filter(|r| r.path.to_string_lossy().contains("memfd:nopal")).count());
     }
+    println!("java: {cycles} cycles, {} hits", counts.values().sum::<u64>());
     assert!(counts.values().sum::<u64>() > 100, "{counts:?}");
-    // It ends by itself and says whether all its sums were right.
+    assert!(code_of(pid, "libjvm.so") == before, "the code is what it was");
+    assert_eq!(
+        mappings[3],
+        mappings[cycles - 1],
+        "no mapping more than after the first cycles: {mappings:?}"
+    );
+    // It says in the end whether all its sums were right.
+    std::fs::write(&end, "").unwrap();
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
     assert!(running.0.wait().unwrap().success() && rest.contains("all right"), "{rest}");
+}
+
+/// The code of one file as it is in the process.
+fn code_of(pid: u32, name: &str) -> Vec<u8> {
+    let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
+    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
+    let code = maps
+        .ranges
+        .iter()
+        .filter(|r| r.is_executable && r.inode != 0 && r.path.to_string_lossy().ends_with(name));
+    code.flat_map(|r| memory.read_vec(r.start, (r.end - r.start) as usize).unwrap()).collect()
 }
 
 #[test]

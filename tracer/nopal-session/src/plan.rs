@@ -161,6 +161,15 @@ impl EventPlan {
         matches!(self.fields[field].shape, Shape::Text | Shape::Elements { .. } | Shape::Array { .. })
     }
 
+    /// The names that values of a field have.
+    pub fn labels(&self, field: usize) -> &[nopal_trace::Label] {
+        let name = &self.fields[field].name;
+        match self.event_type.fields.iter().find(|f| f.name == *name).map(|f| &f.ty) {
+            Some(Type::Enum(table)) => &table.labels,
+            _ => &[],
+        }
+    }
+
     pub fn field_names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|f| f.name.as_str())
     }

@@ -22,6 +22,9 @@ pub enum Comparison {
     Ge,
 }
 
+/// First and last value of a label of the field's enum.
+pub type LabelOf<'a> = dyn Fn(usize, &str) -> Option<(i128, i128)> + 'a;
+
 /// A condition over fields named by their position in the event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
@@ -56,7 +59,16 @@ pub struct PredicateError {
 impl Predicate {
     /// Parses `text`; `field` gives the position of a name, or `None` where the event has no such argument.
     pub fn parse(text: &str, field: &dyn Fn(&str) -> Option<usize>) -> Result<Predicate, PredicateError> {
-        let mut parser = Parser { text, at: 0, field, depth: 0 };
+        Predicate::parse_labelled(text, field, &|_, _| None)
+    }
+
+    /// The same where numbers may have names: `label` gives the first and the last value of a field that has this one.
+    pub fn parse_labelled(
+        text: &str,
+        field: &dyn Fn(&str) -> Option<usize>,
+        label: &LabelOf<'_>,
+    ) -> Result<Predicate, PredicateError> {
+        let mut parser = Parser { text, at: 0, field, label, depth: 0 };
         let predicate = parser.any()?;
         parser.skip_blanks();
         if parser.at < text.len() {
@@ -87,6 +99,22 @@ impl Predicate {
 }
 
 impl Comparison {
+    /// The comparison of a field with values that have one name.
+    fn with_range(self, field: usize, (first, last): (i128, i128)) -> Predicate {
+        let compare =
+            |comparison, value| Predicate::Compare { field, comparison, constant: Constant::Int(value) };
+        match self {
+            Comparison::Eq if first != last => {
+                Predicate::All(vec![compare(Comparison::Ge, first), compare(Comparison::Le, last)])
+            }
+            Comparison::Ne if first != last => {
+                Predicate::Any(vec![compare(Comparison::Lt, first), compare(Comparison::Gt, last)])
+            }
+            Comparison::Eq | Comparison::Ne | Comparison::Lt | Comparison::Ge => compare(self, first),
+            Comparison::Le | Comparison::Gt => compare(self, last),
+        }
+    }
+
     fn holds(self, value: Value<'_>, constant: &Constant) -> bool {
         use std::cmp::Ordering::{Equal, Greater, Less};
         let order = match (value, constant) {
@@ -164,6 +192,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     field: &'a dyn Fn(&str) -> Option<usize>,
+    label: &'a LabelOf<'a>,
     depth: usize,
 }
 
@@ -229,11 +258,34 @@ impl Parser<'_> {
         ];
         for (spelling, comparison) in SPELLINGS {
             if self.take(spelling) {
+                if let Some(range) = self.label(field) {
+                    return Ok(comparison.with_range(field, range));
+                }
                 let constant = self.constant()?;
                 return Ok(Predicate::Compare { field, comparison, constant });
             }
         }
         Err(self.error("expected one of == != < <= > >="))
+    }
+
+    /// The values that the next word or quoted text names, if it is a label of the field.
+    fn label(&mut self, field: usize) -> Option<(i128, i128)> {
+        self.skip_blanks();
+        let rest = self.rest();
+        let (name, end) = match rest.chars().next()? {
+            quote @ ('"' | '\'') => {
+                let length = rest[1..].find(quote)?;
+                (&rest[1..1 + length], length + 2)
+            }
+            _ => {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '$');
+                let end = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
+                (&rest[..end], end)
+            }
+        };
+        let range = (self.label)(field, name)?;
+        self.at += end;
+        Some(range)
     }
 
     fn constant(&mut self) -> Result<Constant, PredicateError> {
@@ -373,6 +425,31 @@ mod tests {
             let error = Predicate::parse(text, &field).unwrap_err();
             assert_eq!((error.offset, error.reason.as_str()), (offset, reason), "{text}");
         }
+    }
+
+    #[test]
+    fn labels_stand_for_their_values() {
+        let label = |field: usize, name: &str| match (field, name) {
+            (0, "GET") => Some((7, 7)),
+            (0, "SLOW" | "very slow") => Some((10, 19)),
+            _ => None,
+        };
+        for (text, held) in [
+            ("len == GET", &[7][..]),
+            ("len == \"GET\"", &[7]),
+            ("len != 'GET' && len < SLOW", &[6, 9]),
+            ("len == SLOW || len == 20", &[10, 19, 20]),
+            ("len != SLOW", &[6, 7, 9, 20]),
+            ("len > 'very slow'", &[20]),
+            ("len >= SLOW && len <= SLOW", &[10, 19]),
+        ] {
+            let predicate = Predicate::parse_labelled(text, &|_| Some(0), &label).unwrap();
+            let holding: Vec<i128> =
+                [6, 7, 9, 10, 19, 20].into_iter().filter(|n| predicate.holds(&|_| Value::Int(*n))).collect();
+            assert_eq!(holding, held, "{text}");
+        }
+        let error = Predicate::parse_labelled("len == PUT", &|_| Some(0), &label).unwrap_err();
+        assert_eq!((error.offset, &*error.reason), (7, "expected a number or a text in quotes"));
     }
 
     #[test]

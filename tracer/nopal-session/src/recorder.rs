@@ -4,7 +4,10 @@
 use crate::context::{ContextField, Contexts};
 use crate::live::{Hit, Loss, StreamId, StreamKind};
 use crate::registry::Registry;
-use nopal_trace::{Error, RecordingInfo, RecordingWriter, StreamWriter, TypeId, Verdict, VerdictFile};
+use nopal_trace::{
+    Error, RecordingInfo, RecordingWriter, StreamWriter, TaskFile, TypeId, Verdict, VerdictFile,
+};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// A recording in the making.
@@ -21,6 +24,9 @@ pub struct Recorder {
     verdict: Verdict,
     verdict_file: VerdictFile,
     clock_offset_ns: i64,
+    /// Threads of other pid namespaces: the file they are told in, and those that were.
+    task_file: Option<TaskFile>,
+    told: HashSet<(u32, u32)>,
 }
 
 /// What a recording holds in the end.
@@ -64,6 +70,8 @@ impl Recorder {
             verdict: Verdict { is_unfinished: true, ..Verdict::default() },
             verdict_file: VerdictFile::create(dir)?,
             clock_offset_ns,
+            task_file: None,
+            told: HashSet::new(),
         })
     }
 
@@ -77,7 +85,10 @@ impl Recorder {
 
     /// Adds a hit. Inlined, as the hits of a loaded program are many and go through several hands.
     #[inline]
-    pub fn hit(&mut self, registry: &Registry, hit: Hit<'_>) -> Result<(), Error> {
+    pub fn hit(&mut self, registry: &Registry, mut hit: Hit<'_>) -> Result<(), Error> {
+        if self.contexts.tasks.has_foreign() {
+            self.translate(&mut hit)?;
+        }
         let event = &registry.events[hit.event as usize];
         if event.plan_idx >= self.types.len() {
             self.declare(registry)?;
@@ -101,6 +112,28 @@ impl Recorder {
         self.streams.get(&mut self.writer, hit.stream)?.append(ty, hit.ns, &self.context, payload)?;
         self.tally.n_events += 1;
         Ok(())
+    }
+
+    /// Gives a hit the numbers of its own namespace, and tells once which ones those are in ours.
+    fn translate(&mut self, hit: &mut Hit<'_>) -> Result<(), Error> {
+        let tasks = &mut self.contexts.tasks;
+        let outside = match hit.stream.kind {
+            // The kernel counts as we do.
+            StreamKind::Kernel => hit.task,
+            StreamKind::Rseq | StreamKind::Locked => tasks.translate(hit.task),
+        };
+        if hit.stream.kind == StreamKind::Kernel {
+            hit.task = tasks.inside(hit.task);
+        }
+        let own = (hit.task.pid, hit.task.tid);
+        if outside == hit.task || !self.told.insert(own) {
+            return Ok(());
+        }
+        let file = match &mut self.task_file {
+            Some(file) => file,
+            none => none.insert(TaskFile::create(self.writer.dir())?),
+        };
+        file.add((own.0.into(), own.1.into()), (outside.pid.into(), outside.tid.into()))
     }
 
     pub fn loss(&mut self, loss: &Loss) -> Result<(), Error> {

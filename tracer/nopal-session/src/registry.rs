@@ -256,11 +256,18 @@ fn condition(choice: &Choice, plan: &EventPlan, probe: &str) -> Result<Option<Pr
         error,
         arguments: plan.field_names().map(str::to_owned).collect(),
     };
-    let predicate = Predicate::parse(text, &|name| plan.field(name)).map_err(misfit)?;
+    let label = |field: usize, name: &str| {
+        plan.labels(field).iter().find(|l| l.text == name).map(|l| (l.first, l.last))
+    };
+    let predicate = Predicate::parse_labelled(text, &|name| plan.field(name), &label).map_err(misfit)?;
     if let Some(field) = predicate.mismatch(&|field| plan.is_text(field)) {
         let name = plan.field_names().nth(field).unwrap_or_default();
         let reason = match plan.is_text(field) {
             true => format!("`{name}` is a text, to be compared with a text in quotes"),
+            false if !plan.labels(field).is_empty() => {
+                let labels: Vec<&str> = plan.labels(field).iter().take(20).map(|l| l.text.as_str()).collect();
+                format!("`{name}` is a number or one of {}", labels.join(", "))
+            }
             false => format!("`{name}` is a number, to be compared with a number"),
         };
         return Err(misfit(PredicateError { offset: text.find(name).unwrap_or(0), reason }));

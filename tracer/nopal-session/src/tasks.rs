@@ -10,6 +10,8 @@ pub struct Tasks {
     /// Processes of other namespaces, by the pid they know of themselves.
     foreign: HashMap<u32, u32>,
     threads: HashMap<(u32, u32), Task>,
+    /// The same the other way round: by our numbers.
+    own: HashMap<(u32, u32), Task>,
     /// Every process made known, by the pid it knows of itself.
     known: HashSet<u32>,
 }
@@ -32,6 +34,25 @@ impl Tasks {
     /// Whether any traced process counts otherwise than we do.
     pub fn has_foreign(&self) -> bool {
         !self.foreign.is_empty()
+    }
+
+    /// Makes known what another knows.
+    pub fn learn(&mut self, other: &Tasks) {
+        if self.foreign != other.foreign {
+            self.foreign.clone_from(&other.foreign);
+            self.known.extend(&other.known);
+        }
+    }
+
+    /// The numbers in the namespace of the process itself, from those in ours.
+    pub fn inside(&mut self, task: Task) -> Task {
+        if !self.foreign.values().any(|pid| *pid == task.pid) {
+            return task;
+        }
+        *self.own.entry((task.pid, task.tid)).or_insert_with(|| Task {
+            pid: own_number(&format!("/proc/{}/status", task.pid)).unwrap_or(task.pid),
+            tid: own_number(&format!("/proc/{}/task/{}/status", task.pid, task.tid)).unwrap_or(task.tid),
+        })
     }
 
     /// The numbers in our namespace; unknown ones stay as they are.

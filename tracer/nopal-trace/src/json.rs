@@ -63,6 +63,12 @@ impl JsonLines {
             }
         })?;
         let trace = event.trace();
+        let outside = trace
+            .filter(|t| !t.tasks.is_empty())
+            .and_then(|t| t.tasks.get((who.vpid?.try_into().ok()?, who.vtid?.try_into().ok()?)));
+        if let Some((pid, tid)) = outside {
+            (who.pid, who.tid) = (Some(pid.into()), Some(tid.into()));
+        }
         let env = |key: &str| trace.and_then(|t| t.env_number(key));
         let class = event.class();
         out.extend_from_slice(b"{\"ts\":");
@@ -78,6 +84,10 @@ impl JsonLines {
         self.optional(out, b",\"pid\":", who.pid.or(who.vpid).or_else(|| env("pid")).or_else(|| env("vpid")));
         self.optional(out, b",\"tid\":", who.tid.or(who.vtid));
         self.optional(out, b",\"cpu\":", event.cpu().map(i128::from));
+        if outside.is_some() {
+            self.optional(out, b",\"vpid\":", who.vpid);
+            self.optional(out, b",\"vtid\":", who.vtid);
+        }
         out.extend_from_slice(&class.json_names);
         if event.scopes()[..2].iter().any(Option::is_some) {
             out.extend_from_slice(b",\"context\":{");

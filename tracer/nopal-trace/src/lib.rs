@@ -12,6 +12,7 @@ pub mod localtime;
 mod model;
 mod pipeline;
 mod read;
+mod tasks;
 mod text;
 mod tsdl;
 mod verdict;
@@ -28,6 +29,7 @@ pub use read::{
     Counts, Damage, Event, EventClass, Events, Loss, Note, Range, Recording, Report, Scratch, Step, Trace,
     Value, Visitor,
 };
+pub use tasks::{Numbers, TaskFile, TaskTable};
 pub use text::{TextForm, TextLines};
 pub use tsdl::EnvValue;
 pub use verdict::{Verdict, VerdictFile};

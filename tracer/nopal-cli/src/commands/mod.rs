@@ -66,7 +66,15 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     if called_as == "dtrace" {
         return dtrace::run(dtrace::Args { args: args.into_iter().skip(1).collect() });
     }
-    let cli = Cli::parse_from(args);
+    let wants_json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        // Help and version are errors to clap that succeed.
+        Err(error) if wants_json && error.exit_code() != 0 => {
+            return finish(Err(usage_failure(&error)), true);
+        }
+        Err(error) => error.exit(),
+    };
     let (is_json, result) = match cli.verb {
         Verb::Dtrace(args) => return dtrace::run(args),
         Verb::List(args) => (args.json, list::run(args)),
@@ -105,6 +113,18 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Man(args) => (false, completions::man(args, Cli::command())),
     };
     finish(result, is_json)
+}
+
+/// What is wrong with the command line, of which clap says more than one thing.
+fn usage_failure(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    let mut parts = text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    let message = parts.next().unwrap_or_default();
+    let rest: Vec<String> =
+        parts.filter(|part| !part.is_empty() && !part.starts_with("For more information")).collect();
+    let mut failure = Failure::usage(message.trim_start_matches("error: "));
+    failure.hint = (!rest.is_empty()).then(|| rest.join("; "));
+    failure
 }
 
 /// Prints a failure the way the user asked for and turns it into the exit code.

@@ -162,12 +162,13 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
     (recorder, error)
 }
 
-/// Puts what the streams cannot tell into the recording.
+/// Gives the recorder what the streams cannot tell.
 fn tell_gaps(open: &mut Open, recorder: &mut Recorder) {
     for (ns, text) in open.new_gaps() {
         recorder.gap(ns, &text);
     }
     recorder.set_late(open.n_late());
+    recorder.contexts.tasks.learn(&open.live.tasks);
 }
 
 fn pass(live: &mut Live, recorder: &mut Recorder) -> Result<u64, Error> {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::tracing::{self, TargetArgs};
 use nopal_engine::user::record::Task;
-use nopal_session::live::{Live, Loss, Polled};
+use nopal_session::live::{Live, Loss, Polled, StreamKind};
 use nopal_session::recorder::widen;
 use nopal_session::registry::Registry;
 use nopal_trace::live::{LiveClass, LivePrinter, Seen};
@@ -100,6 +100,7 @@ struct Waiting {
     seen: Seen,
     plan_idx: usize,
     payload: Vec<u8>,
+    is_by_kernel: bool,
 }
 
 /// Puts the events of all CPUs in the order of time and prints them.
@@ -155,14 +156,19 @@ impl Printing {
                     tid: hit.task.tid,
                     own: None,
                 };
-                self.waiting.push(Waiting { seen, plan_idx: event.plan_idx, payload });
+                let is_by_kernel = hit.stream.kind == StreamKind::Kernel;
+                self.waiting.push(Waiting { seen, plan_idx: event.plan_idx, payload, is_by_kernel });
             }
         });
         if live.tasks.has_foreign() {
             for waiting in &mut self.waiting[n_before..] {
                 let seen = &mut waiting.seen;
-                let inside = Task { tid: seen.tid, pid: seen.pid };
-                let outside = live.tasks.translate(inside);
+                let task = Task { tid: seen.tid, pid: seen.pid };
+                // The kernel counts as we do.
+                let (inside, outside) = match waiting.is_by_kernel {
+                    true => (live.tasks.inside(task), task),
+                    false => (task, live.tasks.translate(task)),
+                };
                 (seen.pid, seen.tid) = (outside.pid, outside.tid);
                 seen.own = (inside != outside).then_some((inside.pid, inside.tid));
             }

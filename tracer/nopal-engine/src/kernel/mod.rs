@@ -153,10 +153,7 @@ impl KernelDoor {
     }
 
     /// Divides sites into those a program can be made for and the others, with the reason.
-    fn accept<'a>(
-        &self,
-        sites: &'a [KernelSite],
-    ) -> (Accepted<'a>, Vec<(u32, KernelError)>) {
+    fn accept<'a>(&self, sites: &'a [KernelSite]) -> (Accepted<'a>, Vec<(u32, KernelError)>) {
         let mut refused = Vec::new();
         let mut accepted = Vec::new();
         for site in sites {

@@ -215,8 +215,8 @@ fn close_process<'c>(
             |index: u16| own == Some(index) || sessions.iter().any(|(i, alive)| *i == index && !alive);
         let orphans = sessions.iter().filter(|(i, alive)| !alive && own != Some(*i));
         for (index, _) in orphans {
-            report.n_orphans += 1;
-            silence(&memory, &maps, n, *index)?;
+            // Its place stays in the stub space; once it is silent it is nobody's.
+            report.n_orphans += usize::from(silence(&memory, &maps, n, *index)?);
         }
         for (index, is_alive) in &sessions {
             if *is_alive && own != Some(*index) {
@@ -323,14 +323,18 @@ fn lock_pages(n: &Neighbourhood, memory: &Memory, is_wanted: impl Fn(u64) -> boo
     entered.hijack.restore()
 }
 
-/// Switches a dead session's stubs off, in the ring they share with whoever traced here.
-fn silence(memory: &Memory, maps: &Maps, n: &Neighbourhood, session: u16) -> Result<()> {
+/// Switches a dead session's stubs off, in the ring they share with whoever traced here; whether they were on.
+fn silence(memory: &Memory, maps: &Maps, n: &Neighbourhood, session: u16) -> Result<bool> {
     let entry = &n.space.header().sessions[usize::from(session)];
     let is_there = maps.find(entry.ring_address).is_some_and(|r| {
         r.start == entry.ring_address && r.inode == entry.ring_inode && r.is_called(RING_NAME)
     });
-    if is_there {
-        memory.write(entry.ring_address + offset_of!(ControlPage, enabled) as u64, &[0; 4])?;
+    if !is_there {
+        return Ok(false);
     }
-    Ok(())
+    let at = entry.ring_address + offset_of!(ControlPage, enabled) as u64;
+    let mut enabled = [0; 4];
+    memory.read(at, &mut enabled)?;
+    memory.write(at, &[0; 4])?;
+    Ok(enabled != [0; 4])
 }

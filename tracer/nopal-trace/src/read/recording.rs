@@ -4,6 +4,7 @@
 use super::class::{EventClass, StreamClass, compile_trace};
 use super::plan::Scope;
 use crate::error::Error;
+use crate::tasks::TaskTable;
 use crate::tsdl::{self, EnvValue};
 use crate::verdict::Verdict;
 use std::fs;
@@ -30,6 +31,8 @@ pub struct Trace {
     pub env: Vec<(String, EnvValue)>,
     /// What its recorder says of it, if that was nopal.
     pub verdict: Option<Verdict>,
+    /// Threads of other pid namespaces.
+    pub tasks: TaskTable,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) packet_header: Option<Scope>,
     pub(crate) streams: Vec<StreamClass>,
@@ -73,6 +76,7 @@ impl Recording {
             dir: dir.to_owned(),
             env: metadata.env,
             verdict: Verdict::read(dir),
+            tasks: TaskTable::read(dir),
             uuid: metadata.uuid,
             packet_header: compiled.packet_header,
             streams: compiled.streams,
