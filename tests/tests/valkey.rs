@@ -1,11 +1,10 @@
 //! Valkey 9.1, whose tracing was written for LTTng: built with our headers as its README says, run, listed, traced.
 
-use nopal_tests::process::{Running, wait_until};
 use nopal_tests::valkey::{self, Server};
 use nopal_tests::{lttng, nopal, run, scratch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The providers and events that Valkey's README lists.
 const EVENTS: [(&str, &[&str]); 6] = [
@@ -70,24 +69,27 @@ fn programs() -> Option<std::path::PathBuf> {
     valkey::build().map_err(|reason| eprintln!("skipped: no source package of Valkey: {reason}")).ok()
 }
 
-/// Records a server that is running until `load` returns.
+/// The commands of Valkey's README with `lttng` replaced by `nopal`, and all providers.
 fn record(server: &Server, recording: &Path, load: impl FnOnce()) {
-    let log = recording.with_extension("log");
-    let mut recorder = Running::start(
-        Command::new(nopal())
-            .args(["record", "-e", "valkey_*:*", "-p", &server.pid().to_string(), "-o"])
-            .arg(recording)
-            .stderr(Stdio::from(std::fs::File::create(&log).unwrap())),
-    );
-    wait_until("the sites are open", 30, || {
-        std::fs::read_to_string(&log).is_ok_and(|said| said.contains("sites: "))
-    });
+    let home = recording.with_extension("home");
+    let nopal = |line: &[&str]| {
+        let mut command = Command::new(nopal());
+        command.args(line).env("NOPAL_HOME", &home);
+        command
+    };
+    let unknown = nopal(&["destroy", "valkey"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(10), "there is none yet, which is harmless");
+    run(&mut nopal(&["create", "valkey", "--output", recording.to_str().unwrap()]));
+    for (provider, _) in EVENTS {
+        run(&mut nopal(&["enable-event", "-u", &format!("{provider}:*")]));
+    }
+    run(&mut nopal(&["track", "-u", "-p", &server.pid().to_string()]));
+    run(&mut nopal(&["start"]));
     load();
-    // SAFETY: the recorder is our child and has not been waited for.
-    assert_eq!(unsafe { libc::kill(recorder.pid() as i32, libc::SIGINT) }, 0);
-    let status = recorder.0.wait().unwrap();
-    let said = std::fs::read_to_string(&log).unwrap();
-    assert!(status.success() && said.contains("complete"), "{said}");
+    let stopped = run(&mut nopal(&["stop"]));
+    assert!(stopped.contains("complete"), "{stopped}");
+    assert!(!run(&mut nopal(&["view"])).is_empty());
+    run(&mut nopal(&["destroy", "valkey"]));
 }
 
 #[test]

@@ -181,7 +181,15 @@ impl Running {
                 News::Message(text) => log(&text),
             }
         }
+        gaps.iter().for_each(|gap| self.state_gap(gap));
         gaps
+    }
+
+    /// Writes into the recording that hits are missing.
+    pub fn state_gap(&mut self, text: &str) {
+        if let Some((recorder, _)) = &mut self.recorder {
+            recorder.gap(monotonic_ns(), text);
+        }
     }
 
     pub fn flush(&mut self) -> Result<(), Error> {

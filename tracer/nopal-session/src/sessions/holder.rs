@@ -562,6 +562,7 @@ impl<'a> Holder<'a> {
                 }
                 Some(why) => format!("process {pid} could not be picked up: {why}"),
             };
+            self.running.iter_mut().for_each(|running| running.state_gap(&text));
             note_gaps(&mut self.state, vec![text]);
             self.keep_state();
         }
