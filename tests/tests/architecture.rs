@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("nopal-script", &["nopal-program"]),
     ("nopal-engine", &["nopal-abi", "nopal-program", "nopal-sdt"]),
     ("nopal-trace", &[]),
-    ("nopal-bench-stub", &["nopal-abi", "nopal-engine", "nopal-sdt"]),
+    ("nopal-bench-stub", &["nopal-abi", "nopal-engine", "nopal-program", "nopal-sdt"]),
     (
         "nopal-session",
         &[

@@ -1,0 +1,176 @@
+//! The scripts of `tools/` on the programs they are for. What they must show is known from the client that drove them.
+
+use nopal_tests::process::{Running, free_port, wait_until};
+use nopal_tests::{lab, nopal, root, run, scratch};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn tool(name: &str) -> PathBuf {
+    root().join("tools").join(name)
+}
+
+/// A tool at work on a process.
+struct Tool {
+    running: Running,
+    out: PathBuf,
+    log: PathBuf,
+}
+
+impl Tool {
+    fn start(dir: &Path, name: &str, pid: u32) -> Tool {
+        let (out, log) = (dir.join(format!("{name}.out")), dir.join(format!("{name}.log")));
+        let running = Running::start(
+            Command::new(nopal())
+                .arg("run")
+                .arg("-v")
+                .args(["-p", &pid.to_string()])
+                .arg(tool(name))
+                .stdout(fs::File::create(&out).unwrap())
+                .stderr(fs::File::create(&log).unwrap()),
+        );
+        let tool = Tool { running, out, log };
+        wait_until("the sites are open", 60, || {
+            let said = fs::read_to_string(&tool.log).unwrap();
+            said.contains(" user door") || said.contains(" kernel door") || said.contains("armed")
+        });
+        tool
+    }
+
+    fn shown(&self) -> String {
+        fs::read_to_string(&self.out).unwrap()
+    }
+
+    /// Ctrl-C, as a person ends it.
+    fn end(mut self) -> String {
+        // SAFETY: kill has no preconditions; the tool is our child and has not been waited for.
+        unsafe { libc::kill(self.running.pid() as i32, libc::SIGINT) };
+        let status = self.running.0.wait().unwrap();
+        let said = fs::read_to_string(&self.log).unwrap();
+        assert!(status.success() && said.trim_end().ends_with("complete"), "{said}");
+        self.shown()
+    }
+}
+
+#[test]
+fn memcached_commands_are_shown_with_their_keys() {
+    let dir = scratch("tools-memcached");
+    let port = free_port();
+    let server = Running::start(Command::new(lab::memcached()).args([
+        "-l",
+        "127.0.0.1",
+        "-u",
+        "root",
+        "-p",
+        &port.to_string(),
+    ]));
+    wait_until("memcached listens", 20, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let snoop = Tool::start(&dir, "mcsnoop.bt", server.pid());
+    let top = Tool::start(&dir, "mctop.bt", server.pid());
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let mut answer = String::new();
+    for n in 0..60 {
+        stream.write_all(format!("set key-{n} 0 0 5\r\nhello\r\n").as_bytes()).unwrap();
+        answers.read_line(&mut answer).unwrap();
+    }
+    for _ in 0..40 {
+        stream.write_all(b"get key-7\r\n").unwrap();
+        for _ in 0..3 {
+            answers.read_line(&mut answer).unwrap();
+        }
+    }
+    stream.write_all(b"delete key-9\r\n").unwrap();
+    answers.read_line(&mut answer).unwrap();
+    // It is drawn anew every second, the busiest key first or last: what counts is that it is there with its number.
+    wait_until("mctop shows the busiest key", 30, || top.shown().contains("@calls[key-7]: 4"));
+    let shown = snoop.end();
+    let lines = |command: &str, key: &str| {
+        let is_it = |line: &&str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.get(2) == Some(&command) && words.last() == Some(&key)
+        };
+        shown.lines().filter(is_it).count()
+    };
+    assert_eq!(shown.lines().filter(|l| l.split_whitespace().nth(2) == Some("set")).count(), 60, "{shown}");
+    assert_eq!(
+        (lines("set", "key-59"), lines("get", "key-7"), lines("delete", "key-9")),
+        (1, 40, 1),
+        "{shown}"
+    );
+    let drawn = top.end();
+    assert!(drawn.contains("calls by key") && drawn.contains("\x1b[2J"), "{drawn}");
+}
+
+#[test]
+fn tools_for_redis_and_valkey() {
+    let dir = scratch("tools-redis");
+    let mut running =
+        Running::start(Command::new(nopal()).args(["demo", "--serve", "0", "--json"]).stdout(Stdio::piped()));
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let facts: Value = serde_json::from_str(&line).unwrap();
+    let (pid, port) = (facts["pid"].as_u64().unwrap() as u32, facts["port"].as_u64().unwrap().to_string());
+    let tools = ["redis-latency.bt", "valkey-slow.bt", "top.bt"].map(|name| Tool::start(&dir, name, pid));
+    for n in 0..30 {
+        run(Command::new("redis-cli").args(["-p", &port, "set", &format!("key-{n}"), "value"]));
+    }
+    wait_until("top has drawn", 30, || tools[2].shown().contains("redis:call__start]: "));
+    let [latency, slow, top] = tools;
+    let latency = latency.end();
+    assert!(latency.contains("count 30, p50 "), "{latency}");
+    let slow = slow.end();
+    assert!(slow.contains("@us[set]: count 30, p50 "), "{slow}");
+    top.end();
+}
+
+#[test]
+fn tools_for_languages() {
+    let dir = scratch("tools-languages");
+    let tool_on = |name: &str, command: &[&str]| {
+        run(Command::new(nopal()).arg("run").arg(tool(name)).arg("--").args(command))
+    };
+    let ruby = dir.join("a.rb");
+    fs::write(&ruby, "class Thing; end\n100.times { Thing.new }\n50.times { [1].first }\n").unwrap();
+    let objects = tool_on("ruby-objects.bt", &["ruby", "--disable-gems", ruby.to_str().unwrap()]);
+    assert!(objects.contains("@objects[Thing]: 100\n"), "{objects}");
+    let methods = tool_on("ruby-methods.bt", &["ruby", "--disable-gems", ruby.to_str().unwrap()]);
+    assert!(methods.contains("@calls[Array, first]: 50\n"), "{methods}");
+    // CPython 3.11 tells of few functions; how many, bpftrace says.
+    let python = dir.join("a.py");
+    fs::write(&python, "print(sum(n for n in range(20)))\n").unwrap();
+    let python = ["/usr/bin/python3.11", python.to_str().unwrap()];
+    let flow = tool_on("python-flow.bt", &python);
+    let script = "usdt:/usr/bin/python3.11:python:function__entry { @ = count(); }";
+    let counted = run(Command::new("bpftrace").args(["-c", &python.join(" "), "-e", script]));
+    let expected: usize = counted.rsplit_once("@: ").unwrap().1.trim().parse().unwrap();
+    let count = |arrow: &str| flow.lines().filter(|line| line.contains(arrow)).count();
+    assert_eq!((count(" -> "), count(" <- ")), (expected, expected), "{flow}");
+    assert!(expected > 0);
+    let cpp = dir.join("a.cpp");
+    fs::write(&cpp, "int main() { for (int i = 0; i < 25; i++) try { throw i; } catch (int) {} }\n").unwrap();
+    let program = dir.join("a");
+    run(Command::new("g++").args(["-O1", "-o"]).arg(&program).arg(&cpp));
+    // Of three sites the user door may find one's landing taken; the kernel door has them all.
+    let mut command = Command::new(nopal());
+    command.args(["run", "--door", "kernel"]).arg(tool("cpp-exceptions.bt")).arg("--").arg(&program);
+    let exceptions = run(&mut command);
+    assert!(exceptions.contains("@thrown: 25\n") && exceptions.contains("@caught: 25\n"), "{exceptions}");
+    let java = dir.join("A.java");
+    fs::write(
+        &java,
+        "class A { public static void main(String[] a) { for (int i = 0; i < 3; i++) System.gc(); } }",
+    )
+    .unwrap();
+    let gc = tool_on(
+        "java-gc.bt",
+        &["java", "-XX:+UseSerialGC", "-XX:+ExtendedDTraceProbes", java.to_str().unwrap()],
+    );
+    assert!(
+        gc.lines().filter(|l| l.contains(" us  full")).count() >= 3 && gc.contains("@us: count "),
+        "{gc}"
+    );
+}
