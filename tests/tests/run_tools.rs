@@ -160,17 +160,14 @@ fn tools_for_languages() {
     let exceptions = run(&mut command);
     assert!(exceptions.contains("@thrown: 25\n") && exceptions.contains("@caught: 25\n"), "{exceptions}");
     let java = dir.join("A.java");
-    fs::write(
-        &java,
-        "class A { public static void main(String[] a) { for (int i = 0; i < 3; i++) System.gc(); } }",
-    )
-    .unwrap();
-    let gc = tool_on(
-        "java-gc.bt",
-        &["java", "-XX:+UseSerialGC", "-XX:+ExtendedDTraceProbes", java.to_str().unwrap()],
-    );
-    assert!(
-        gc.lines().filter(|l| l.contains(" us  full")).count() >= 3 && gc.contains("@us: count "),
-        "{gc}"
-    );
+    let text = "class A { public static void main(String[] a) throws Exception { while (true) { System.gc(); Thread.sleep(50); } } }";
+    fs::write(&java, text).unwrap();
+    let machine = Running::start(Command::new("java").arg("-XX:+UseSerialGC").arg(&java));
+    wait_until("the machine has its library", 60, || {
+        fs::read_to_string(format!("/proc/{}/maps", machine.pid())).is_ok_and(|maps| maps.contains("libjvm"))
+    });
+    let gc = Tool::start(&dir, "java-gc.bt", machine.pid());
+    wait_until("three collections are seen", 60, || gc.shown().matches(" us  full").count() >= 3);
+    let shown = gc.end();
+    assert!(shown.contains("@us: count "), "{shown}");
 }

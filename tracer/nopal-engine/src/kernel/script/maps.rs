@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 const PRESENCE_BYTES: usize = super::code::PRESENCE_BYTES as usize;
 
 /// Above this the kernel takes memory for entries only when they are made.
-const MAX_PREALLOCATED_BYTES: u64 = 4 << 20;
+const MAX_PREALLOCATED_BYTES: u64 = 64 << 20;
 
 /// Key, and the shares one after another, as the kernel has them.
 type RawEntry = (Vec<u8>, Vec<u8>);
