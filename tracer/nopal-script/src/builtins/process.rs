@@ -70,8 +70,8 @@ fn cpid(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
     match body.shared.catalog.child_pid() {
         Some(pid) => Ok(Value::new(Ty::U64, At::Const(i64::from(pid)), span)),
         None => {
-            Err(Diagnostic::error(span, "no process is started for this script")
-                .help("start one with `-c CMD`"))
+            Err(Diagnostic::error(span, "the process of `cpid` is not known when the script is compiled")
+                .help("with `-c` only the process that is started is traced; in tracepoints compare `comm`"))
         }
     }
 }

@@ -173,7 +173,7 @@ pub(super) fn buckets(aggregate: Aggregate, words: &[u64]) -> Vec<Bucket> {
                 n if n as u32 == n_lhist_buckets(min, max, step) - 1 => (Some(max), None),
                 n => {
                     let low = min.wrapping_add((n as i64 - 1).wrapping_mul(step));
-                    (Some(low), Some(low.wrapping_add(step - 1)))
+                    (Some(low), Some(low.wrapping_add(step - 1).min(max - 1)))
                 }
             },
             Aggregate::Hist { bits } => {
