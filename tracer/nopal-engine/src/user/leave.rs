@@ -57,15 +57,17 @@ pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
     pids.dedup();
     for pid in pids.into_iter().filter(|pid| process::is_alive(*pid)) {
         let neighbourhoods = &core.neighbourhoods;
-        let outcome = in_own_thread(|| {
-            let mut one = LeaveReport::default();
-            close_process(
-                pid,
-                |maps, memory| own_spaces(neighbourhoods, maps, memory),
-                generation,
-                &mut one,
-            )?;
-            Ok(one)
+        let outcome = while_it_shares(pid, &inodes, || {
+            in_own_thread(|| {
+                let mut one = LeaveReport::default();
+                close_process(
+                    pid,
+                    |maps, memory| own_spaces(neighbourhoods, maps, memory),
+                    generation,
+                    &mut one,
+                )?;
+                Ok(one)
+            })
         });
         report.add(pid, outcome);
     }
@@ -129,10 +131,12 @@ pub fn detach(pid: i32) -> Result<LeaveReport> {
     pids.dedup();
     let mut report = LeaveReport::default();
     for (i, one) in pids.into_iter().enumerate() {
-        let outcome = in_own_thread(|| {
-            let mut r = LeaveReport::default();
-            close_process(one, all_spaces, 0, &mut r)?;
-            Ok(r)
+        let outcome = while_it_shares(one, &inodes, || {
+            in_own_thread(|| {
+                let mut r = LeaveReport::default();
+                close_process(one, all_spaces, 0, &mut r)?;
+                Ok(r)
+            })
         });
         match outcome {
             Err(error) if i == 0 => return Err(error),
@@ -147,13 +151,33 @@ fn sharing(inodes: &HashSet<u64>) -> Vec<i32> {
     if inodes.is_empty() {
         return Vec::new();
     }
-    target::processes()
-        .into_iter()
-        .map(|p| p.pid as i32)
-        .filter(|pid| {
-            Maps::read(*pid).is_ok_and(|maps| spaces_in(&maps).iter().any(|r| inodes.contains(&r.inode)))
-        })
-        .collect()
+    target::processes().into_iter().map(|p| p.pid as i32).filter(|pid| shares(*pid, inodes)).collect()
+}
+
+fn shares(pid: i32, inodes: &HashSet<u64>) -> bool {
+    Maps::read(pid).is_ok_and(|maps| spaces_in(&maps).iter().any(|r| inodes.contains(&r.inode)))
+}
+
+/// A process in the middle of exec may not be looked into for a moment, and then has nothing of ours any more: a failure
+/// counts only if it stays.
+fn while_it_shares(
+    pid: i32,
+    inodes: &HashSet<u64>,
+    mut close: impl FnMut() -> Result<LeaveReport>,
+) -> Result<LeaveReport> {
+    const TRIES: u32 = 20;
+    for _ in 1..TRIES {
+        match close() {
+            Err(Error::Permission { .. }) => {}
+            outcome => return outcome,
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        // Its maps cannot be read either while it is not ours to look into.
+        if Maps::read(pid).is_ok() && !shares(pid, inodes) {
+            return Err(Error::Gone { pid });
+        }
+    }
+    close()
 }
 
 /// A stub space to be left, ours or a copy made for reading.
