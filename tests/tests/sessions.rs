@@ -565,6 +565,7 @@ fn a_view_follows_a_session() {
     place.nopal(&["stop"]);
     let rest: Vec<String> = lines.map(|line| line.unwrap()).collect();
     assert_eq!(rest.iter().filter(|line| line.contains("name = \"del\"")).count(), 40);
+    assert!(rest.iter().all(|line| !line.contains("(+?")), "only the first event has none before it");
     assert!(rest.iter().chain([&first]).filter(|l| l.contains("\"get\"")).count() <= n_sent);
     assert!(viewer.0.wait().unwrap().success());
 }

@@ -25,6 +25,8 @@ pub struct Selection {
     /// By [`EventClass::index`]; empty for all.
     pub is_wanted: Vec<bool>,
     pub limit: Option<u64>,
+    /// The time of the event before the first, if one was printed already.
+    pub last_ns: Option<i64>,
 }
 
 impl Selection {
@@ -39,6 +41,8 @@ impl Selection {
 #[derive(Debug, Clone, Default)]
 pub struct Printed {
     pub n_events: u64,
+    /// The time of the last event that was printed.
+    pub last_ns: Option<i64>,
     pub report: Report,
 }
 
@@ -126,7 +130,7 @@ pub fn print<L: Lines>(
         }
         while write_oldest(&mut under_way, &mut spare)? {}
         out.flush().map_err(PrintError::Output)?;
-        Ok(Printed { n_events: batches.n_events, report: batches.events.report() })
+        Ok(Printed { n_events: batches.n_events, last_ns: batches.last_ns, report: batches.events.report() })
     })
 }
 
@@ -156,7 +160,8 @@ struct Batches<'r, 's> {
 
 impl<'r, 's> Batches<'r, 's> {
     fn new(recording: &'r Recording, selection: &'s Selection) -> Result<Self, Error> {
-        Ok(Batches { events: recording.events(selection.range)?, selection, last_ns: None, n_events: 0 })
+        let events = recording.events(selection.range)?;
+        Ok(Batches { events, selection, last_ns: selection.last_ns, n_events: 0 })
     }
 
     /// The next batch, in the memory of an old one.
@@ -188,7 +193,8 @@ impl<'r, 's> Batches<'r, 's> {
             batch.events.push((index, found));
         }
         self.n_events += batch.events.len() as u64;
-        self.last_ns = batch.events.last().map(|(_, found)| found.ns).filter(|ns| *ns != i64::MIN);
-        Ok(if batch.events.is_empty() { None } else { Some(batch) })
+        let Some((_, last)) = batch.events.last() else { return Ok(None) };
+        self.last_ns = Some(last.ns).filter(|ns| *ns != i64::MIN);
+        Ok(Some(batch))
     }
 }

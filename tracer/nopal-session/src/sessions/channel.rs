@@ -1,6 +1,7 @@
 //! A channel under way: its probes open in the tracked processes, its hits on their way into a recording.
 
 use super::config::{Channel, Mode, Rule};
+use super::error::InWords;
 use crate::live::{Hit, Live, LiveError, News, Opened, Request, StreamId, Way, attach_when_free};
 use crate::plan::Limits;
 use crate::recorder::Recorder;
@@ -160,7 +161,7 @@ impl Running {
     }
 
     /// Keeps the probes open and follows new processes. Gives what is missing, in words.
-    pub fn look_after(&mut self, log: &mut dyn FnMut(&str)) -> Vec<String> {
+    pub fn look_after(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
         let mut gaps = Vec::new();
         if !self.live.is_look_due() {
             return gaps;
@@ -173,7 +174,7 @@ impl Running {
                 }
                 News::Gap(text) => gaps.push(text),
                 News::NotFollowed { pid, error } => {
-                    gaps.push(format!("process {pid} could not be followed: {error:?}"));
+                    gaps.push(format!("process {pid} could not be followed: {}", in_words(&error)));
                 }
                 News::Late { pid, n_sites } => gaps.push(format!(
                     "process {pid}: {n_sites} sites were opened a moment after their program or library had started"

@@ -300,7 +300,7 @@ impl<'a> Holder<'a> {
             let mut n_hits = 0;
             for running in &mut self.running {
                 n_hits += running.pass().map_err(|e| recording_error(&e))?;
-                let gaps = running.look_after(self.surroundings.log);
+                let gaps = running.look_after(self.surroundings.in_words, self.surroundings.log);
                 note_gaps(&mut self.state, gaps);
             }
             self.watch_trigger()?;
@@ -525,7 +525,7 @@ impl<'a> Holder<'a> {
     /// A snapshot by itself, when an event that was waited for has come.
     fn watch_trigger(&mut self) -> Result<(), SessionError> {
         let Some(trigger) = &mut self.trigger else { return Ok(()) };
-        let gaps = trigger.look_after(self.surroundings.log);
+        let gaps = trigger.look_after(self.surroundings.in_words, self.surroundings.log);
         let n_hits = trigger.drain();
         note_gaps(&mut self.state, gaps);
         let is_too_soon = self.last_triggered.is_some_and(|last| last.elapsed() < BETWEEN_TRIGGERED);

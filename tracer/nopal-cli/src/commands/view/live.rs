@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::tracing::counted;
 use nopal_session::sessions::Session;
 use nopal_session::sessions::control::{Reply, Request, ask};
-use nopal_trace::{Error, PrintError, Range, Recording};
+use nopal_trace::{Error, PrintError, Printed, Range, Recording};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -21,6 +21,7 @@ pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
         other => return Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
     };
     let mut n_events = 0;
+    let mut last_ns = None;
     let mut is_over = false;
     while !is_over && !STOP.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
@@ -33,11 +34,13 @@ pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
             }
         };
         let limit = args.limit.map(|limit| limit - n_events);
-        n_events += match show(dir, args, Range { from_ns, to_ns }, limit) {
-            Ok(n) => n,
+        let shown = match show(dir, args, Range { from_ns, to_ns }, limit, last_ns) {
+            Ok(shown) => shown,
             Err(PrintError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(e) => return Err(print_failure(e, dir)),
         };
+        n_events += shown.n_events;
+        last_ns = shown.last_ns.or(last_ns);
         from_ns = to_ns.saturating_add(1);
         is_over |= args.limit.is_some_and(|limit| n_events >= limit);
     }
@@ -46,19 +49,28 @@ pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
 }
 
 /// Prints the events of a span of time, in its order.
-fn show(dir: &Path, args: &Args, range: Range, limit: Option<u64>) -> Result<u64, PrintError> {
+fn show(
+    dir: &Path,
+    args: &Args,
+    range: Range,
+    limit: Option<u64>,
+    last_ns: Option<i64>,
+) -> Result<Printed, PrintError> {
     let recording = match Recording::open(dir) {
         Ok(recording) => recording,
         // Nothing has been written yet.
-        Err(Error::NotARecording { .. }) => return Ok(0),
+        Err(Error::NotARecording { .. }) => return Ok(Printed::default()),
         Err(error) => return Err(error.into()),
     };
     // An event that is not there yet may come with the next library.
-    let Ok(mut selection) = select(&recording, &args.patterns) else { return Ok(0) };
+    let Ok(mut selection) = select(&recording, &args.patterns) else {
+        return Ok(Printed::default());
+    };
     selection.range = range;
     selection.limit = limit;
+    selection.last_ns = last_ns;
     let mut out = io::stdout().lock();
     let printed = print_to(&recording, &selection, args, &mut out)?;
     out.flush().map_err(PrintError::Output)?;
-    Ok(printed.n_events)
+    Ok(printed)
 }
