@@ -16,6 +16,8 @@ const SUITES: [(&str, &[&str]); 4] = [
         "tracing",
         &[
             "both_doors_tell_the_truth",
+            "children_have_the_kernel_doors_sites",
+            "processes_of_other_namespaces",
             "programs_that_a_command_starts",
             "conditions_choose_events",
             "an_ordinary_user",
