@@ -2,6 +2,7 @@
 
 pub mod arm64;
 pub mod bindings;
+pub mod cycles;
 pub mod debian;
 pub mod fixture;
 pub mod lab;

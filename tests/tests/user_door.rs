@@ -1,5 +1,6 @@
 //! The user door on programs that watch themselves: every hit recorded once, nothing changed, nothing left behind.
 
+use nopal_tests::cycles::{Chance, Footprint, Spans, Visitors, address_space, cycles, kills};
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
 use nopal_tests::user_door::{Door, Hit, small_options, text};
@@ -122,15 +123,6 @@ fn every_hit_of_other_kinds_of_programs() {
     });
 }
 
-fn n_mappings(pid: u32) -> usize {
-    nopal_engine::user::maps::Maps::read(pid as i32)
-        .unwrap()
-        .ranges
-        .iter()
-        .filter(|r| r.path.to_string_lossy().contains("memfd:nopal"))
-        .count()
-}
-
 fn semaphores(pid: u32) -> Vec<u16> {
     let objects = nopal_engine::target::mapped_objects(pid).unwrap();
     let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
@@ -142,9 +134,10 @@ fn semaphores(pid: u32) -> Vec<u16> {
     sites.map(|s| memory.read_u16(bias.wrapping_add(s.address)).unwrap()).collect()
 }
 
-/// As often as CI has time for, or as often as is asked for.
-fn cycles(usual: u32) -> u32 {
-    std::env::var("NOPAL_CYCLES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+/// No more than before, from the middle of the cycles on: by then everything that is made once has been.
+fn assert_no_growth<T: PartialEq + std::fmt::Debug>(what: &str, seen: &[T]) {
+    let later = &seen[seen.len() / 2..];
+    assert!(later.iter().all(|one| *one == later[0]), "{what} grows: {seen:?}");
 }
 
 #[test]
@@ -152,10 +145,11 @@ fn attaching_and_detaching_again_and_again_leaves_no_trace() {
     let cycles = cycles(200);
     let busy = Busy::start(&mut Busy::program(Build::Pie));
     let before = text(busy.pid());
-    let mut mappings = Vec::new();
-    let mut n_hits = 0u64;
+    let (mut footprints, mut spaces, mut spans) = (Vec::new(), Vec::new(), Spans::default());
+    let (mut n_hits, mut n_damaged) = (0u64, 0);
     for cycle in 0..cycles {
-        let mut door = Door::open_with(busy.pid(), "busy:*", &small_options())
+        let mut door = spans
+            .open(|| Door::open_with(busy.pid(), "busy:*", &small_options()))
             .unwrap_or_else(|e| panic!("cycle {cycle}: {e}"));
         // A site whose landing is taken in this process stays closed, and so does its semaphore.
         let up = semaphores(busy.pid()).iter().filter(|s| **s == 1).count();
@@ -167,22 +161,28 @@ fn attaching_and_detaching_again_and_again_leaves_no_trace() {
         let mut counts = HashMap::new();
         std::thread::sleep(std::time::Duration::from_millis(2));
         door.count(&mut counts);
-        let report = door.session.detach();
+        let report = spans.close(|| door.session.detach());
         assert!(report.failures.is_empty() && report.left_alone.is_empty(), "cycle {cycle}: {report:?}");
-        let polled = door.count(&mut counts);
-        assert_eq!(polled.damaged, 0, "cycle {cycle}");
+        n_damaged += door.count(&mut counts).damaged;
         n_hits += counts.values().sum::<u64>();
-        mappings.push(n_mappings(busy.pid()));
+        drop(door);
+        footprints.push(Footprint::of(busy.pid()));
+        spaces.push(address_space(busy.pid()));
         assert!(semaphores(busy.pid()).iter().all(|s| *s == 0), "cycle {cycle}");
     }
     assert!(n_hits > u64::from(cycles), "{n_hits} hits");
     assert!(text(busy.pid()) == before, "the code is what it was");
-    assert_eq!(
-        mappings[3],
-        *mappings.last().unwrap(),
-        "no mapping more than after the first cycles: {mappings:?}"
+    assert_no_growth("what is left in it", &footprints);
+    assert_no_growth("its address space", &spaces);
+    assert_eq!(footprints[0].n_descriptors, 0, "{footprints:?}");
+    let counted = busy.end();
+    println!(
+        "{cycles} cycles, {spans}, {n_hits} hits, {:?}, {n_damaged} damaged, {counted:?}",
+        footprints.last()
     );
-    busy.end();
+    assert!(counted["inside"] > 0 && counted["vforks"] > 0, "signals came inside stubs: {counted:?}");
+    // A child between vfork and exec has its parent's thread area, not that of its CPU, and may spoil a sub-buffer.
+    assert!(n_damaged <= counted["vforks"], "{n_damaged} damaged: {counted:?}");
 }
 
 /// Not a test of its own: a tracer that opens and closes until it is killed.
@@ -197,7 +197,8 @@ fn tracer_to_be_killed() {
 
 #[test]
 fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
-    let n_kills: u32 = std::env::var("NOPAL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let n_kills = kills(40);
+    let mut chance = Chance::new("kills");
     let mut busy = Busy::start(&mut Busy::program(Build::Pie));
     let before = text(busy.pid());
     let mut n_orphans = 0;
@@ -209,7 +210,7 @@ fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
                 .stdout(Stdio::null()),
         );
         // Some kills come early, most at a random moment of the work.
-        std::thread::sleep(std::time::Duration::from_micros(15_000 + u64::from(i * 7919 % 1000) * 150));
+        std::thread::sleep(std::time::Duration::from_micros(15_000 + chance.below(150_000)));
         let is_working = tracer.0.try_wait().unwrap().is_none();
         drop(tracer);
         assert!(is_working, "kill {i}: the tracer was at work");
@@ -240,6 +241,7 @@ fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
         nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
         text(busy.pid()) == before
     });
+    println!("{n_kills} kills, {n_orphans} of them in a session, {:?}", Footprint::of(busy.pid()));
     busy.end();
 }
 
@@ -313,57 +315,37 @@ fn bpftrace_attaching_and_leaving_during_the_cycles_disturbs_nobody() {
     let program = build("busy", &["busy.c", "own.c"], Build::Pie);
     let busy = Busy::start(&mut Busy::program(Build::Pie));
     let before = text(busy.pid());
-    let pid = busy.pid().to_string();
-    let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let stop = std::sync::Arc::clone(&is_over);
-    let others = std::thread::spawn(move || {
-        let mut n = 0;
-        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-            for probe in ["own", "work", "guarded"] {
-                let script = format!(
-                    "usdt:{}:busy:{probe} {{ @ = count(); }} interval:ms:{} {{ exit(); }}",
-                    program.display(),
-                    50 + n % 5 * 60
-                );
-                let status = Command::new("bpftrace")
-                    .args(["-p", &pid, "-e", &script])
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null())
-                    .status()
-                    .unwrap();
-                assert!(status.success());
-                n += 1;
-            }
-        }
-        n
-    });
     let cycles = cycles(80);
+    let mut chance = Chance::new("cycles");
+    let probes = ["own", "work", "guarded", "regs", "tick"];
+    let others = Visitors::start(busy.pid(), &program, "busy", &probes);
     let mut n_hits = 0u64;
-    let mut mappings = Vec::new();
+    let (mut footprints, mut spans) = (Vec::new(), Spans::default());
     for cycle in 0..cycles {
-        let mut door = Door::open_with(busy.pid(), "busy:*", &small_options())
+        let mut door = spans
+            .open(|| Door::open_with(busy.pid(), "busy:*", &small_options()))
             .unwrap_or_else(|e| panic!("cycle {cycle}: {e}"));
         let mut counts = HashMap::new();
         // Short and long stays, so that bpftrace comes and goes before, during and after them.
-        for _ in 0..cycle * 7919 % 6 {
+        for _ in 0..chance.below(6) {
             door.count(&mut counts);
             door.session.look_after();
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(std::time::Duration::from_micros(chance.below(40_000)));
         }
         door.count(&mut counts);
-        let report = door.session.detach();
+        let report = spans.close(|| door.session.detach());
         assert!(report.failures.is_empty(), "cycle {cycle}: {report:?}");
         n_hits += counts.values().sum::<u64>();
-        mappings.push(n_mappings(busy.pid()));
+        drop(door);
+        footprints.push(Footprint::of(busy.pid()));
     }
-    let last = mappings[mappings.len() - 1];
-    assert!(mappings[mappings.len() / 2..].iter().all(|n| *n == last), "mappings grow: {mappings:?}");
-    is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-    let n_others = others.join().expect("bpftrace was well");
-    println!("{n_hits} hits, bpftrace came {n_others} times");
-    assert!(n_hits > 0 && n_others > 1);
+    let visits = others.finish();
     nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
     assert!(text(busy.pid()) == before, "the code is what it was");
-    assert!(semaphores(busy.pid()).iter().all(|s| *s == 0), "{:?}", semaphores(busy.pid()));
-    busy.end();
+    wait_until("the semaphores to be down", 10, || semaphores(busy.pid()).iter().all(|s| *s == 0));
+    let last = *footprints.last().unwrap();
+    let counted = busy.end();
+    println!("{cycles} cycles, {spans}, {n_hits} hits, {visits:?}, {last:?}, {counted:?}");
+    assert!(n_hits > 0, "{visits:?}");
+    assert_no_growth("what is left in it", &footprints);
 }

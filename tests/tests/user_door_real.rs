@@ -1,5 +1,6 @@
 //! The user door on real programs as Debian ships them.
 
+use nopal_tests::cycles::{Chance, Footprint, Spans, Visitors, cycles};
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::scratch;
 use nopal_tests::user_door::{Door, text};
@@ -444,49 +445,46 @@ fn a_java_machine_with_garbage_and_threads() {
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
     let pid = running.pid();
-    let cycles: usize = std::env::var("NOPAL_CYCLES").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
-    let before = code_of(pid, "libjvm.so");
+    let cycles = cycles(20);
+    let before = text(pid);
+    let mut chance = Chance::new("java");
+    // SAFETY: geteuid has no arguments and cannot fail.
+    let others = (unsafe { libc::geteuid() } == 0).then(|| {
+        let objects = nopal_engine::target::mapped_objects(pid).unwrap();
+        let machine = objects.iter().find(|o| o.path.ends_with("libjvm.so")).expect("it is a Java machine");
+        let probes = ["thread__start", "thread__stop", "gc__begin", "gc__end", "mem__pool__gc__begin"];
+        Visitors::start(pid, &machine.path, "hotspot", &probes)
+    });
     let mut counts = HashMap::new();
-    let mut mappings = Vec::new();
+    let (mut footprints, mut spans) = (Vec::new(), Spans::default());
     for cycle in 0..cycles {
-        let mut door = Door::open_with(pid, "hotspot:*", &nopal_tests::user_door::small_options())
+        let mut door = spans
+            .open(|| Door::open_with(pid, "hotspot:*", &nopal_tests::user_door::small_options()))
             .unwrap_or_else(|e| panic!("cycle {cycle}: {e}"));
         if cycle == 0 {
             println!("java: {:?}", door.n_sites());
             assert!(door.n_sites().0 > 0);
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_micros(chance.below(20_000)));
         door.count(&mut counts);
-        let report = door.session.detach();
-        assert!(report.failures.is_empty() && report.left_alone.is_empty(), "cycle {cycle}: {report:?}");
-        let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
-        mappings
-            .push(maps.ranges.iter().filter(|r| r.path.to_string_lossy().contains("memfd:nopal")).count());
+        let report = spans.close(|| door.session.detach());
+        assert!(report.failures.is_empty(), "cycle {cycle}: {report:?}");
+        drop(door);
+        footprints.push(Footprint::of(pid));
     }
-    println!("java: {cycles} cycles, {} hits", counts.values().sum::<u64>());
-    assert!(counts.values().sum::<u64>() > 100, "{counts:?}");
-    assert!(code_of(pid, "libjvm.so") == before, "the code is what it was");
-    assert_eq!(
-        mappings[3],
-        mappings[cycles - 1],
-        "no mapping more than after the first cycles: {mappings:?}"
-    );
+    let visits = others.map(Visitors::finish);
+    let n_hits = counts.values().sum::<u64>();
+    println!("java: {cycles} cycles, {spans}, {n_hits} hits, {visits:?}, {:?}", footprints.last());
+    assert!(n_hits > 100, "{counts:?}");
+    nopal_engine::user::leave::detach(pid as i32).unwrap();
+    assert!(text(pid) == before, "the code is what it was");
+    let later = &footprints[footprints.len() / 2..];
+    assert!(later.iter().all(|one| *one == later[0]), "what is left in it grows: {footprints:?}");
     // It says in the end whether all its sums were right.
     std::fs::write(&end, "").unwrap();
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
     assert!(running.0.wait().unwrap().success() && rest.contains("all right"), "{rest}");
-}
-
-/// The code of one file as it is in the process.
-fn code_of(pid: u32, name: &str) -> Vec<u8> {
-    let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
-    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
-    let code = maps
-        .ranges
-        .iter()
-        .filter(|r| r.is_executable && r.inode != 0 && r.path.to_string_lossy().ends_with(name));
-    code.flat_map(|r| memory.read_vec(r.start, (r.end - r.start) as usize).unwrap()).collect()
 }
 
 #[test]
