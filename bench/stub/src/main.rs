@@ -55,6 +55,10 @@ fn main() {
     let string = |is_trusted| {
         vec![Capture::CString { pointer: operand("8@%rdi"), max_bytes: 256, is_trusted }, value("8@%rsi")]
     };
+    let three = || {
+        let text = || Capture::CString { pointer: operand("8@%rdi"), max_bytes: 256, is_trusted: true };
+        vec![value("4@%esi"), text(), text(), text(), value("8@%rsi")]
+    };
     let aggregate = |cells| StubSpec { action: Action::Aggregate(cells), ..record(1, vec![]) };
     let cell = |aggregate| Cell::new(0, aggregate, operand("8@%rsi"));
     let row = |name, bar, spec| Row { name, bar, path: None, spec };
@@ -65,6 +69,7 @@ fn main() {
         row("u64,u64", None, parts(two(), false, false)),
         row("string of 20, u64, foreign", Some(170.0), parts(string(false), true, true)),
         row("string of 20, u64, trusted", Some(45.0), parts(string(true), true, true)),
+        row("three strings of 20, u32, u64, trusted", None, parts(three(), true, true)),
         row(
             "predicate that fails",
             None,

@@ -230,13 +230,20 @@ impl EventPlan {
 
     /// The event's fields, if the record has them as the event's type lays them out: most do.
     #[inline]
-    pub fn plain<'a>(&self, site: usize, payload: &'a [u8]) -> Option<&'a [u8]> {
+    fn plain<'a>(&self, site: usize, payload: &'a [u8]) -> Option<&'a [u8]> {
         let plan = &self.sites[site];
         if plan.is_plain { payload.get(..plan.fixed_bytes) } else { None }
     }
 
     /// Appends the event's fields, as its type lays them out, to `into`.
-    pub fn transcode(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
+    #[inline]
+    pub fn pack(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
+        let Some(fields) = self.plain(site, payload) else { return self.transcode(site, payload, into) };
+        into.extend_from_slice(fields);
+        Ok(Texts::default())
+    }
+
+    fn transcode(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
         let plan = &self.sites[site];
         if payload.len() < plan.fixed_bytes {
             return Err(Malformed);
@@ -395,11 +402,16 @@ impl Slot {
     /// The value, extended to 64 bits by its own sign.
     fn raw(self, payload: &[u8]) -> Option<u64> {
         let bytes = payload.get(self.offset..self.offset + usize::from(self.size_bytes))?;
-        let mut whole = [0u8; 8];
-        whole[..bytes.len()].copy_from_slice(bytes);
+        // By cases, as loads of a size that is known: a copy of any size would be waited for.
+        let raw = match *bytes {
+            [a] => a.into(),
+            [a, b] => u16::from_le_bytes([a, b]).into(),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            _ => return None,
+        };
         let shift = 64 - 8 * u32::from(self.size_bytes);
-        let raw = u64::from_le_bytes(whole) << shift;
-        Some(if self.is_signed { (raw as i64 >> shift) as u64 } else { raw >> shift })
+        Some(if self.is_signed { ((raw << shift) as i64 >> shift) as u64 } else { raw })
     }
 }
 
@@ -425,7 +437,7 @@ fn push_text(word: u32, bytes: &[u8], into: &mut Vec<u8>) {
     } else if word & text::UNREADABLE != 0 && bytes.is_empty() {
         into.extend_from_slice(b"(unreadable)");
     } else {
-        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
         into.extend_from_slice(&bytes[..end]);
     }
     into.push(0);

@@ -19,7 +19,6 @@ pub struct Recorder {
     types: Vec<TypeId>,
     pub contexts: Contexts,
     context: Vec<u8>,
-    payload: Vec<u8>,
     pub tally: Tally,
     verdict: Verdict,
     verdict_file: VerdictFile,
@@ -65,7 +64,6 @@ impl Recorder {
             types: Vec::new(),
             contexts: Contexts::new(fields),
             context: Vec::new(),
-            payload: Vec::new(),
             tally: Tally::default(),
             verdict: Verdict { is_unfinished: true, ..Verdict::default() },
             verdict_file: VerdictFile::create(dir)?,
@@ -93,24 +91,21 @@ impl Recorder {
         if event.plan_idx >= self.types.len() {
             self.declare(registry)?;
         }
-        let payload = match event.plan.plain(event.site_idx, hit.payload) {
-            Some(payload) => payload,
-            None => {
-                self.payload.clear();
-                let Ok(texts) = event.plan.transcode(event.site_idx, hit.payload, &mut self.payload) else {
-                    self.tally.n_malformed += 1;
-                    return Ok(());
-                };
-                self.tally.n_truncated += u64::from(texts.n_truncated);
-                self.tally.n_unreadable += u64::from(texts.n_unreadable);
-                &self.payload
-            }
-        };
         self.context.clear();
         self.contexts.write(registry, &hit, &mut self.context);
         let ty = self.types[event.plan_idx];
-        self.streams.get(&mut self.writer, hit.stream)?.append(ty, hit.ns, &self.context, payload)?;
-        self.tally.n_events += 1;
+        let stream = self.streams.get(&mut self.writer, hit.stream)?;
+        let packed = stream.append_packed(ty, hit.ns, &self.context, |out| {
+            event.plan.pack(event.site_idx, hit.payload, out)
+        })?;
+        match packed {
+            Ok(texts) => {
+                self.tally.n_truncated += u64::from(texts.n_truncated);
+                self.tally.n_unreadable += u64::from(texts.n_unreadable);
+                self.tally.n_events += 1;
+            }
+            Err(crate::plan::Malformed) => self.tally.n_malformed += 1,
+        }
         Ok(())
     }
 

@@ -147,7 +147,7 @@ impl Printing {
         let polled = live.poll(|registry, hit| {
             let event = &registry.events[hit.event as usize];
             let mut payload = Vec::new();
-            if let Ok(texts) = event.plan.transcode(event.site_idx, hit.payload, &mut payload) {
+            if let Ok(texts) = event.plan.pack(event.site_idx, hit.payload, &mut payload) {
                 self.n_truncated += u64::from(texts.n_truncated);
                 let seen = Seen {
                     ns: hit.ns as i64 + self.epoch_offset_ns,

@@ -1,9 +1,11 @@
 //! Strings and byte strings: what is readable arrives, what is not costs nothing but the string.
 
-use nopal_engine::user::record::{RecordKind, Text, Value};
+use nopal_abi::ring::Mode;
+use nopal_engine::user::consumer::Source;
+use nopal_engine::user::record::{RecordKind, RecordView, Text, Value};
 use nopal_engine::user::stub::Capture;
 
-use crate::harness::{Harness, Place, distinct, map, operand, record, value};
+use crate::harness::{Harness, Place, distinct, has_rseq, map, operand, record, value};
 
 const PAGE: usize = 4096;
 
@@ -80,7 +82,7 @@ fn around(capture: Capture) -> Vec<Capture> {
     vec![
         value("8@%rsi"),
         capture,
-        Capture::CString { pointer: second, max_bytes: 64, is_trusted: false },
+        Capture::CString { pointer: second, max_bytes: 64, is_trusted: true },
         value("8@%r15"),
     ]
 }
@@ -276,5 +278,75 @@ fn what_is_in_the_own_file_is_read_without_asking_and_no_further() {
         let expected = Got { is_unreadable: readable < n, ..whole(&memory[start..start + readable]) };
         let got = capture(&harness, &stub.layout, base + start as u64, n as u64);
         assert_eq!(got, expected, "{n} at {start}");
+    }
+}
+
+#[test]
+fn strings_of_all_lengths_follow_one_another_through_the_ring() {
+    let memory = pages();
+    memory[..PAGE].fill(b'z');
+    let text = &mut memory[64..64 + 300];
+    for (i, byte) in text.iter_mut().enumerate() {
+        *byte = b'a' + (i % 26) as u8;
+    }
+    let base = text.as_ptr() as u64;
+    let expected: Vec<u8> = text.to_vec();
+    // Where the strings of a hit begin, and where both end.
+    let places = |n: usize| {
+        let (round, length) = (n / 101, n % 101);
+        (256 - 2 * length, 256 - length - length.min(round), 256 - length)
+    };
+    for mode in [Mode::Discard, Mode::Overwrite] {
+        let mut harness = Harness::new(|config| {
+            config.mode = mode;
+            (config.ring_bytes, config.sub_bytes) = (128 << 10, 8 << 10);
+        });
+        let string =
+            |pointer| Capture::CString { pointer: operand(pointer), max_bytes: 256, is_trusted: true };
+        let captures = vec![string("8@%rsi"), value("4@%eax"), string("8@%rdi"), string("8@%rsi")];
+        let stub = harness.attach(Place::Everything, &record(3, captures));
+        let mut reader = harness.reader();
+        let (mut n_read, mut n_lost) = (0, 0);
+        // Every place in every sub-buffer, and each string's end on every byte of a word.
+        const HITS: usize = 40 * 101;
+        for n in 0..HITS {
+            let (one, two, end) = places(n);
+            memory[64 + end] = 0;
+            let mut state = distinct();
+            (state.gpr[6], state.gpr[7]) = (base + one as u64, base + two as u64);
+            state.gpr[0] = n as u64;
+            harness.pass(&state);
+            memory[64 + end] = expected[end];
+            if n % 101 < 100 {
+                continue;
+            }
+            let each = |_: Source, view: RecordView<'_>| {
+                if view.kind != RecordKind::Event(3) {
+                    return;
+                }
+                let values: Vec<_> = stub.layout.values(view.payload).map(Result::unwrap).collect();
+                let [Value::Text(first), Value::Unsigned(n), Value::Text(second), Value::Text(again)] =
+                    values[..]
+                else {
+                    panic!("{values:?}")
+                };
+                let (one, two, end) = places(n as usize);
+                assert_eq!(first, again);
+                assert_eq!(
+                    (first.bytes, second.bytes),
+                    (&expected[one..end], &expected[two..end]),
+                    "hit {n}"
+                );
+                n_read += 1;
+            };
+            let polled = if mode == Mode::Discard { reader.poll(each) } else { reader.snapshot(each) };
+            assert_eq!(polled.damaged, 0);
+            n_lost += polled.gaps.iter().map(|gap| gap.count).sum::<u64>();
+        }
+        match mode {
+            Mode::Discard => assert_eq!((n_read, n_lost), (HITS, 0)),
+            // Each look shows all that is left.
+            Mode::Overwrite => assert!(!has_rseq() || n_read > HITS, "{n_read} of {HITS}"),
+        }
     }
 }

@@ -113,7 +113,7 @@ fn count_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn strings(bytes: &[u8], count: u64) -> Option<usize> {
     let mut size = 0;
     for _ in 0..count {
-        size += bytes.get(size..)?.iter().position(|b| *b == 0)? + 1;
+        size += memchr::memchr(0, bytes.get(size..)?)? + 1;
     }
     Some(size)
 }

@@ -94,7 +94,38 @@ impl StreamWriter {
         context: &[u8],
         fill: impl FnOnce(&mut Payload<'_>),
     ) -> Result<(), Error> {
-        let ns = ns.max(self.last_ns);
+        let start = self.begin_event(ty, ns, context)?;
+        let payload_at = self.packet.len();
+        fill(&mut Payload::new(&mut self.packet));
+        let problem = self.problem(ty, context, &self.packet[payload_at..]);
+        self.end_event(ty, start, ns, problem)
+    }
+
+    /// The same for many events of one kind: `pack` is known to append what the event's type lays out, which only debug
+    /// builds look at. If it fails there is no event; what it gives is given back.
+    #[inline]
+    pub fn append_packed<T, E>(
+        &mut self,
+        ty: TypeId,
+        ns: u64,
+        context: &[u8],
+        pack: impl FnOnce(&mut Vec<u8>) -> Result<T, E>,
+    ) -> Result<Result<T, E>, Error> {
+        let start = self.begin_event(ty, ns, context)?;
+        let payload_at = self.packet.len();
+        let packed = pack(&mut self.packet);
+        if packed.is_err() {
+            self.packet.truncate(start);
+            return Ok(packed);
+        }
+        debug_assert_eq!(self.problem(ty, context, &self.packet[payload_at..]), None);
+        self.end_event(ty, start, ns, None)?;
+        Ok(packed)
+    }
+
+    /// Everything before the fields. Gives where the event, and the packet if it is its first, begin.
+    #[inline]
+    fn begin_event(&mut self, ty: TypeId, ns: u64, context: &[u8]) -> Result<usize, Error> {
         if self.packet.len() + context.len() >= self.shared.packet_bytes {
             // If the packet cannot be written, this event is lost with it.
             self.flush_packet(self.last_ns)
@@ -106,36 +137,43 @@ impl StreamWriter {
                 return Err(Error::NoSuchEventType { id: ty.0 });
             }
         }
-        let is_new = self.packet.is_empty();
-        if is_new {
+        let ns = ns.max(self.last_ns);
+        let start = self.packet.len();
+        if start == 0 {
             self.packet.resize(HEADER_BYTES, 0);
             self.begin_ns = ns;
         }
-        let clock = if is_new { ns } else { self.last_ns };
-        let start = self.packet.len();
+        let clock = if start == 0 { ns } else { self.last_ns };
         self.header(ty.0, ns, ns - clock);
         self.packet.extend_from_slice(context);
-        let payload_at = self.packet.len();
-        fill(&mut Payload::new(&mut self.packet));
-        let info = &self.types[ty.0 as usize];
-        let payload = &self.packet[payload_at..];
-        let problem = if self.shared.context.measure(context) != Some(context.len()) {
+        Ok(start)
+    }
+
+    /// What is wrong with an event's bytes.
+    fn problem(&self, ty: TypeId, context: &[u8], payload: &[u8]) -> Option<String> {
+        let layout = &self.types[ty.0 as usize].layout;
+        if self.shared.context.measure(context) != Some(context.len()) {
             Some(format!("{} bytes are not its context", context.len()))
-        } else if info.layout.measure(payload) != Some(payload.len()) {
+        } else if layout.measure(payload) != Some(payload.len()) {
             Some(format!("{} bytes are not its fields", payload.len()))
         } else {
             None
-        };
-        let size = self.packet.len() - start;
-        if problem.is_some() || size > MAX_EVENT_BYTES {
-            let event = info.name.clone();
-            self.packet.truncate(if is_new { 0 } else { start });
+        }
+    }
+
+    #[inline]
+    fn end_event(&mut self, ty: TypeId, start: usize, ns: u64, problem: Option<String>) -> Result<(), Error> {
+        let header = if start == 0 { HEADER_BYTES } else { 0 };
+        let bytes = self.packet.len() - start - header;
+        if problem.is_some() || bytes > MAX_EVENT_BYTES {
+            self.packet.truncate(start);
+            let event = self.types[ty.0 as usize].name.clone();
             return Err(match problem {
                 Some(reason) => Error::Payload { event, reason },
-                None => Error::TooLarge { event, bytes: size },
+                None => Error::TooLarge { event, bytes },
             });
         }
-        self.last_ns = ns;
+        self.last_ns = ns.max(self.last_ns);
         self.n_events += 1;
         Ok(())
     }

@@ -10,14 +10,16 @@ use nopal_sdt::operand::{Base, Operand, Place};
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use super::locked::{HEAD, Locked, Size, TAIL, count_lost, path_word, tid_offset_word};
 use super::operand::Frame;
-use super::{Action, Capture, Stub, StubError, StubSpec, Surroundings, strings};
+use super::{Action, Capture, Stub, StubError, StubSpec, Surroundings, direct, strings};
 use crate::user::record::RecordLayout;
 
 /// Below the stack pointer the program may keep data that no one must touch.
 const RED_ZONE: i32 = 128;
-const LINE_BYTES: i32 = 64;
+pub(super) const LINE_BYTES: i32 = 64;
 /// How far ahead of a record the ring's lines are fetched.
-const AHEAD_BYTES: i32 = 3 * LINE_BYTES;
+pub(super) const AHEAD_BYTES: i32 = 3 * LINE_BYTES;
+/// Where in a record the time is, if it has one.
+const TIME_AT: i32 = 8;
 const RSEQ_CPU_ID: i32 = 4;
 const RSEQ_CS: i32 = 8;
 
@@ -49,9 +51,14 @@ pub(super) struct Stubber<'a> {
     time_at: i32,
     pub(super) keep_at: i32,
     size_at: i32,
+    pub(super) texts_at: i32,
     texts: Vec<strings::Slots>,
+    is_direct: bool,
     sections: Vec<Section>,
+    /// Where a hit that is done with goes; the first [`restore`](Stubber::restore).
     exit: Label,
+    is_exit_bound: bool,
+    next: Label,
 }
 
 /// Makes the stub of one site for one session.
@@ -76,7 +83,7 @@ pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubErro
         return Err(StubError::RecordTooLong { bytes: layout.max_bytes(), limit });
     }
 
-    let mut stubber = Stubber::new(spec, captures, around);
+    let mut stubber = Stubber::new(spec, captures, &layout, around);
     stubber.enter();
     for predicate in &spec.predicates {
         let exit = stubber.exit;
@@ -110,11 +117,18 @@ fn registers_of(operand: &Operand) -> Vec<u8> {
 }
 
 impl<'a> Stubber<'a> {
-    fn new(spec: &StubSpec, captures: &[Capture], around: &'a Surroundings) -> Stubber<'a> {
+    fn new(
+        spec: &StubSpec,
+        captures: &[Capture],
+        layout: &RecordLayout,
+        around: &'a Surroundings,
+    ) -> Stubber<'a> {
         let n_texts = captures.iter().filter(|c| !matches!(c, Capture::Value { .. })).count();
+        let is_direct = direct::suits(captures, layout, around.layout.rseq.sub_shift);
         let needs_all = n_texts > 0 || matches!(spec.action, Action::Wait { .. });
         let (used, state, position) = if needs_all {
-            (strings::REGISTERS.to_vec(), RDI, RSI)
+            let more: &[Reg] = if is_direct { &direct::REGISTERS } else { &[] };
+            ([&strings::REGISTERS, more].concat(), RDI, RSI)
         } else {
             let mut named: Vec<u8> = spec.predicates.iter().flat_map(|p| registers_of(&p.operand)).collect();
             for capture in captures {
@@ -138,9 +152,14 @@ impl<'a> Stubber<'a> {
             bytes - 8
         };
         let (flags_at, tid_at, time_at, keep_at, size_at) = (slot(), slot(), slot(), slot(), slot());
-        let texts = (0..n_texts).map(|_| strings::Slots { pointer: slot(), length: slot() }).collect();
+        let texts_at = bytes;
+        let texts: Vec<strings::Slots> = (0..n_texts as i32)
+            .map(|i| texts_at + strings::SLOT_BYTES * i)
+            .map(|at| strings::Slots { pointer: at, length: at + strings::SLOT_LENGTH })
+            .collect();
+        bytes += strings::SLOT_BYTES * n_texts as i32;
         let mut asm = Asm::new(around.address);
-        let exit = asm.label();
+        let [exit, next] = [asm.label(), asm.label()];
         Stubber {
             asm,
             around,
@@ -157,9 +176,13 @@ impl<'a> Stubber<'a> {
             time_at,
             keep_at,
             size_at,
+            texts_at,
             texts,
+            is_direct,
             sections: Vec::new(),
             exit,
+            is_exit_bound: false,
+            next,
         }
     }
 
@@ -174,15 +197,19 @@ impl<'a> Stubber<'a> {
                 asm.store(at(RSP, self.flags_at), RAX, Width::B4);
             }
         }
-        asm.mov_imm(RDX, self.around.ring + offset_of!(ControlPage, enabled) as u64);
-        asm.cmp_mem32(at(RDX, 0), 0);
+        asm.mov_imm(RDX, self.around.ring);
+        asm.cmp_mem32(at(RDX, offset_of!(ControlPage, enabled) as i32), 0);
         asm.jcc(Cond::Equal, self.exit);
     }
 
-    /// Restores, jumps on, and ends the stub with its data: the next-slot, then the descriptors. Gives the slot's place.
-    fn leave(&mut self) -> u32 {
+    /// Restores and goes on, here if this is the first time.
+    fn restore(&mut self) {
         let asm = &mut self.asm;
-        let next = asm.label();
+        if self.is_exit_bound {
+            asm.jmp(self.exit);
+            return;
+        }
+        self.is_exit_bound = true;
         asm.bind(self.exit);
         asm.load32(RAX, at(RSP, self.flags_at));
         asm.flags_from_ax();
@@ -190,10 +217,16 @@ impl<'a> Stubber<'a> {
             asm.load64(reg, at(RSP, offset));
         }
         asm.lea(RSP, at(RSP, self.frame.depth));
-        asm.jmp_through(Mem::Label(next));
+        asm.jmp_through(Mem::Label(self.next));
+    }
+
+    /// Ends the stub: restores, then its data, the next-slot and the descriptors. Gives the slot's place.
+    fn leave(&mut self) -> u32 {
+        self.restore();
+        let asm = &mut self.asm;
         // Data on lines of its own: a store to the slot would make processors that run this line start over.
         asm.align(64);
-        asm.bind(next);
+        asm.bind(self.next);
         let next_slot = asm.position() as u32;
         asm.data(&[0; 8]);
         for section in &self.sections {
@@ -247,6 +280,12 @@ impl<'a> Stubber<'a> {
         if layout.has_task() {
             self.meet_process();
         }
+        if self.is_direct {
+            let measure = self.asm.label();
+            self.direct(captures, layout, event, measure)?;
+            self.restore();
+            self.asm.bind(measure);
+        }
         let mut texts = self.texts.clone().into_iter();
         for capture in captures {
             if !matches!(capture, Capture::Value { .. }) {
@@ -257,8 +296,8 @@ impl<'a> Stubber<'a> {
         let size = self.size(layout);
         let [slow, full] = [self.asm.label(), self.asm.label()];
         self.fast(captures, layout, event, size, slow, full)?;
+        self.restore();
         let done = self.exit;
-        self.asm.jmp(done);
         self.asm.bind(slow);
         self.slow(captures, layout, event, size, full)?;
         self.asm.jmp(done);
@@ -351,13 +390,7 @@ impl<'a> Stubber<'a> {
             asm.jmp(fits);
         });
         let asm = &mut self.asm;
-        asm.mov32(RCX, RAX);
-        asm.shl(RAX, STATE_SHIFT as u8);
-        asm.mov_imm(state, self.around.ring + rings.states_offset);
-        asm.alu(Alu::Add, state, RAX);
-        asm.shl(RCX, ring.ring_shift as u8);
-        asm.mov_imm(RAX, self.around.ring + ring.offset);
-        asm.alu(Alu::Add, RCX, RAX);
+        find_ring(asm, self.around, state);
         asm.load64(position, at(state, HEAD));
         asm.mov32(RAX, position);
         asm.alu_imm32(Alu::And, RAX, sub_bytes - 1);
@@ -402,24 +435,34 @@ impl<'a> Stubber<'a> {
             }
         }
         asm.store_imm(at(RCX, 4), event as i32, Width::B4);
-        const TIME_AT: i32 = 8;
+        self.store_task(layout);
+        self.fill(captures, layout)?;
+        self.store_time(layout);
+        self.asm.store(at(state, HEAD), position, Width::B8);
+        self.end_section(section);
+        Ok(())
+    }
+
+    /// tid and pid into the record at `%rcx`, if it has them.
+    pub(super) fn store_task(&mut self, layout: &RecordLayout) {
         let offset = if layout.has_time() { TIME_AT + 8 } else { TIME_AT };
         if layout.has_task() {
+            let asm = &mut self.asm;
             asm.load64(RAX, tid_offset_word(self.around));
             asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
             asm.store(at(RCX, offset), RAX, Width::B4);
             asm.load32(RAX, pid_word(self.around));
             asm.store(at(RCX, offset + 4), RAX, Width::B4);
         }
-        self.fill(captures, layout)?;
-        // Last: reading the time waits for what was begun before it and holds up what comes after.
+    }
+
+    /// The time into the record at `%rcx`, if it has it. Last of all: reading the time waits for what was begun before it
+    /// and holds up what comes after.
+    pub(super) fn store_time(&mut self, layout: &RecordLayout) {
         if layout.has_time() {
             self.asm.time();
             self.asm.store(at(RCX, TIME_AT), RAX, Width::B8);
         }
-        self.asm.store(at(state, HEAD), position, Width::B8);
-        self.end_section(section);
-        Ok(())
     }
 
     /// The captures into the record at `%rcx`.
@@ -515,6 +558,22 @@ impl<'a> Stubber<'a> {
         count_lost(asm, self.state);
         Ok(())
     }
+}
+
+/// From the CPU's number in `%eax`: its ring's state into `state`, the ring into `%rcx`. Uses `%rdx`.
+pub(super) fn find_ring(asm: &mut Asm, around: &Surroundings, state: Reg) {
+    let (states, rings) = (around.layout.states_offset, around.layout.rseq);
+    asm.mov32(RCX, RAX);
+    asm.shl(RAX, STATE_SHIFT as u8);
+    asm.shl(RCX, rings.ring_shift as u8);
+    asm.mov_imm(RDX, around.ring + states);
+    asm.lea(state, Mem::At { base: RDX, index: Some((RAX, 1)), disp: 0 });
+    let between = rings.offset.wrapping_sub(states);
+    let disp = i32::try_from(between).unwrap_or_else(|_| {
+        asm.mov_imm(RDX, around.ring + rings.offset);
+        0
+    });
+    asm.lea(RCX, Mem::At { base: RDX, index: Some((RCX, 1)), disp });
 }
 
 /// The session's word in the process page, `offset` bytes into it: the pid, then the generation it was learnt in.

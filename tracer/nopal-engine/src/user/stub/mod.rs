@@ -6,6 +6,7 @@
 
 pub mod asm;
 pub mod cells;
+mod direct;
 mod emit;
 mod locked;
 mod operand;

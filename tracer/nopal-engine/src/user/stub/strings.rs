@@ -21,8 +21,12 @@ pub const MAX_BYTES: u32 = 1 << 16;
 const SYS_RT_SIGPROCMASK: u64 = 14;
 const IMPOSSIBLE_HOW: u64 = 0x7fff;
 const EINVAL: i32 = 22;
-const LOW_BITS: u64 = 0x0101_0101_0101_0101;
-const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+pub const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+pub const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// Bytes of the place on the stack where a string's facts are kept, and where in it the length is.
+pub const SLOT_BYTES: i32 = 16;
+pub const SLOT_LENGTH: i32 = 8;
 
 /// Where a string's facts are kept between measuring and copying, as offsets from `%rsp`.
 #[derive(Debug, Clone, Copy)]
