@@ -7,10 +7,12 @@ mod maps;
 mod objects;
 mod process;
 pub mod symbols;
+mod tree;
 pub mod unwind;
 
 pub use error::TargetError;
 pub use image::Image;
 pub use maps::{Mapping, maps, parse as parse_maps};
 pub use objects::{MappedObject, mapped_objects};
-pub use process::{Process, Width, children, descendants, processes};
+pub use process::{Process, Width, children, processes};
+pub use tree::descendants;

@@ -1,4 +1,4 @@
-//! One process, and the tree of processes below it.
+//! One process, and all that there are.
 
 use super::TargetError;
 use std::fs;
@@ -14,6 +14,8 @@ pub struct Process {
     pub is_zombie: bool,
     /// Clock ticks since boot. With the pid it names a process for good: pids come again, this pair does not.
     pub start_time_ticks: u64,
+    /// False for a copy of its parent that has not started a program of its own.
+    pub has_program_of_its_own: bool,
 }
 
 /// The word size of the program a process runs.
@@ -77,6 +79,9 @@ impl Process {
     }
 }
 
+/// The kernel's PF_FORKNOEXEC.
+const FORKED_WITHOUT_EXEC: u64 = 0x40;
+
 /// `12 (na) me) S 1 ...`: the name may hold blanks and parentheses, so that the last `)` counts.
 fn parse_stat(text: &[u8]) -> Option<Process> {
     let open = text.iter().position(|&b| b == b'(')?;
@@ -87,9 +92,17 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    // Field 22 of the line; the parent is field 4.
-    let start_time_ticks = fields.nth(22 - 4 - 1)?.parse().ok()?;
-    Some(Process { pid, parent, name, is_zombie: matches!(state, "Z" | "X" | "x"), start_time_ticks })
+    // The parent is field 4 of the line, the flags are field 9, the start is field 22.
+    let flags: u64 = fields.nth(9 - 4 - 1)?.parse().ok()?;
+    let start_time_ticks = fields.nth(22 - 9 - 1)?.parse().ok()?;
+    Some(Process {
+        pid,
+        parent,
+        name,
+        is_zombie: matches!(state, "Z" | "X" | "x"),
+        start_time_ticks,
+        has_program_of_its_own: flags & FORKED_WITHOUT_EXEC == 0,
+    })
 }
 
 /// All processes of our pid namespace, by pid. One that ends meanwhile is left out.
@@ -110,22 +123,6 @@ pub fn children(pid: u32) -> Vec<u32> {
     processes().into_iter().filter(|p| p.parent == pid && !p.is_zombie).map(|p| p.pid).collect()
 }
 
-/// The live processes below `pid`, parents before children, without `pid` itself. A process whose parent has ended
-/// is no longer below it: the kernel gives it another parent.
-pub fn descendants(pid: u32) -> Vec<u32> {
-    let all = processes();
-    let mut found = vec![pid];
-    let mut next = 0;
-    while let Some(&parent) = found.get(next) {
-        let below = all.iter().filter(|process| process.parent == parent).map(|process| process.pid);
-        // A pid is nobody's child twice, so that the loop ends.
-        found.extend(below);
-        next += 1;
-    }
-    let is_alive = |pid: &u32| all.iter().any(|process| process.pid == *pid && !process.is_zombie);
-    found.into_iter().skip(1).filter(is_alive).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,10 +141,13 @@ mod tests {
                 name: name.to_owned(),
                 is_zombie: false,
                 start_time_ticks: 9876,
+                has_program_of_its_own: true,
             };
             assert_eq!(process, want);
         }
         assert!(parse_stat(line("x", "Z").as_bytes()).is_some_and(|process| process.is_zombie));
+        let copy = line("x", "S").replace(" 4194560 ", " 4194624 ");
+        assert!(parse_stat(copy.as_bytes()).is_some_and(|process| !process.has_program_of_its_own));
         for text in ["", "12", "12 (x", "12 (x)", "12 (x) S", "x (y) S 1", ")12 ("] {
             assert_eq!(parse_stat(text.as_bytes()), None, "{text}");
         }
@@ -155,6 +155,7 @@ mod tests {
 
     #[test]
     fn children_and_their_children() {
+        use super::super::descendants;
         // A shell that waits for a child which waits for its input.
         let mut shell = Command::new("sh")
             .args(["-c", "cat; true"])
