@@ -11,7 +11,6 @@ rounds' medians. On a machine with other load min is what can be compared.
 """
 import argparse
 import contextlib
-import ctypes
 import glob
 import json
 import os
@@ -28,65 +27,12 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+from common import LIMIT_S, OTHER_CPUS, TARGET_CPU, bar, before_others, end, note, run, started, table, wait_for
+
 PG = pathlib.Path("/usr/lib/postgresql/15/bin")
 FOLDER = pathlib.Path()  # Of this run; set in main.
 ARGS = argparse.Namespace()
-LIMIT_S = 60  # No single step takes longer.
-
-
-# ---- processes ----
-
-
-LIBC = ctypes.CDLL(None)
-ALL_CPUS = os.sched_getaffinity(0)
-# The traced program has the last CPU; whoever drains its buffers has the others.
-TARGET_CPU = max(ALL_CPUS)
-OTHER_CPUS = ALL_CPUS - {TARGET_CPU} or ALL_CPUS
-
-
-def in_child(cpus):
-    """Before exec: no child outlives this script, however that ends."""
-    LIBC.prctl(1, signal.SIGKILL)
-    os.sched_setaffinity(0, cpus)
-
-
-def run(*command, env=None):
-    done = subprocess.run(
-        [str(c) for c in command],
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=LIMIT_S,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, command))}: exit {done.returncode}: {done.stderr[-500:]}")
-    return done.stdout
-
-
-def wait_for(what, is_so):
-    end = time.monotonic() + LIMIT_S
-    while not is_so():
-        if time.monotonic() > end:
-            raise RuntimeError(f"waited {LIMIT_S} s for {what}")
-        time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def started(*command, end_with=signal.SIGKILL, cpus=OTHER_CPUS, **options):
-    """A process that has ended when the block has."""
-    command = [str(c) for c in command]
-    child = subprocess.Popen(command, text=True, preexec_fn=lambda: in_child(cpus), **options)
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.send_signal(end_with)
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
 
 
 class Target:
@@ -231,42 +177,6 @@ def bpftrace(name, pid, action):
     counted = re.search(r"^@c: (\d+)", text, re.M)
     result["events"] = int(counted[1]) if counted else sum(l.startswith("ev ") for l in text.splitlines())
     result["lost"] = sum(map(int, re.findall(r"Lost (\d+) events", text + stderr)))
-
-
-@contextlib.contextmanager
-def before_others():
-    """Programs, tracers and daemons of this run alike go before what else the machine has to do."""
-    os.nice(-15)
-    # Where sessions are scheduled as groups, niceness counts only within one's own; the group has one, too.
-    group = pathlib.Path("/proc/self/autogroup")
-    found = re.search(r"nice (-?\d+)", group.read_text()) if group.exists() else None
-    try:
-        if found:
-            group.write_text("-15")
-        yield
-    finally:
-        if found:
-            group.write_text(found[1])
-
-
-# ---- tables and bars ----
-
-BARS = []
-
-
-def bar(what, value, limit, unit="", form="{:.1f}"):
-    BARS.append((what, form.format(value) + unit, form.format(limit) + unit, value <= limit))
-
-
-def table(title, columns, rows):
-    print(f"\n### {title}\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
-    for row in rows:
-        print(f"| {' | '.join(f'{c:.1f}' if isinstance(c, float) else str(c) for c in row)} |")
-    sys.stdout.flush()
-
-
-def note(text):
-    print(text, file=sys.stderr, flush=True)
 
 
 # ---- the parts ----
@@ -537,9 +447,7 @@ def main():
         for part in ARGS.parts or PARTS:
             note(f"{part}: {PARTS[part].__doc__}")
             PARTS[part]()
-    rows = [(what, value, limit, "PASS" if is_met else "FAIL") for what, value, limit, is_met in BARS]
-    table("Bars", ["bar", "measured", "at most", ""], rows)
-    sys.exit(any(row[3] == "FAIL" for row in rows))
+    end()
 
 
 if __name__ == "__main__":

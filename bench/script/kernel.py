@@ -21,7 +21,9 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT_S = 120  # No single step takes longer.
+sys.path.insert(0, str(HERE.parent))
+from common import LIMIT_S, before_others
+
 CPUS = sorted(os.sched_getaffinity(0))
 PROGRAM_CPU, TRACER_CPU = CPUS[-1], CPUS[0]
 HITS = 400_000
@@ -219,7 +221,7 @@ def main():
         sys.exit("needs root and bpftrace")
     nopal = str(pathlib.Path(arguments.nopal).resolve())
     wanted = arguments.rows or ["hit", "loss", "attach"]
-    with tempfile.TemporaryDirectory() as folder:
+    with before_others(), tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/program"
         pathlib.Path(f"{program}.c").write_text(PROGRAM)
         subprocess.run(["gcc", "-O2", f"{program}.c", "-o", program], check=True)

@@ -9,7 +9,6 @@ Needs root: LTTng's daemon gets a mount namespace of its own. Traces only the se
 """
 import argparse
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -26,73 +25,18 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+from common import (
+    ALL_CPUS, BARS, LIMIT_S, OTHER_CPUS, TARGET_CPU, before_others, end, note, run, started, table, wait_for,
+)
+
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
 LAB = TARGET / "lab/bench-valkey"
 SUITE = "sid"  # The Debian suite with Valkey 9.1.
 PROGRAMS = ["valkey-server", "valkey-cli", "valkey-benchmark"]
 ARGS = argparse.Namespace()
 FOLDER = pathlib.Path()  # Of this run; set in main.
-LIMIT_S = 120  # No single step of a measurement takes longer.
 SLICES = 3  # One after the other, before it is another configuration's turn.
-BARS = []  # (what, measured, limit, is met)
-
-LIBC = ctypes.CDLL(None)
-ALL_CPUS = os.sched_getaffinity(0)
-# The server has the last CPU; the client and whoever drains buffers have the others.
-SERVER_CPU = max(ALL_CPUS)
-OTHER_CPUS = ALL_CPUS - {SERVER_CPU} or ALL_CPUS
-
-
-def note(text):
-    print(f"bench/valkey: {text}", file=sys.stderr, flush=True)
-
-
-def in_child(cpus):
-    """Before exec: no child outlives this script, however that ends."""
-    LIBC.prctl(1, signal.SIGKILL)
-    os.sched_setaffinity(0, cpus)
-
-
-def run(*command, cpus=OTHER_CPUS, limit_s=LIMIT_S, **options):
-    command = [str(c) for c in command]
-    done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=limit_s,
-        preexec_fn=lambda: in_child(cpus), **options,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}: {done.stderr[-800:]}")
-    return done.stdout
-
-
-@contextlib.contextmanager
-def started(*command, cpus, end_with=signal.SIGTERM, **options):
-    """A process that has ended when the block has."""
-    child = subprocess.Popen([str(c) for c in command], preexec_fn=lambda: in_child(cpus), **options)
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.send_signal(end_with)
-        try:
-            child.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-
-def wait_for(what, is_so):
-    end = time.monotonic() + LIMIT_S
-    while not is_so():
-        if time.monotonic() > end:
-            raise RuntimeError(f"waited {LIMIT_S} s for {what}")
-        time.sleep(0.01)
-
-
-def table(title, head, rows):
-    print(f"\n### {title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
-    for row in rows:
-        print(f"| {' | '.join(str(cell) for cell in row)} |")
-    sys.stdout.flush()
 
 
 # ---- builds ----
@@ -186,7 +130,7 @@ def server(name, under=(), options=()):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [*under, LAB / name / "valkey-server", "--port", port, "--save", "", "--dir", FOLDER, *options]
-    with started(*command, cpus={SERVER_CPU}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+    with started(*command, cpus={TARGET_CPU}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, end_with=signal.SIGTERM) as child:
         one = Server(name, port, child)
         wait_for("the server", lambda: one.cli("PING") == "PONG")
         yield one
@@ -198,7 +142,7 @@ def nopal_records(one, result):
     shutil.rmtree(out, ignore_errors=True)
     command = [ARGS.nopal, "record", "--json", "-e", "valkey_commands:*", "-p", one.child.pid, "-o", out]
     with open(FOLDER / "record.log", "w+") as log:
-        with started(*command, cpus=OTHER_CPUS, end_with=signal.SIGINT, stdout=subprocess.PIPE, stderr=log, text=True) as child:
+        with started(*command, cpus=OTHER_CPUS, end_with=signal.SIGINT, stdout=subprocess.PIPE, stderr=log) as child:
             wait_for("the sites to be open", lambda: "sites:" in (FOLDER / "record.log").read_text()
                      or (out / "metadata").exists())
             time.sleep(0.2)
@@ -338,19 +282,17 @@ def main():
         # The last --nopal counts.
         os.execvp("unshare", ["unshare", "--mount", "sh", "-ec", inside, "sh", sys.executable, *sys.argv,
                               "--nopal", str(ARGS.nopal)])
-    with tempfile.TemporaryDirectory(prefix="nopal-bench-valkey") as name:
+    with before_others(), tempfile.TemporaryDirectory(prefix="nopal-bench-valkey") as name:
         FOLDER = pathlib.Path(name)
         os.environ["HOME"] = os.environ["LTTNG_HOME"] = name
         print(f"{os.cpu_count()} CPUs, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f}")
         daemon = ["lttng-sessiond", "--quiet"]
-        with started(*daemon, cpus=OTHER_CPUS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        with started(*daemon, end_with=signal.SIGTERM, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
             wait_for("LTTng's daemon", lambda: pathlib.Path("/run/lttng/client-lttng-sessiond").exists())
             for part in ARGS.parts or PARTS:
                 note(PARTS[part].__doc__)
                 PARTS[part]()
-    rows = [(what, value, limit, "PASS" if is_met else "FAIL") for what, value, limit, is_met in BARS]
-    table("Bars", ["bar", "measured", "at most", ""], rows)
-    sys.exit(any(row[3] == "FAIL" for row in rows))
+    end()
 
 
 if __name__ == "__main__":
