@@ -54,8 +54,8 @@ pub struct SitePlan {
     /// Captures of the frame pointer, the stack pointer and the stack from there on.
     stack: Option<[usize; 3]>,
     fixed_bytes: usize,
-    /// The fixed part of a record is the event's fields as they are.
-    is_plain: bool,
+    /// How the event's fields are made of a record, where that takes copying alone: most sites.
+    steps: Option<Vec<Step>>,
     /// Arguments that could not be read here, with the reason.
     pub unread: Vec<String>,
 }
@@ -66,6 +66,15 @@ struct Slot {
     size_bytes: u8,
     is_signed: bool,
     is_text: bool,
+}
+
+/// A step from a record to the event's fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Bytes of the fixed part as they are: one field or several.
+    Fixed { offset: usize, bytes: usize },
+    /// The next string; its word is at this offset.
+    Text { offset: usize },
 }
 
 #[derive(Debug, Clone)]
@@ -228,21 +237,36 @@ impl EventPlan {
         Some((plan.slots[bp].raw(payload)?, plan.slots[sp].raw(payload)?, stack))
     }
 
-    /// The event's fields, if the record has them as the event's type lays them out: most do.
-    #[inline]
-    fn plain<'a>(&self, site: usize, payload: &'a [u8]) -> Option<&'a [u8]> {
-        let plan = &self.sites[site];
-        if plan.is_plain { payload.get(..plan.fixed_bytes) } else { None }
-    }
-
     /// Appends the event's fields, as its type lays them out, to `into`.
     #[inline]
     pub fn pack(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
-        let Some(fields) = self.plain(site, payload) else { return self.transcode(site, payload, into) };
-        into.extend_from_slice(fields);
-        Ok(Texts::default())
+        let plan = &self.sites[site];
+        let Some(steps) = &plan.steps else { return self.transcode(site, payload, into) };
+        let mut texts = Texts::default();
+        let mut tail = plan.fixed_bytes;
+        into.reserve(payload.len());
+        for step in steps {
+            match *step {
+                Step::Fixed { offset, bytes } => {
+                    let fields = payload.get(offset..offset + bytes).ok_or(Malformed)?;
+                    // By cases, as a copy of a size that is known is two instructions.
+                    match fields {
+                        [a, b, c, d] => into.extend_from_slice(&[*a, *b, *c, *d]),
+                        [a, b, c, d, e, f, g, h] => into.extend_from_slice(&[*a, *b, *c, *d, *e, *f, *g, *h]),
+                        _ => into.extend_from_slice(fields),
+                    }
+                }
+                Step::Text { offset } => {
+                    let (word, bytes) = take_text(offset, payload, &mut tail)?;
+                    texts.count(word);
+                    push_text(word, bytes, into);
+                }
+            }
+        }
+        Ok(texts)
     }
 
+    /// The same for every site.
     fn transcode(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
         let plan = &self.sites[site];
         if payload.len() < plan.fixed_bytes {
@@ -268,7 +292,7 @@ impl EventPlan {
             }
             if !field.is_written {
                 if let Some(capture) = source.filter(|capture| plan.slots[*capture].is_text) {
-                    take_text(plan.slots[capture], payload, &mut tail)?;
+                    take_text(plan.slots[capture].offset, payload, &mut tail)?;
                 }
                 continue;
             }
@@ -281,13 +305,13 @@ impl EventPlan {
                     into.extend_from_slice(&[0; 8][..usize::from(size_bytes)]);
                 }
                 (Shape::Text, Some(capture)) => {
-                    let (word, bytes) = take_text(plan.slots[*capture], payload, &mut tail)?;
+                    let (word, bytes) = take_text(plan.slots[*capture].offset, payload, &mut tail)?;
                     texts.count(word);
                     push_text(word, bytes, into);
                 }
                 (Shape::Text, None) => into.push(0),
                 (Shape::Elements { size_bytes }, Some(capture)) => {
-                    let (word, bytes) = take_text(plan.slots[*capture], payload, &mut tail)?;
+                    let (word, bytes) = take_text(plan.slots[*capture].offset, payload, &mut tail)?;
                     texts.count(word);
                     let count = bytes.len() / usize::from(size_bytes);
                     into.extend_from_slice(&(count as u32).to_le_bytes());
@@ -317,7 +341,7 @@ impl SitePlan {
             packed: None,
             stack: None,
             fixed_bytes: 0,
-            is_plain: false,
+            steps: None,
             unread: Vec::new(),
         };
         for (about, field) in arguments.iter().zip(fields) {
@@ -343,18 +367,36 @@ impl SitePlan {
         if limits.stack_bytes > 0 {
             plan.stack = Some(stack_captures(limits.stack_bytes).map(|capture| plan.push(capture)));
         }
-        plan.is_plain = fields.iter().zip(&plan.sources).enumerate().all(|(i, (field, source))| {
-            *source == Some(i)
-                && plan.stack.is_none()
-                && field.is_written
-                && match field.shape {
-                    Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes } => {
-                        plan.slots[i].size_bytes == size_bytes
-                    }
-                    Shape::Text | Shape::Elements { .. } | Shape::Array { .. } => false,
-                }
-        });
+        plan.steps = plan.find_steps(fields);
         plan
+    }
+
+    /// The steps from a record to the fields, if each field is a capture that is written as it is.
+    fn find_steps(&self, fields: &[PlannedField]) -> Option<Vec<Step>> {
+        if self.packed.is_some() || self.stack.is_some() {
+            return None;
+        }
+        let mut steps = Vec::new();
+        for (i, (field, source)) in fields.iter().zip(&self.sources).enumerate() {
+            if *source != Some(i) || !field.is_written {
+                return None;
+            }
+            let slot = self.slots[i];
+            match (field.shape, steps.last_mut()) {
+                (Shape::Text, _) => steps.push(Step::Text { offset: slot.offset }),
+                (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }, last)
+                    if size_bytes == slot.size_bytes =>
+                {
+                    let bytes = usize::from(size_bytes);
+                    match last {
+                        Some(Step::Fixed { bytes: before, .. }) => *before += bytes,
+                        _ => steps.push(Step::Fixed { offset: slot.offset, bytes }),
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(steps)
     }
 
     fn push(&mut self, capture: Capture) -> usize {
@@ -374,7 +416,7 @@ impl SitePlan {
         for slot in self.slots[..capture].iter().filter(|s| s.is_text) {
             tail = tail.checked_add((slot.raw(payload)? as u32 & text::LENGTH_MASK) as usize)?;
         }
-        take_text(self.slots[capture], payload, &mut tail).ok()
+        take_text(self.slots[capture].offset, payload, &mut tail).ok()
     }
 }
 
@@ -422,25 +464,39 @@ impl Texts {
     }
 }
 
-fn take_text<'a>(slot: Slot, payload: &'a [u8], tail: &mut usize) -> Result<(u32, &'a [u8]), Malformed> {
-    let word = slot.raw(payload).ok_or(Malformed)? as u32;
+/// The word at `offset`, and the string that begins at `tail`, which moves behind it.
+#[inline]
+fn take_text<'a>(offset: usize, payload: &'a [u8], tail: &mut usize) -> Result<(u32, &'a [u8]), Malformed> {
+    let Some(&[a, b, c, d]) = payload.get(offset..offset + 4) else { return Err(Malformed) };
+    let word = u32::from_le_bytes([a, b, c, d]);
     let length = (word & text::LENGTH_MASK) as usize;
     let bytes = payload.get(*tail..*tail + length).ok_or(Malformed)?;
     *tail += length;
     Ok((word, bytes))
 }
 
-/// A string of the event ends at its first NUL.
+/// A string of the event ends at its first NUL. Most are short, so that a word at a time is soonest done.
+#[inline]
 fn push_text(word: u32, bytes: &[u8], into: &mut Vec<u8>) {
     if word & text::NULL != 0 {
         into.extend_from_slice(b"(null)");
     } else if word & text::UNREADABLE != 0 && bytes.is_empty() {
         into.extend_from_slice(b"(unreadable)");
     } else {
-        let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
-        into.extend_from_slice(&bytes[..end]);
+        into.reserve(bytes.len() + 1);
+        let (words, _) = bytes.as_chunks();
+        let n_whole = words.iter().take_while(|word| !has_nul(u64::from_le_bytes(**word))).count();
+        words[..n_whole].iter().for_each(|word| into.extend_from_slice(word));
+        let rest = bytes[8 * n_whole..].iter().take_while(|byte| **byte != 0);
+        rest.for_each(|byte| into.push(*byte));
     }
     into.push(0);
+}
+
+fn has_nul(word: u64) -> bool {
+    const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
+    word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS != 0
 }
 
 /// The event's arguments: those the probe tells of, then the operands nobody speaks for, as `argN`.
@@ -658,32 +714,61 @@ mod tests {
     }
 
     #[test]
-    fn plain_records_need_no_transcoding() {
+    fn what_is_only_copied_comes_out_as_what_is_transcoded() {
         let number = |size: usize| vec![0x80; size];
-        for (sites, site, payload, is_plain) in [
-            (&["8@%rdi 8@%rsi"][..], 0, number(16), true),
-            (&["8@%rdi -4@%esi 1@%dl"], 0, number(13), true),
+        // Two strings and a number between them: each string's word, the number, the bytes of both.
+        let texts = |first: &[u8], second: &[u8]| {
+            let word = |bytes: &[u8]| (bytes.len() as u32).to_le_bytes();
+            [&word(first)[..], &[7; 4], &word(second), first, second].concat()
+        };
+        let strings = About {
+            args: vec![arg(1, "a", Kind::CString), arg(2, "n", Kind::Unsigned), arg(3, "b", Kind::CString)],
+            ..About::default()
+        };
+        let two = &["8@%rdi 4@%esi 8@%rdx"][..];
+        let mut table = vec![
+            (None, &["8@%rdi 8@%rsi"][..], 0, number(16), true),
+            (None, &["8@%rdi -4@%esi 1@%dl"], 0, number(13), true),
             // The stub rounds records up to 8 bytes.
-            (&["8@%rdi -4@%esi"], 0, number(16), true),
-            (&["4@%edi", "8@%rdi"], 0, number(4), false),
-            (&["4@%edi", "8@%rdi"], 1, number(8), true),
-            (&["8@%rdi 8@nonsense"], 0, number(8), false),
-            (&["8@nonsense 8@%rdi"], 0, number(8), false),
-            (&["8@%rdi 8@%rsi"], 0, number(15), false),
-            (&[""], 0, number(0), true),
-        ] {
-            let plan = EventPlan::new(&probe(None, sites), Limits::default());
-            let plain = plan.plain(site, &payload);
-            assert_eq!(plain.is_some(), is_plain, "{sites:?} {site}");
-            if let Some(plain) = plain {
-                let mut out = Vec::new();
-                plan.transcode(site, &payload, &mut out).unwrap();
-                assert_eq!(plain, out, "{sites:?} {site}");
+            (None, &["8@%rdi -4@%esi"], 0, number(16), true),
+            (None, &["4@%edi", "8@%rdi"], 0, number(4), false),
+            (None, &["4@%edi", "8@%rdi"], 1, number(8), true),
+            (None, &["8@%rdi 8@nonsense"], 0, number(8), false),
+            (None, &["8@nonsense 8@%rdi"], 0, number(8), false),
+            (None, &["8@%rdi 8@%rsi"], 0, number(15), true),
+            (None, &[""], 0, number(0), true),
+            (Some(&strings), two, 0, texts(b"ends early\0not seen", b"here\0"), true),
+            (Some(&strings), two, 0, texts(b"\0", b"more than a word\0and a half"), true),
+            (Some(&strings), two, 0, texts(b"cut", b"")[..14].to_vec(), true),
+            (Some(&strings), two, 0, (text::NULL | text::UNREADABLE).to_le_bytes().repeat(3), true),
+            (Some(&strings), two, 0, u32::MAX.to_le_bytes().repeat(3), true),
+        ];
+        let long = b"every length up to here";
+        for length in 0..long.len() {
+            table.push((Some(&strings), two, 0, texts(&long[..length], &long[length..]), true));
+        }
+        for (about, sites, site, payload, has_steps) in table {
+            let plan = EventPlan::new(&probe(about.cloned(), sites), Limits::default());
+            assert_eq!(plan.sites[site].steps.is_some(), has_steps, "{sites:?} {site}");
+            let (mut packed, mut transcoded) = (vec![1, 2, 3], vec![1, 2, 3]);
+            let result = plan.pack(site, &payload, &mut packed);
+            assert_eq!(result, plan.transcode(site, &payload, &mut transcoded), "{sites:?} {payload:?}");
+            assert!(result.is_err() || packed == transcoded, "{sites:?} {payload:?}: {packed:?}");
+        }
+    }
+
+    #[test]
+    fn a_string_ends_at_its_first_nul() {
+        for length in 0..40 {
+            for nul in 0..=length {
+                let mut bytes = vec![b'x'; length];
+                bytes[nul..].fill(0x80);
+                bytes.get_mut(nul).into_iter().for_each(|byte| *byte = 0);
+                let mut out = b"before".to_vec();
+                push_text(length as u32, &bytes, &mut out);
+                assert_eq!(out, [&b"before"[..], &vec![b'x'; nul], b"\0"].concat(), "{nul} of {length}");
             }
         }
-        let about = About { args: vec![arg(1, "name", Kind::CString)], ..About::default() };
-        let plan = EventPlan::new(&probe(Some(about), &["8@%rdi"]), Limits::default());
-        assert_eq!(plan.plain(0, &number(4)), None, "strings are laid out otherwise");
     }
 
     #[test]
