@@ -7,6 +7,7 @@ pub mod debian;
 pub mod fixture;
 pub mod lab;
 pub mod lttng;
+pub mod postgres;
 pub mod process;
 pub mod runtime;
 pub mod targets;

@@ -1,5 +1,6 @@
 //! The scripts of `tools/` on the programs they are for. What they must show is known from the client that drove them.
 
+use nopal_tests::postgres::{Connection, Postgres};
 use nopal_tests::process::{Running, free_port, wait_until};
 use nopal_tests::{lab, nopal, root, run, scratch};
 use serde_json::Value;
@@ -22,13 +23,18 @@ struct Tool {
 
 impl Tool {
     fn start(dir: &Path, name: &str, pid: u32) -> Tool {
+        Tool::start_with(dir, name, pid, "auto", &[])
+    }
+
+    fn start_with(dir: &Path, name: &str, pid: u32, door: &str, parameters: &[&str]) -> Tool {
         let (out, log) = (dir.join(format!("{name}.out")), dir.join(format!("{name}.log")));
         let running = Running::start(
             Command::new(nopal())
                 .arg("run")
                 .arg("-v")
-                .args(["-p", &pid.to_string()])
+                .args(["--door", door, "-p", &pid.to_string()])
                 .arg(tool(name))
+                .args(parameters)
                 .stdout(fs::File::create(&out).unwrap())
                 .stderr(fs::File::create(&log).unwrap()),
         );
@@ -103,6 +109,50 @@ fn memcached_commands_are_shown_with_their_keys() {
     );
     let drawn = top.end();
     assert!(drawn.contains("calls by key") && drawn.contains("\x1b[2J"), "{drawn}");
+}
+
+#[test]
+fn queries_of_postgresql_on_old_and_new_connections() {
+    let dir = scratch("tools-postgres");
+    let postgres = Postgres::start("tools-pg");
+    let mut old = Connection::open(&postgres);
+    let file = postgres.folder().join("prepared.sql");
+    fs::write(&file, "select 42").unwrap();
+    let prepared = |mode: &str, n: &str| {
+        run(postgres.client("pgbench").args(["-n", "-M", mode, "-t", n, "-f"]).arg(&file).arg("postgres"))
+    };
+    for door in ["user", "kernel", "auto"] {
+        let latency = Tool::start_with(&dir, "postgres-latency.bt", postgres.pid(), door, &[]);
+        for n in 0..7 {
+            assert_eq!(old.ask("select 'old'"), "old", "{n}");
+            assert_eq!(postgres.query("select 'new'").trim(), "new", "{n}");
+        }
+        prepared("prepared", "20");
+        prepared("extended", "5");
+        let shown = latency.end();
+        // pgbench asks nothing else.
+        for line in [
+            "@queries[select 'old';]: 7\n",
+            "@queries[select 'new']: 7\n",
+            "@queries[select 42]: 25\n",
+            "@us: count 39, ",
+        ] {
+            assert!(shown.contains(line), "{door}: {line} in {shown}");
+        }
+        let slow = Tool::start_with(&dir, "postgres-slow.bt", postgres.pid(), door, &["80"]);
+        for _ in 0..3 {
+            old.ask("select 1 from pg_sleep(0.1)");
+            postgres.query("select 2 from pg_sleep(0.1)");
+            postgres.query("select 'quick'");
+        }
+        let shown = slow.end();
+        let count = |text: &str| shown.lines().filter(|line| line.ends_with(text)).count();
+        assert_eq!(
+            (count("select 1 from pg_sleep(0.1);"), count("select 2 from pg_sleep(0.1)"), count("'quick'")),
+            (3, 3, 0),
+            "{door}: {shown}"
+        );
+    }
 }
 
 #[test]

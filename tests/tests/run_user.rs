@@ -313,6 +313,66 @@ fn an_interrupted_script_prints_its_maps_and_leaves_the_program_running() {
 }
 
 #[test]
+fn in_the_kernel_children_count_from_their_first_instruction_on() {
+    const CHILDREN: i64 = 200;
+    const ROUNDS: i64 = 5;
+    let program = build("forks", &["forks.c"], Build::Pie);
+    let file = program.to_str().unwrap();
+    let script = format!(
+        "usdt:{file}:forks:pass {{ @passed[arg0] = count(); }} uprobe:{file}:pass {{ @called[arg0] = count(); }}
+         uretprobe:{file}:pass {{ @returned = count(); }}"
+    );
+    // The process itself, its children, theirs, and the program that the last one starts.
+    let mut truth = BTreeMap::from([("@returned[]".to_owned(), json!(2 * CHILDREN + 2))]);
+    for (kind, n) in [(0, 1), (1, CHILDREN), (2, CHILDREN), (3, 1)] {
+        truth.insert(format!("@passed[{kind}]"), json!(n * ROUNDS));
+        truth.insert(format!("@called[{kind}]"), json!(n));
+    }
+    let numbers = [CHILDREN.to_string(), ROUNDS.to_string()];
+    for is_running in [false, true] {
+        let folder = scratch("run_children");
+        let (out, log) = (folder.join("out"), folder.join("log"));
+        let mut nopal = Command::new(nopal());
+        nopal.args(["run", "-v", "--json", "--door", "kernel", "-e", &script]);
+        nopal.stdout(fs::File::create(&out).unwrap()).stderr(fs::File::create(&log).unwrap());
+        let mut target = None;
+        if is_running {
+            let started = Command::new(&program)
+                .args(&numbers)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .map(Running)
+                .unwrap();
+            nopal.args(["-p", &started.pid().to_string()]);
+            target = Some(started);
+        } else {
+            nopal.arg("--").arg(&program).args(&numbers).stdin(Stdio::piped());
+        }
+        let mut running = Running(nopal.spawn().unwrap());
+        if let Some(target) = &mut target {
+            wait_until("the points are attached", 60, || {
+                fs::read_to_string(&log).unwrap().matches("armed").count() == 3
+            });
+            target.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            assert!(target.0.wait().unwrap().success());
+        } else {
+            running.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        }
+        assert!(running.0.wait().unwrap().success());
+        let said = fs::read_to_string(&out).unwrap();
+        let answer: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            answer["complete"],
+            json!(true),
+            "running {is_running}: {}",
+            fs::read_to_string(&log).unwrap()
+        );
+        assert_eq!(rows(&answer), truth, "running {is_running}");
+    }
+}
+
+#[test]
 fn what_cannot_run_says_why_and_what_to_do() {
     let folder = scratch("run_errors");
     let program = program();

@@ -51,8 +51,9 @@ pub struct Family {
     groups: Vec<Group>,
 }
 
+/// Sites that one program serves.
 #[derive(Debug)]
-struct Group {
+pub(super) struct Group {
     // Closed before the name is removed.
     _program_holder: OwnedFd,
     event: NamedEvent,
@@ -90,23 +91,35 @@ impl KernelDoor {
                     ref_ctr_offset: site.site.semaphore.map_or(0, |s| s.file_offset),
                 })
                 .collect();
-            let event = tracefs
-                .define(&file, &places)
-                .map_err(|error| KernelError::Io { what: "defining a uprobe event", error })?;
-            // On ourselves, who never pass the sites.
-            let holder = open_event(event.id, 0, DISABLED)
-                .map_err(|error| KernelError::Io { what: "opening a uprobe event", error })?;
-            attach(&holder, &program).map_err(|error| KernelError::Io {
-                what: "attaching an eBPF program to a uprobe event",
-                error,
-            })?;
-            groups.push(Group { _program_holder: holder, event });
+            groups.push(Group::new(tracefs, &file, &places, false, &program)?);
         }
         Ok((Family { groups }, refused))
     }
 }
 
+impl Group {
+    /// One event at all places, at which the program runs.
+    pub(super) fn new(
+        tracefs: &Arc<Tracefs>,
+        file: &File,
+        places: &[Place],
+        is_return: bool,
+        program: &OwnedFd,
+    ) -> Result<Group, KernelError> {
+        let failed = |what| move |error| KernelError::Io { what, error };
+        let event = tracefs.define(file, places, is_return).map_err(failed("defining a uprobe event"))?;
+        // On ourselves, who never pass the sites.
+        let holder = open_event(event.id, 0, DISABLED).map_err(failed("opening a uprobe event"))?;
+        attach(&holder, program).map_err(failed("attaching an eBPF program to a uprobe event"))?;
+        Ok(Group { _program_holder: holder, event })
+    }
+}
+
 impl Family {
+    pub(super) fn of(groups: Vec<Group>) -> Family {
+        Family { groups }
+    }
+
     /// Arms the sites in a process, in all it forks from now on, and in what those fork.
     pub fn join(&self, pid: u32) -> Result<Member, KernelError> {
         let failed = |error| KernelError::Link { path: format!("/proc/{pid}").into(), pid, error };
@@ -165,7 +178,8 @@ fn by_page_offset<'a, 'b>(
     groups
 }
 
-fn ticks_since_boot() -> u64 {
+/// Now, in the unit of [`Member::since_ticks`].
+pub fn ticks_since_boot() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure lives over the call; the clock exists since Linux 2.6.39.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };

@@ -54,13 +54,20 @@ impl Tracefs {
         Ok(tracefs)
     }
 
-    /// Defines one event at all `places` of `file`.
-    pub fn define(self: &Arc<Self>, file: &File, places: &[Place]) -> io::Result<NamedEvent> {
+    /// Defines one event at all `places` of `file`; one of returns occurs when a function that begins there returns.
+    pub fn define(
+        self: &Arc<Self>,
+        file: &File,
+        places: &[Place],
+        is_return: bool,
+    ) -> io::Result<NamedEvent> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let name = format!("{GROUP}{}/s{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         for (i, place) in places.iter().enumerate() {
             // By descriptor: the kernel's parser cannot take every name a file may have.
-            let mut line = format!("p:{name} /proc/self/fd/{}:{:#x}", file.as_raw_fd(), place.file_offset);
+            let kind = if is_return { 'r' } else { 'p' };
+            let mut line =
+                format!("{kind}:{name} /proc/self/fd/{}:{:#x}", file.as_raw_fd(), place.file_offset);
             if place.ref_ctr_offset != 0 {
                 line += &format!("({:#x})", place.ref_ctr_offset);
             }

@@ -429,8 +429,16 @@ impl Session {
                 return reports;
             }
             for pid in fresh {
+                let about = target::Process::read(pid as u32);
+                let is_copy = about.map_or(true, |process| !process.has_program_of_its_own);
                 match self.attach_one(pid) {
                     Ok(report) => reports.push(report),
+                    // It has ended since it was seen; as a copy of its parent it had everything.
+                    Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. })
+                        if is_copy =>
+                    {
+                        self.given_up.push((pid, process::start_time(pid)));
+                    }
                     Err(error) => {
                         self.given_up.push((pid, process::start_time(pid)));
                         reports.push(ProcessReport { pid, outcome: Err(error), interrupted: None });

@@ -154,7 +154,8 @@ impl Session {
         for pid in again {
             match self.attach_more(pid) {
                 Ok(report) => notices.push(Notice::Opened(report)),
-                Err(Error::Gone { .. } | Error::NoSuchProcess { .. }) => {}
+                // A process that is just ending has no program any more, as kernel threads have none.
+                Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. }) => {}
                 Err(error) => {
                     notices.push(Notice::Opened(ProcessReport {
                         pid,

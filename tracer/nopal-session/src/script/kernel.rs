@@ -47,6 +47,7 @@ impl KernelRun {
         let options = ScriptOptions {
             ring_bytes: ring_bytes as usize,
             start_ns: monotonic_ns(),
+            follows_children: !is_only,
             ..ScriptOptions::default()
         };
         let door = ScriptDoor::open(&program, &options).map_err(RunError::Kernel)?;
@@ -89,9 +90,22 @@ impl KernelRun {
     pub fn attach(&mut self, pid: u32) -> Result<(), RunError> {
         target::Process::read(pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
         self.roots.push(pid);
-        let family = if self.is_only { Vec::new() } else { target::descendants(pid) };
-        for pid in std::iter::once(pid).chain(family) {
-            self.attach_one(pid)?;
+        self.attach_one(pid)?;
+        if self.is_only {
+            return Ok(());
+        }
+        // Twice: what is being forked meanwhile can be seen a moment later, if it has nothing from its parent.
+        for _ in 0..2 {
+            for child in target::descendants(pid) {
+                if !self.seen.contains_key(&child) {
+                    // An error is a process that has gone meanwhile.
+                    let attached = self.attach_one(child);
+                    if attached.is_err() && is_alive(child) {
+                        attached?;
+                    }
+                }
+            }
+            self.door.settle();
         }
         Ok(())
     }
@@ -118,7 +132,10 @@ impl KernelRun {
         };
         let (mut child, _) = launcher.launch_with(command, before_start).map_err(live)?;
         match outcome {
-            Ok(attached) => self.keep(attached),
+            Ok(attached) => {
+                self.door.was_held(child.id());
+                self.keep(attached);
+            }
             Err(error) => {
                 // The command was to be traced; without that it is not wanted.
                 let _ = child.kill();
@@ -137,7 +154,8 @@ impl KernelRun {
         self.seen.insert(pid, n_objects(pid));
         let attached = self.door.attach_process(pid).map_err(RunError::Kernel)?;
         self.performer.names.remember(pid);
-        let n = attached.iter().filter(|a| !matches!(a.state, State::Refused { .. })).count();
+        let is_late = |a: &&Attached| a.is_new && matches!(a.state, State::Armed { .. });
+        let n = attached.iter().filter(is_late).count();
         self.keep(attached);
         Ok(n)
     }
@@ -194,12 +212,20 @@ impl KernelRun {
             family.extend(self.roots.iter().flat_map(|root| target::descendants(*root)));
         }
         self.seen.retain(|pid, _| family.contains(pid));
+        let seen = &self.seen;
+        self.door.forget(|pid| !seen.contains_key(&pid) && !is_alive(pid));
+        let root = if let [root] = self.roots[..] { Some(root) } else { None };
         for pid in family {
             let n = n_objects(pid);
             if n == 0 || self.seen.get(&pid) == Some(&n) {
                 continue;
             }
             self.performer.names.remember(pid);
+            if !self.seen.contains_key(&pid)
+                && let Ok(process) = target::Process::read(pid)
+            {
+                self.door.inherit(&process, root.filter(|root| *root != pid));
+            }
             // An error is a process that has gone meanwhile.
             if let Ok(n_points) = self.attach_one(pid)
                 && n_points > 0
@@ -229,7 +255,7 @@ impl KernelRun {
         self.roots
             .iter()
             .flat_map(|root| std::iter::once(*root).chain(target::descendants(*root)))
-            .any(|pid| target::Process::read(pid).is_ok_and(|process| !process.is_zombie))
+            .any(is_alive)
     }
 
     /// Detaches everything, takes what is left, runs the END clauses.
@@ -270,6 +296,10 @@ impl KernelRun {
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
+}
+
+fn is_alive(pid: u32) -> bool {
+    target::Process::read(pid).is_ok_and(|process| !process.is_zombie)
 }
 
 /// How many files a process maps code of; 0 if it has gone.

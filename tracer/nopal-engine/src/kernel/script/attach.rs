@@ -18,6 +18,7 @@ const NOT_SUPPORTED: i32 = 524;
 /// Uprobes of one process and clause.
 #[derive(Debug)]
 pub struct UprobeLink {
+    pub pid: Option<u32>,
     fds: Vec<OwnedFd>,
 }
 
@@ -25,9 +26,9 @@ pub struct UprobeLink {
 pub type PointInProcess = (usize, usize, Option<u32>);
 
 /// Sites of one clause, file and kind, to be attached together.
-struct Group {
-    kind: Kind,
-    found: Found,
+pub(super) struct Group {
+    pub kind: Kind,
+    pub found: Found,
     points: Vec<(usize, Vec<PointSite>)>,
 }
 
@@ -77,14 +78,16 @@ impl ScriptDoor {
                     Err(why) => {
                         // Told once, not each time the process loads something else.
                         if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
-                            states.push(Attached { clause, point, pid, state: State::Refused { why } });
+                            let state = State::Refused { why };
+                            states.push(Attached { clause, point, pid, is_new: false, state });
                         }
                     }
                     Ok((sites, found)) if self.waiting.contains(&key) => {
                         let state = verify(&found, &sites, pid);
                         if !matches!(state, State::Waiting { .. }) {
                             self.waiting.remove(&key);
-                            states.push(Attached { clause, point, pid, state });
+                            // The kernel armed them when the code was mapped.
+                            states.push(Attached { clause, point, pid, is_new: false, state });
                         }
                     }
                     Ok((sites, found)) => {
@@ -118,7 +121,8 @@ impl ScriptDoor {
                 Some(error) => {
                     let why = error.to_string();
                     if self.refused.insert((clause, *point, pid), why.clone()).as_ref() != Some(&why) {
-                        states.push(Attached { clause, point: *point, pid, state: State::Refused { why } });
+                        let state = State::Refused { why };
+                        states.push(Attached { clause, point: *point, pid, is_new: false, state });
                     }
                     false
                 }
@@ -155,7 +159,7 @@ impl ScriptDoor {
         }
         for (point, sites) in &group.points {
             let state = match &result {
-                Ok(()) => {
+                Ok(_) => {
                     self.attached.insert((clause, *point, pid));
                     let state = verify(&group.found, sites, pid);
                     if matches!(state, State::Waiting { .. }) {
@@ -177,15 +181,17 @@ impl ScriptDoor {
                 }
                 Err(_) => continue,
             };
-            states.push(Attached { clause, point: *point, pid, state });
+            let is_new = matches!(result, Ok(true));
+            states.push(Attached { clause, point: *point, pid, is_new, state });
         }
         match result {
-            Ok(()) | Err(ScriptError::Io { .. }) => Ok(()),
+            Ok(_) | Err(ScriptError::Io { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// One `uprobe_multi` link, or a perf event for each site where the kernel has none.
+    /// Events that children inherit where they are to be followed, else one `uprobe_multi` link, or a perf event for each
+    /// site where the kernel has none. False if the process had them from its parent.
     fn link(
         &mut self,
         clause: usize,
@@ -193,28 +199,33 @@ impl ScriptDoor {
         layouts: &[ArgLayout],
         sites: &[LinkSite],
         pid: Option<u32>,
-    ) -> Result<(), ScriptError> {
+    ) -> Result<bool, ScriptError> {
+        if let Some(pid) = pid
+            && let Some(is_new) = self.join(clause, group, layouts, sites, pid)
+        {
+            return Ok(is_new);
+        }
         let path = &group.found.path;
         let failed = |error| ScriptError::io(format!("putting uprobes on {}", path.display()), error);
         let c_path = sys::c_path(path).map_err(failed)?;
         let is_return = group.kind == Kind::Uretprobe;
         if self.has_uprobe_multi {
-            let program = self.load_as(clause, group.kind, Which::Cookie, layouts, Way { is_multi: true });
+            let program = self.load_as(clause, group.kind, Which::Cookie, layouts, Way::Multi);
             let linked = program.and_then(|program| {
                 let fd = &self.loaded[program].fd;
                 sys::link_uprobes(fd, &c_path, sites, pid.unwrap_or(0), is_return).map_err(failed)
             });
             match linked {
                 Ok(fd) => {
-                    self.links.push(UprobeLink { fds: vec![fd] });
-                    return Ok(());
+                    self.links.push(UprobeLink { pid, fds: vec![fd] });
+                    return Ok(true);
                 }
                 Err(error) if !is_multi_unknown(&error) => return Err(error),
                 // Tried again below; a program that is refused for its own sake is refused there, too.
                 Err(_) => {}
             }
         }
-        let program = self.load_as(clause, group.kind, Which::Cookie, layouts, Way { is_multi: false })?;
+        let program = self.load_as(clause, group.kind, Which::Cookie, layouts, Way::Event)?;
         let mut fds = Vec::new();
         for site in sites {
             let event = perf_uprobe(&c_path, site, pid, is_return).map_err(failed)?;
@@ -222,8 +233,8 @@ impl ScriptDoor {
             fds.push(link);
             fds.push(event);
         }
-        self.links.push(UprobeLink { fds });
-        Ok(())
+        self.links.push(UprobeLink { pid, fds });
+        Ok(true)
     }
 
     /// Detaches everything at once; maps and what was emitted stay.
@@ -232,6 +243,7 @@ impl ScriptDoor {
         self.waiting.clear();
         self.refused.clear();
         self.events.clear();
+        self.kinship.end();
         let fds: Vec<OwnedFd> = self.links.drain(..).flat_map(|link| link.fds).collect();
         close_all(fds);
     }

@@ -28,7 +28,7 @@ impl ScriptDoor {
                     }
                     Err(error) => return Err(error),
                 };
-                states.push(Attached { clause, point, pid: None, state });
+                states.push(Attached { clause, point, pid: None, is_new: true, state });
             }
         }
         Ok(states)

@@ -15,14 +15,19 @@ pub struct Loaded {
     pub kind: Kind,
     which: Which,
     layouts: Vec<ArgLayout>,
-    is_multi: bool,
+    way: Way,
     pub insns: Vec<Insn>,
 }
 
 /// What the program is attached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
-    pub is_multi: bool,
+pub enum Way {
+    /// A link of many uprobes.
+    Multi,
+    /// Events that processes inherit.
+    Family,
+    /// A perf event, or nothing at all.
+    Event,
 }
 
 /// What is tried first is not what every kernel takes.
@@ -60,7 +65,7 @@ impl ScriptDoor {
         which: Which,
         layouts: &[ArgLayout],
     ) -> Result<usize, ScriptError> {
-        self.load_as(clause, kind, which, layouts, Way { is_multi: false })
+        self.load_as(clause, kind, which, layouts, Way::Event)
     }
 
     pub(super) fn load_as(
@@ -72,14 +77,14 @@ impl ScriptDoor {
         way: Way,
     ) -> Result<usize, ScriptError> {
         let same = |loaded: &Loaded| {
-            (loaded.clause, loaded.kind, loaded.which, loaded.is_multi) == (clause, kind, which, way.is_multi)
+            (loaded.clause, loaded.kind, loaded.which, loaded.way) == (clause, kind, which, way)
                 && loaded.layouts == layouts
         };
         if let Some(index) = self.loaded.iter().position(same) {
             return Ok(index);
         }
         let reads_memory = code::reads_user_memory(&self.program.clauses[clause].code);
-        let mut how = How { is_sleepable: way.is_multi && reads_memory, is_opaque: false };
+        let mut how = How { is_sleepable: way != Way::Event && reads_memory, is_opaque: false };
         let (fd, generated) = loop {
             let generated = self.generate(clause, kind, which, layouts, how)?;
             match self.load_generated(clause, kind, &generated, way, how.is_sleepable) {
@@ -104,7 +109,7 @@ impl ScriptDoor {
             kind,
             which,
             layouts: layouts.to_vec(),
-            is_multi: way.is_multi,
+            way,
             insns: generated.insns,
         });
         Ok(self.loaded.len() - 1)
@@ -163,7 +168,7 @@ impl ScriptDoor {
                 Kind::PerfEvent => ProgramType::PerfEvent,
                 Kind::Once => ProgramType::RawTracepoint,
             },
-            is_uprobe_multi: way.is_multi,
+            is_uprobe_multi: way == Way::Multi,
             is_sleepable,
             insns: &generated.insns,
             btf: types.as_ref().map(|types| (types, functions.as_slice())),

@@ -6,6 +6,7 @@ mod btf;
 pub mod code;
 mod error;
 mod events;
+mod kin;
 mod listing;
 mod load;
 mod maps;
@@ -16,8 +17,10 @@ pub use attach::processes_mapping;
 pub use error::ScriptError;
 
 use super::ringbuf::RingBuffer;
+use super::tracefs::Tracefs;
 use attach::{PointInProcess, UprobeLink};
 use code::{CodeError, HEADER_BYTES, Kind, STATS_BYTES, Which};
+use kin::Kinship;
 use load::Loaded;
 use maps::HostMap;
 use nopal_program::{MapValue, PointKind, Program};
@@ -35,11 +38,13 @@ pub struct ScriptOptions {
     pub start_ns: u64,
     /// Links of many uprobes are used where the kernel has them; without, each site is a perf event.
     pub has_uprobe_multi: bool,
+    /// What a process forks is to have its points at once, where the kernel can do that.
+    pub follows_children: bool,
 }
 
 impl Default for ScriptOptions {
     fn default() -> ScriptOptions {
-        ScriptOptions { ring_bytes: 16 << 20, start_ns: 0, has_uprobe_multi: true }
+        ScriptOptions { ring_bytes: 16 << 20, start_ns: 0, has_uprobe_multi: true, follows_children: false }
     }
 }
 
@@ -53,6 +58,8 @@ pub struct Attached {
     pub point: usize,
     /// Of a point in user code; `None` by file.
     pub pid: Option<u32>,
+    /// Until now hits there were not seen. Otherwise it came from the parent, or with the code.
+    pub is_new: bool,
     pub state: State,
 }
 
@@ -119,6 +126,7 @@ pub struct ScriptDoor {
     loaded: Vec<Loaded>,
     binaries: Binaries,
     links: Vec<UprobeLink>,
+    kinship: Kinship,
     events: Vec<OwnedFd>,
     attached: HashSet<PointInProcess>,
     /// Of those attached: whose code no process has mapped yet.
@@ -178,6 +186,7 @@ impl ScriptDoor {
             loaded: Vec::new(),
             binaries: Binaries::default(),
             links: Vec::new(),
+            kinship: Kinship::new(if options.follows_children { Tracefs::open().ok() } else { None }),
             events: Vec::new(),
             attached: HashSet::new(),
             waiting: HashSet::new(),

@@ -169,6 +169,11 @@ fn find_file(name: &str) -> Option<PathBuf> {
 }
 
 impl Binary {
+    /// Device and inode.
+    pub fn file(&self) -> (u64, u64) {
+        (self.image.device, self.image.inode)
+    }
+
     pub fn object(&self) -> &Object {
         &self.object
     }

@@ -94,7 +94,9 @@ impl Gen<'_> {
             Op::Comm { to } => self.comm(to),
             Op::Probe { dst } => {
                 match self.spec.which {
-                    Which::Cookie => self.asm.load(Width::W32, Reg::R0, self.fp, COOKIE_AT + 4),
+                    Which::Cookie | Which::Fixed(_) | Which::Table(_) => {
+                        self.asm.load(Width::W32, Reg::R0, self.fp, COOKIE_AT + 4);
+                    }
                     Which::Point(point) => self.constant(Reg::R0, i64::from(point)),
                 }
                 self.asm.alu_imm(Alu::Lsh, Reg::R0, 32);
@@ -204,7 +206,7 @@ impl Gen<'_> {
         self.asm.call(Helper::ProbeReadKernelStr);
     }
 
-    fn builtin(&mut self, what: Builtin) {
+    pub(super) fn builtin(&mut self, what: Builtin) {
         match what {
             Builtin::Pid => {
                 self.asm.call(Helper::GetCurrentPidTgid);

@@ -18,7 +18,7 @@ pub use plan::{MAX_SCRATCH_BYTES, Plan, SCRATCH_LEVELS, plan, reads_user_memory}
 
 use super::super::insn::{Alu, Assembler, Cond, Helper, Insn, Label, Reg, TooLong, Width};
 use control::Region;
-use nopal_program::op::{Op, Reg as VirtualReg, Slot};
+use nopal_program::op::{Builtin, Op, Reg as VirtualReg, Slot};
 use nopal_program::{Code, MapDef, Program};
 use plan::Place;
 
@@ -52,6 +52,10 @@ impl Kind {
 pub enum Which {
     /// From the link's cookie: the layout of the arguments in the low half, the point in the high half.
     Cookie,
+    /// The same for every hit.
+    Fixed(u64),
+    /// From this array, by the place in its page of the site that was hit: [`PAGE_BYTES`] cookies.
+    Table(i32),
     Point(u32),
 }
 
@@ -103,6 +107,9 @@ pub const STATS_BYTES: u32 = size_of::<Stats>() as u32;
 const STAT_FULL: i16 = 24;
 const STAT_CUT: i16 = 32;
 const STAT_CROWDED: i16 = 40;
+
+/// Wherever a file is loaded, a site has the same place in its page.
+pub const PAGE_BYTES: u32 = 4096;
 
 /// In front of each emitted payload: u32 cpu, u32 action, u64 ns, u32 tid, u32 pid.
 pub const HEADER_BYTES: u32 = 24;
@@ -193,12 +200,8 @@ impl Gen<'_> {
         if has_callbacks {
             self.asm.store(Width::W64, Reg::R10, CTX_AT, CTX);
         }
-        if self.spec.which == Which::Cookie {
-            self.asm.mov(Reg::R1, CTX);
-            self.asm.call(Helper::GetAttachCookie);
-            self.asm.store(Width::W64, Reg::R10, COOKIE_AT, Reg::R0);
-        }
         let out = self.asm.label();
+        self.cookie(out);
         if self.plan.scratch_bytes > 0 {
             self.take_scratch(out);
             if has_callbacks {
@@ -216,6 +219,27 @@ impl Gen<'_> {
         self.asm.exit();
         self.cut_of_program();
         Ok(())
+    }
+
+    /// Puts the cookie of the hit where the clause finds it.
+    fn cookie(&mut self, out: Label) {
+        match self.spec.which {
+            Which::Point(_) => return,
+            Which::Cookie => {
+                self.asm.mov(Reg::R1, CTX);
+                self.asm.call(Helper::GetAttachCookie);
+            }
+            Which::Fixed(cookie) => self.constant(Reg::R0, cookie as i64),
+            Which::Table(table) => {
+                self.builtin(Builtin::Ip);
+                self.asm.alu_imm(Alu::And, Reg::R0, PAGE_BYTES as i32 - 1);
+                self.asm.store(Width::W32, Reg::R10, TEMP[0], Reg::R0);
+                self.lookup(table, TEMP[0]);
+                self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, out);
+                self.asm.load(Width::W64, Reg::R0, Reg::R0, 0);
+            }
+        }
+        self.asm.store(Width::W64, Reg::R10, COOKIE_AT, Reg::R0);
     }
 
     /// Takes an element of this CPU's scratch memory that nobody uses; goes to `out` if there is none. Other hits may come
