@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nopal_abi::stub_space::Path;
-use nopal_engine::user::stub::{Action, Cell, Predicate, Relation, StubError, StubSpec, cells};
+use nopal_engine::user::stub::{Action, Capture, Cell, Predicate, Relation, StubError, StubSpec, cells};
 use nopal_program::aggregate::Aggregate;
 
 use crate::harness::{Harness, Place, has_rseq, hit2, operand, record};
@@ -149,6 +149,70 @@ fn small_keys_have_cells_of_their_own_and_others_are_counted() {
                 .collect();
             assert_eq!(reading.keys, model, "{:?}, {path:?}", cell.aggregate);
             assert_eq!(reading.overflow, n_outside, "{:?}, {path:?}", cell.aggregate);
+        }
+    }
+}
+
+#[test]
+fn hits_with_other_keys_leave_records_and_change_no_cell() {
+    let (first, n_keys) = (-3i64, 9u32);
+    // Two keys, and cells without one: all or none.
+    let (mut cells, mut bytes) = all_cells(|cell| cell.by_key(operand("-4@%edi"), first, n_keys));
+    let plain = Cell::count(bytes);
+    bytes += plain.bytes() as u32;
+    let by_value = Cell::count(bytes).by_key(operand("-8@%rsi"), -1000, 2000);
+    bytes += by_value.bytes() as u32;
+    cells.splice(0..0, [plain.clone()]);
+    cells.push(by_value.clone());
+    for path in paths() {
+        for cells in [cells.clone(), vec![plain.clone(), cells[1].clone()]] {
+            let mut harness = Harness::new(|config| config.cells_bytes = bytes);
+            set_path(&harness, path);
+            let captures = vec![
+                Capture::Value { operand: operand("-4@%edi") },
+                Capture::Value { operand: operand("-8@%rsi") },
+            ];
+            let action = Action::AggregateOrRecord {
+                cells: cells.clone(),
+                captures,
+                has_time: false,
+                has_task: false,
+            };
+            harness.attach(Place::TwoArguments, &StubSpec { action, ..record(7, vec![]) });
+            let is_by_value = cells.contains(&by_value);
+            let (mut inside, mut outside): (BTreeMap<i64, Vec<i64>>, Vec<(i32, i64)>) = Default::default();
+            for (i, value) in values().into_iter().enumerate() {
+                let key = [-3, -2, 0, 5, -4, 6, 1 << 30, i64::from(i32::MIN), 1, 3, 4][i % 11];
+                hit2(key as u64, value as u64);
+                let is_small = !is_by_value || (-1000..1000).contains(&value);
+                if is_small && (first..first + i64::from(n_keys)).contains(&key) {
+                    inside.entry(key).or_default().push(value);
+                } else {
+                    outside.push((key as i32, value));
+                }
+            }
+            for cell in cells.iter().filter(|cell| cell.key.as_ref().is_some_and(|key| key.n_keys == n_keys))
+            {
+                let reading = harness.ring.read_cell(cell);
+                let want: Vec<_> = inside
+                    .iter()
+                    .map(|(key, values)| (*key, model(cell.aggregate, values.iter().copied())))
+                    .collect();
+                assert_eq!((reading.keys, reading.overflow), (want, 0), "{:?}, {path:?}", cell.aggregate);
+            }
+            let n_inside = inside.values().map(Vec::len).sum::<usize>() as u64;
+            assert_eq!(harness.ring.read_cell(&plain).keys, [(0, vec![n_inside])], "{path:?}");
+            let mut sent = Vec::new();
+            harness.reader().poll(|_, record| {
+                let (key, value) = record.payload.split_at(4);
+                let value = i64::from_le_bytes(value[..8].try_into().unwrap());
+                sent.push((i32::from_le_bytes(key.try_into().unwrap()), value));
+            });
+            // Locked and restartable rings are read one after the other, and a thread may move to another CPU.
+            sent.sort_unstable();
+            outside.sort_unstable();
+            assert!(n_inside > 0 && !outside.is_empty());
+            assert_eq!(sent, outside, "{path:?}");
         }
     }
 }

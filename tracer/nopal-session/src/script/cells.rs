@@ -1,4 +1,6 @@
-//! Clauses that the stubs in the traced program do alone: counters and histograms in per-CPU cells, nothing is sent.
+//! Clauses that the stubs in the traced program do alone: counters and histograms in per-CPU cells, nothing is sent. Of a
+//! map with a key the cells hold the small ones; a hit with another key is sent, and what comes of it is added when the map
+//! is read.
 
 use super::perform::MapAccess;
 use super::{Maps, entries_of};
@@ -11,6 +13,7 @@ use nopal_program::{Action, PointKind, Program, Type};
 use nopal_script::render::Entry;
 use nopal_sdt::operand::{Operand, Place};
 use nopal_sdt::probe::Site;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Which clauses stubs can do, and where the cells of their maps are.
@@ -27,14 +30,30 @@ pub struct Cells {
 struct CellPlace {
     offset: u32,
     aggregate: Aggregate,
-    has_key: bool,
+    /// How many keys have cells; 0 for a map without a key.
+    n_keys: u32,
+}
+
+/// What a stub does at the hits of a site.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SiteCells {
+    pub predicates: Vec<stub::Predicate>,
+    pub cells: Vec<Cell>,
+    /// The keys that have cells, if not all hits are counted in them.
+    pub keys: Option<RangeInclusive<i64>>,
 }
 
 /// As much as a ring has room for.
 const MAX_BYTES: u64 = 1 << 20;
-/// Keys are arguments of one byte, signed or not.
-const FIRST_KEY: i64 = -128;
-const N_KEYS: u32 = 384;
+/// For the cells of one map with a key; a histogram of each of 512 keys.
+const MAX_KEYED_BYTES: u64 = 288 << 10;
+/// Fewer keys are not worth it.
+const KEYS: RangeInclusive<u32> = 16..=1024;
+
+/// Most keys are counts or codes of errors: an eighth of them are below 0.
+fn first_key(n_keys: u32) -> i64 {
+    -i64::from(n_keys / 8)
+}
 
 impl Cells {
     pub fn of(program: &Program) -> Cells {
@@ -43,19 +62,28 @@ impl Cells {
             let is_of_sites = clause.points.iter().all(|p| matches!(p.kind, PointKind::Usdt { .. }));
             let lowered = captures::lower(program, clause)
                 .filter(|lowered| is_of_sites && lowered.updates.iter().all(|u| can_keep(program, u)))
-                .filter(|lowered| cells.make_room(lowered));
+                .filter(|lowered| cells.make_room(lowered, program.limits.map_entries));
             cells.lowered.push(lowered);
         }
         cells
     }
 
-    fn make_room(&mut self, lowered: &Lowered) -> bool {
+    fn make_room(&mut self, lowered: &Lowered, map_entries: u32) -> bool {
         for update in &lowered.updates {
             if self.places[update.map as usize].is_some() {
                 continue;
             }
-            let has_key = update.key != Key::None;
-            let place = CellPlace { offset: self.n_bytes, aggregate: update.aggregate, has_key };
+            let mut place = CellPlace { offset: self.n_bytes, aggregate: update.aggregate, n_keys: 0 };
+            if update.key != Key::None {
+                place.n_keys = *KEYS.end();
+                while place.n_keys >= *KEYS.start() && place.cell().bytes() > MAX_KEYED_BYTES {
+                    place.n_keys /= 2;
+                }
+                // A map that may not have so many entries has to be full at the right moment.
+                if place.n_keys < *KEYS.start() || place.n_keys > map_entries {
+                    return false;
+                }
+            }
             let end = u64::from(self.n_bytes) + place.cell().bytes();
             if end > MAX_BYTES {
                 return false;
@@ -67,7 +95,7 @@ impl Cells {
     }
 
     /// What the stub of a site does for its clauses, if it can do all of them.
-    pub fn at(&self, site: &Site, clauses: &[u32]) -> Option<(Vec<stub::Predicate>, Vec<Cell>)> {
+    pub fn at(&self, site: &Site, clauses: &[u32]) -> Option<SiteCells> {
         let lowered: Vec<&Lowered> = clauses
             .iter()
             .map(|clause| self.lowered.get(*clause as usize)?.as_ref())
@@ -77,10 +105,12 @@ impl Cells {
         if rest.iter().any(|other| other.tests != first.tests) {
             return None;
         }
-        let tests = first.tests.iter().map(|test| predicate(site, test)).collect::<Option<Vec<_>>>()?;
+        let predicates = first.tests.iter().map(|test| predicate(site, test)).collect::<Option<Vec<_>>>()?;
         let updates = lowered.iter().flat_map(|lowered| &lowered.updates);
         let cells = updates.map(|update| self.cell(site, update)).collect::<Option<Vec<_>>>()?;
-        Some((tests, cells))
+        let n_least = cells.iter().filter_map(|cell| cell.key.as_ref()).map(|key| key.n_keys).min();
+        let keys = n_least.map(|n_keys| first_key(n_keys)..=first_key(n_keys) + i64::from(n_keys) - 1);
+        Some(SiteCells { predicates, cells, keys })
     }
 
     fn cell(&self, site: &Site, update: &Update) -> Option<Cell> {
@@ -93,7 +123,7 @@ impl Cells {
             cell.value.as_ref()?;
         }
         if let (Key::Arg(index), Some(key)) = (update.key, &mut cell.key) {
-            key.operand = operand(site, Value::Arg(index)).filter(|operand| operand.size_bytes == 1)?;
+            key.operand = operand(site, Value::Arg(index))?;
         }
         Some(cell)
     }
@@ -101,7 +131,7 @@ impl Cells {
     /// Keys and words that the cells of a map hold.
     fn entries(&self, map: u32, ring: &RingMemory) -> Vec<Entry> {
         let Some(Some(place)) = self.places.get(map as usize) else { return Vec::new() };
-        let key_of = |key: i64| if place.has_key { key.to_le_bytes().to_vec() } else { Vec::new() };
+        let key_of = |key: i64| if place.n_keys > 0 { key.to_le_bytes().to_vec() } else { Vec::new() };
         ring.read_cell(&place.cell()).keys.into_iter().map(|(key, words)| (key_of(key), words)).collect()
     }
 }
@@ -111,7 +141,10 @@ impl CellPlace {
     fn cell(&self) -> Cell {
         let cell = Cell { offset: self.offset, aggregate: self.aggregate, value: None, key: None };
         let nobody = Operand { size_bytes: 1, is_signed: false, is_float: false, place: Place::Constant(0) };
-        if self.has_key { cell.by_key(nobody, FIRST_KEY, N_KEYS) } else { cell }
+        match self.n_keys {
+            0 => cell,
+            n_keys => cell.by_key(nobody, first_key(n_keys), n_keys),
+        }
     }
 }
 
@@ -252,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_byte_are_kept_in_cells() {
+    fn small_keys_are_kept_in_cells() {
         let def = |key: Vec<Type>, aggregate| nopal_program::MapDef {
             name: "@".into(),
             key,
@@ -282,13 +315,27 @@ mod tests {
         for (operands, is_lowered) in [
             ("-1@%dil -4@%esi", true),
             ("1@%dil 4@%esi", true),
-            ("-4@%edi -4@%esi", false),
+            ("-4@%edi -4@%esi", true),
+            ("8@%rdi -4@%esi", true),
             ("1@%dil 8@%rsi", false),
             ("1@%dil -8@%rsi", true),
             ("1@%dil", false),
         ] {
-            assert_eq!(cells.at(&site(operands), &[0]).is_some(), is_lowered, "{operands}");
+            let at = cells.at(&site(operands), &[0]);
+            assert_eq!(at.is_some(), is_lowered, "{operands}");
+            assert!(at.is_none_or(|at| at.keys == Some(-128..=895)), "{operands}");
         }
+        // Fewer keys where each takes more room; none where the map must be full before the cells are.
+        let with = |aggregate, map_entries| {
+            let maps = vec![def(vec![Type::I64], aggregate), program.maps[1].clone()];
+            let limits = nopal_program::Limits { map_entries, ..program.limits };
+            let program = Program { maps, limits, ..program.clone() };
+            Cells::of(&program).at(&site("1@%dil -4@%esi"), &[0]).and_then(|at| at.keys)
+        };
+        assert_eq!(with(Aggregate::Hist { bits: 0 }, 4096), Some(-64..=447));
+        assert_eq!(with(Aggregate::Quantiles, 4096), Some(-4..=27));
+        assert_eq!(with(Aggregate::Lhist { min: 0, max: 1 << 20, step: 1 }, 4096), None);
+        assert_eq!(with(Aggregate::Count, 1000), None);
         let cleared = Program { actions: vec![Action::Clear { map: 0 }], ..program };
         assert!(Cells::of(&cleared).at(&site("1@%dil 4@%esi"), &[0]).is_none());
     }

@@ -1,6 +1,6 @@
 //! A script through the user door: sites leave what its clauses read, and the clauses run here.
 
-use super::cells::{CellMaps, Cells};
+use super::cells::{CellMaps, Cells, SiteCells};
 use super::own::OwnHit;
 use super::perform::Performer;
 use super::site::{self, SiteReader};
@@ -337,6 +337,7 @@ impl UserRun {
     pub fn finish(&mut self) -> Vec<String> {
         let failures = self.door.as_mut().map_or_else(Vec::new, |door| door.session.detach().failures);
         self.poll(true);
+        self.notes.push(Note::Detail(format!("{} hits were sent", self.n_hits)));
         // END runs also after exit(), which it may call again.
         let exit = self.performer.exit.take();
         self.run_own(|kind| matches!(kind, PointKind::End));
@@ -558,21 +559,31 @@ impl Plan {
                     self.notes.push(Note::Gap(format!("{place}: {why}; it reads as 0")));
                 }
                 let event = self.events.len() as u32;
+                let (has_time, has_task) = (self.has_time, captures.needs_task);
                 let (predicates, action) = match lowered {
-                    Some((predicates, cells)) => {
+                    Some(SiteCells { predicates, cells, keys }) => {
+                        let sent = match &keys {
+                            Some(keys) => {
+                                format!("keys below {} and above {} are sent", keys.start(), keys.end())
+                            }
+                            None => "nothing is sent".to_owned(),
+                        };
                         self.notes.push(Note::Detail(format!(
-                            "{}:{} at {:#x}: the program keeps {} aggregates itself, nothing is sent",
+                            "{}:{} at {:#x}: the program keeps {} aggregates itself, {sent}",
                             probe.provider,
                             probe.name,
                             site.address,
                             cells.len()
                         )));
-                        (predicates, Action::Aggregate(cells))
+                        let action = match keys {
+                            Some(_) => {
+                                Action::AggregateOrRecord { cells, captures: captured, has_time, has_task }
+                            }
+                            None => Action::Aggregate(cells),
+                        };
+                        (predicates, action)
                     }
-                    None => {
-                        let (has_time, has_task) = (self.has_time, captures.needs_task);
-                        (Vec::new(), Action::Record { captures: captured, has_time, has_task })
-                    }
+                    None => (Vec::new(), Action::Record { captures: captured, has_time, has_task }),
                 };
                 wanted.push(Wanted {
                     probe: format!("{}:{}", probe.provider, probe.name),

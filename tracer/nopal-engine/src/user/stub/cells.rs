@@ -14,7 +14,7 @@ use nopal_program::aggregate::{Aggregate, QUANTILE_BITS, n_lhist_buckets};
 use nopal_sdt::operand::Operand;
 
 use super::StubError;
-use super::asm::{Alu, Cond, Mem, RAX, RCX, RDX, RSP, Reg, Width, at};
+use super::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, RSP, Reg, Width, at};
 use super::emit::Stubber;
 use super::locked::cpu_by_segment;
 
@@ -106,8 +106,41 @@ enum Step {
 }
 
 impl Stubber<'_> {
-    /// Updates one cell.
+    /// Updates one cell. A hit whose key is not in its table is counted behind it.
     pub(super) fn update(&mut self, cell: &Cell) -> Result<(), StubError> {
+        let [overflow, done] = [self.asm.label(), self.asm.label()];
+        self.find_key(cell, overflow)?;
+        self.update_words(cell)?;
+        if cell.key.is_some() {
+            self.asm.jmp(done);
+            self.asm.bind(overflow);
+            let last = cell.offset + cell.bytes() as u32 - 8;
+            self.step(last, false, Step::Increment);
+        } else {
+            self.asm.bind(overflow);
+        }
+        self.asm.bind(done);
+        Ok(())
+    }
+
+    /// Updates all cells, or none and goes to `outside` if a key is not in its table.
+    pub(super) fn update_all_or(&mut self, cells: &[Cell], outside: Label) -> Result<(), StubError> {
+        let (keyed, plain): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(|cell| cell.key.is_some());
+        // All keys before the first change. A key that is alone is looked at once.
+        if keyed.len() > 1 {
+            for cell in &keyed {
+                self.find_key(cell, outside)?;
+            }
+        }
+        for cell in keyed.into_iter().chain(plain) {
+            self.find_key(cell, outside)?;
+            self.update_words(cell)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps how far the key's words are from the first ones, or goes to `outside`.
+    fn find_key(&mut self, cell: &Cell, outside: Label) -> Result<(), StubError> {
         let bad = StubError::BadCell { offset: cell.offset };
         let end = u64::from(cell.offset).saturating_add(cell.bytes());
         let stride = u64::from(self.around.layout.cells_stride);
@@ -119,7 +152,6 @@ impl Stubber<'_> {
         {
             return Err(bad);
         }
-        let [overflow, done] = [self.asm.label(), self.asm.label()];
         if let Some(key) = &cell.key {
             self.frame.load(&mut self.asm, &key.operand, RAX, RDX)?;
             let asm = &mut self.asm;
@@ -128,24 +160,18 @@ impl Stubber<'_> {
                 asm.alu(Alu::Sub, RAX, RDX);
             }
             asm.alu_imm(Alu::Cmp, RAX, key.n_keys as i32);
-            asm.jcc(Cond::AboveEqual, overflow);
+            asm.jcc(Cond::AboveEqual, outside);
             asm.multiply(RAX, 8 * cell.words() as i32);
             asm.store(at(RSP, self.keep_at), RAX, Width::B8);
         }
-        let is_keyed = cell.key.is_some();
+        Ok(())
+    }
+
+    fn update_words(&mut self, cell: &Cell) -> Result<(), StubError> {
         for (word, step) in self.steps(cell)? {
             self.load_position(cell, word)?;
-            self.step(cell.offset + 8 * word, is_keyed, step);
+            self.step(cell.offset + 8 * word, cell.key.is_some(), step);
         }
-        if is_keyed {
-            self.asm.jmp(done);
-            self.asm.bind(overflow);
-            let last = cell.offset + cell.bytes() as u32 - 8;
-            self.step(last, false, Step::Increment);
-        } else {
-            self.asm.bind(overflow);
-        }
-        self.asm.bind(done);
         Ok(())
     }
 

@@ -65,7 +65,8 @@ pub(super) struct Stubber<'a> {
 pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubError> {
     let wait_captures = Vec::new();
     let (captures, has_time, has_task) = match &spec.action {
-        Action::Record { captures, has_time, has_task } => (captures, *has_time, *has_task),
+        Action::Record { captures, has_time, has_task }
+        | Action::AggregateOrRecord { captures, has_time, has_task, .. } => (captures, *has_time, *has_task),
         Action::Wait { .. } => (&wait_captures, true, true),
         Action::Aggregate(_) => (&wait_captures, false, false),
     };
@@ -96,6 +97,13 @@ pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubErro
             for cell in cells {
                 stubber.update(cell)?;
             }
+        }
+        Action::AggregateOrRecord { cells, .. } => {
+            let (outside, exit) = (stubber.asm.label(), stubber.exit);
+            stubber.update_all_or(cells, outside)?;
+            stubber.asm.jmp(exit);
+            stubber.asm.bind(outside);
+            stubber.record(captures, &layout, spec.event)?;
         }
     }
     let next_slot = stubber.leave();
@@ -136,7 +144,7 @@ impl<'a> Stubber<'a> {
                     named.extend(registers_of(operand));
                 }
             }
-            if let Action::Aggregate(cells) = &spec.action {
+            if let Action::Aggregate(cells) | Action::AggregateOrRecord { cells, .. } = &spec.action {
                 named.extend(cells.iter().flat_map(|cell| cell.operands()).flat_map(registers_of));
             }
             let (free, taken): (Vec<Reg>, Vec<Reg>) = SPARE.iter().partition(|reg| !named.contains(&reg.0));
