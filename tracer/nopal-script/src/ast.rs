@@ -29,6 +29,11 @@ impl Script {
     pub fn specs(&self) -> &[PointSpec] {
         &self.specs
     }
+
+    /// Whether a body or a predicate uses this builtin.
+    pub fn names(&self, builtin: &str) -> bool {
+        self.clauses.iter().any(|clause| crate::compile::walk::names(clause, |name| name == builtin))
+    }
 }
 
 #[derive(Debug, Clone)]

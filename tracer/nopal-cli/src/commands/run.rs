@@ -6,9 +6,11 @@ mod running;
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
 use input::Source;
+use nopal_engine::user::launch::Held;
 use nopal_program::Program;
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
+use nopal_session::live::LiveError;
 use nopal_session::script::catalog::LiveCatalog;
 use nopal_session::script::recording::{RecordingCatalog, RecordingRun};
 use nopal_session::script::{Losses, Performer, RunError, Step, needs_process, user_door_obstacle};
@@ -17,6 +19,7 @@ use running::Running;
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -134,9 +137,19 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
             if let Some(program) = args.command.first() {
                 catalog.add_program(program.as_ref());
             }
+            // The number of the process is part of the program, so that there must be one; it is held before its exec.
+            let held = match args.command.split_first() {
+                Some((program, arguments)) if script.names("cpid") => {
+                    let mut command = Command::new(program);
+                    command.args(arguments);
+                    Some(Held::new(command).map_err(|e| failure_of(&RunError::Live(LiveError::User(e))))?)
+                }
+                Some(_) | None => None,
+            };
+            catalog.child_pid = held.as_ref().map(Held::pid);
             let program = compile(&source, &script, &catalog, &args)?;
             drop(catalog);
-            live(&args, given, program)
+            live(&args, given, program, held)
         }
     }
 }
@@ -211,7 +224,12 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
     Ok(run.performer.exit.unwrap_or(0))
 }
 
-fn live(args: &Args, given: Vec<nopal_provider::File>, program: Arc<Program>) -> Result<u8, Failure> {
+fn live(
+    args: &Args,
+    given: Vec<nopal_provider::File>,
+    program: Arc<Program>,
+    held: Option<Held>,
+) -> Result<u8, Failure> {
     if args.emit_bpf {
         return emit_bpf(args, program);
     }
@@ -243,11 +261,11 @@ fn live(args: &Args, given: Vec<nopal_provider::File>, program: Arc<Program>) ->
     let mut running = match by_kernel {
         Some(why) => {
             say(args, &format!("door: kernel ({why})"));
-            Running::by_kernel(args, program)?
+            Running::by_kernel(args, program, held)?
         }
         None => {
             say(args, "door: user");
-            Running::by_user(args, given, program)?
+            Running::by_user(args, given, program, held)?
         }
     };
     let end = args.duration.map(|d| Instant::now() + d);

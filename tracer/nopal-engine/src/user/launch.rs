@@ -17,6 +17,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A program on a slow disk may take its time to be loaded.
@@ -26,6 +27,108 @@ const DEBUG_REGISTERS: usize = std::mem::offset_of!(libc::user, u_debugreg);
 /// Enables the first one, for execution of one byte.
 const BREAK_ON_EXECUTION: u64 = 1;
 
+/// A command to be started, or one that waits to be.
+#[derive(Debug)]
+pub enum Starting<'a> {
+    Command(&'a mut Command),
+    Held(Held),
+}
+
+impl<'a> From<&'a mut Command> for Starting<'a> {
+    fn from(command: &'a mut Command) -> Starting<'a> {
+        Starting::Command(command)
+    }
+}
+
+impl From<Held> for Starting<'_> {
+    fn from(held: Held) -> Self {
+        Starting::Held(held)
+    }
+}
+
+/// A command whose process exists and waits before its exec, so that its number is known before anything is opened. It ends
+/// if this is dropped, or if the tracer does.
+#[derive(Debug)]
+pub struct Held {
+    name: String,
+    pid: i32,
+    /// Taken when it is started.
+    rest: Option<(std::fs::File, JoinHandle<std::io::Result<Child>>)>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some((go, spawned)) = self.rest.take() {
+            drop(go);
+            if let Ok(Ok(mut child)) = spawned.join() {
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+impl Held {
+    pub fn new(mut command: Command) -> Result<Held> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let failed = |reason: String| Error::Launch { command: name.clone(), reason };
+        let Gate { mut pid_from, go, child_ends } =
+            Gate::before(&mut command).map_err(|e| failed(e.to_string()))?;
+        let spawned = std::thread::spawn(move || {
+            let spawned = command.spawn();
+            drop(child_ends);
+            spawned
+        });
+        let mut bytes = [0u8; 4];
+        if let Err(error) = pid_from.read_exact(&mut bytes) {
+            let reason = match spawned.join() {
+                Ok(Err(error)) => error.to_string(),
+                Ok(Ok(_)) | Err(_) => error.to_string(),
+            };
+            return Err(failed(reason));
+        }
+        Ok(Held { name, pid: i32::from_le_bytes(bytes), rest: Some((go, spawned)) })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+}
+
+/// Where a child waits between fork and exec.
+struct Gate {
+    pid_from: std::fs::File,
+    go: std::fs::File,
+    /// To be kept until the child is there.
+    child_ends: (std::fs::File, std::fs::File),
+}
+
+impl Gate {
+    /// The command's process tells its number, then waits until something is written to `go`; it ends if that is closed.
+    fn before(command: &mut Command) -> std::io::Result<Gate> {
+        let (pid_from, pid_to) = pipe()?;
+        let (go_from, go) = pipe()?;
+        let (to, from, own_copy) = (pid_to.as_raw_fd(), go_from.as_raw_fd(), go.as_raw_fd());
+        // SAFETY: between fork and exec only getpid, close, write, read and _exit are called, which are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                let pid = libc::getpid().to_le_bytes();
+                let mut go = [0u8; 1];
+                libc::close(own_copy);
+                if libc::write(to, pid.as_ptr().cast(), 4) != 4 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                match libc::read(from, go.as_mut_ptr().cast(), 1) {
+                    1 => Ok(()),
+                    // Nobody wants it any more, or there is nobody.
+                    0 => libc::_exit(0),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        Ok(Gate { pid_from, go, child_ends: (pid_to, go_from) })
+    }
+}
+
 impl Session {
     /// Starts the command and opens its wanted sites before its constructors run.
     pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<ProcessReport>)> {
@@ -33,14 +136,20 @@ impl Session {
     }
 
     /// The same; `before_start` may do more to the process, by its pid and what became of its sites, while it is held.
-    pub fn launch_with(
+    pub fn launch_with<'a>(
         &mut self,
-        command: &mut Command,
+        starting: impl Into<Starting<'a>>,
         before_start: impl FnOnce(i32, &[SiteReport]) + Send,
     ) -> Result<(Child, Vec<ProcessReport>)> {
         self.ring().set_enabled(true);
-        let core = &mut self.core;
-        let (child, traced) = in_own_thread(move || start(core, command, before_start))?;
+        let (core, starting) = (&mut self.core, starting.into());
+        let (child, traced) = in_own_thread(move || match starting {
+            Starting::Command(command) => start(core, command, before_start),
+            Starting::Held(mut held) => {
+                let (go, spawned) = held.rest.take().expect("only starting and dropping take it");
+                go_on(core, &held.name, Ok(held.pid), go, || spawned.join(), before_start)
+            }
+        })?;
         self.roots.push(child.id() as i32);
         let seen = code_mappings(traced.pid);
         let report = self.keep(traced, seen);
@@ -54,60 +163,66 @@ fn start(
     before_start: impl FnOnce(i32, &[SiteReport]),
 ) -> Result<(Child, Traced)> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let failed = |reason: String| Error::Launch { command: name.clone(), reason };
-    let (mut pid_from, pid_to) = pipe().map_err(|e| failed(e.to_string()))?;
-    let (go_from, mut go_to) = pipe().map_err(|e| failed(e.to_string()))?;
-    let (to, from) = (pid_to.as_raw_fd(), go_from.as_raw_fd());
-    // SAFETY: between fork and exec only getpid, write and read are called, which are async-signal-safe.
-    unsafe {
-        command.pre_exec(move || {
-            let pid = libc::getpid().to_le_bytes();
-            let mut go = [0u8; 1];
-            if libc::write(to, pid.as_ptr().cast(), 4) != 4
-                || libc::read(from, go.as_mut_ptr().cast(), 1) != 1
-            {
-                return Err(std::io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
+    let failed = |e: std::io::Error| Error::Launch { command: name.clone(), reason: e.to_string() };
+    let Gate { mut pid_from, go, child_ends } = Gate::before(command).map_err(failed)?;
     std::thread::scope(|scope| {
         // Returns only when the child has passed its exec, hence a thread of its own.
-        let spawned = scope.spawn(|| command.spawn());
-        let mut bytes = [0u8; 4];
-        let held = pid_from.read_exact(&mut bytes).map_err(|e| failed(e.to_string())).and_then(|()| {
-            let pid = i32::from_le_bytes(bytes);
-            ptrace::seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL)
-                .map_err(|_| process::why_not_allowed(pid))?;
-            Ok(pid)
+        let spawned = scope.spawn(|| {
+            let spawned = command.spawn();
+            drop(child_ends);
+            spawned
         });
-        // The child goes on in any case, if only to end.
-        let _ = go_to.write_all(&[1]);
-        drop(go_to);
-        let pid = held?;
-        let at_exec = wait_for(pid, |stop| stop == Stop::Event(libc::PTRACE_EVENT_EXEC));
-        let child = match spawned.join() {
-            Ok(Ok(child)) => child,
-            Ok(Err(error)) => return Err(failed(error.to_string())),
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        at_exec?;
-        let outcome = arm(core, pid);
-        if let Ok(traced) = &outcome {
-            before_start(pid, &super::libraries::of_probes(&traced.reports));
-        }
-        // Untraced from here on, whatever came of it; the command was asked for and runs.
-        let _ = ptrace::detach(pid, 0);
-        match outcome {
-            Ok(traced) => Ok((child, traced)),
-            Err(error) => {
-                let mut child = child;
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error)
-            }
-        }
+        let mut bytes = [0u8; 4];
+        let pid = pid_from.read_exact(&mut bytes).map(|()| i32::from_le_bytes(bytes));
+        go_on(core, &name, pid, go, || spawned.join(), before_start)
     })
+}
+
+/// Lets the child at its gate go on to its exec, and opens its sites there.
+fn go_on(
+    core: &mut Core,
+    name: &str,
+    pid: std::io::Result<i32>,
+    mut go: std::fs::File,
+    join: impl FnOnce() -> std::thread::Result<std::io::Result<Child>>,
+    before_start: impl FnOnce(i32, &[SiteReport]),
+) -> Result<(Child, Traced)> {
+    let failed = |e: std::io::Error| Error::Launch { command: name.to_owned(), reason: e.to_string() };
+    let held = pid.map_err(failed).and_then(|pid| {
+        ptrace::seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL)
+            .map_err(|_| process::why_not_allowed(pid))?;
+        Ok(pid)
+    });
+    // The child goes on in any case, if only to end.
+    let _ = go.write_all(&[1]);
+    drop(go);
+    let pid = match held {
+        Ok(pid) => pid,
+        // What kept the child from being there says more than that it is not.
+        Err(error) => return Err(join().ok().and_then(|spawned| spawned.err()).map_or(error, failed)),
+    };
+    let at_exec = wait_for(pid, |stop| stop == Stop::Event(libc::PTRACE_EVENT_EXEC));
+    let child = match join() {
+        Ok(Ok(child)) => child,
+        Ok(Err(error)) => return Err(failed(error)),
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    at_exec?;
+    let outcome = arm(core, pid);
+    if let Ok(traced) = &outcome {
+        before_start(pid, &super::libraries::of_probes(&traced.reports));
+    }
+    // Untraced from here on, whatever came of it; the command was asked for and runs.
+    let _ = ptrace::detach(pid, 0);
+    match outcome {
+        Ok(traced) => Ok((child, traced)),
+        Err(error) => {
+            let mut child = child;
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
+    }
 }
 
 fn arm(core: &mut Core, pid: i32) -> Result<Traced> {

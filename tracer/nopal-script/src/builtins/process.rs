@@ -69,9 +69,7 @@ fn comm(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
 fn cpid(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
     match body.shared.catalog.child_pid() {
         Some(pid) => Ok(Value::new(Ty::U64, At::Const(i64::from(pid)), span)),
-        None => {
-            Err(Diagnostic::error(span, "the process of `cpid` is not known when the script is compiled")
-                .help("with `-c` only the process that is started is traced; in tracepoints compare `comm`"))
-        }
+        None => Err(Diagnostic::error(span, "`cpid` has no value: no process is started for the script")
+            .help("start one with `-- COMMAND`; a process that runs already is `pid`")),
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod points;
 mod statement;
 mod tidy;
 pub(crate) mod types;
-mod walk;
+pub(crate) mod walk;
 
 use crate::ast::Script;
 use crate::catalog::Catalog;

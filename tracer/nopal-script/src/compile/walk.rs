@@ -5,11 +5,16 @@ use crate::builtins;
 
 /// Whether the body's code depends on the arguments of its points.
 pub(super) fn uses_args(clause: &Clause) -> bool {
+    // Other names may be labels of the enums among them.
+    names(clause, |name| name.starts_with("arg") || !builtins::variable_names().any(|known| known == name))
+}
+
+/// Whether it has a name of this kind in it.
+pub(crate) fn names(clause: &Clause, is_it: impl Fn(&str) -> bool) -> bool {
     let mut found = false;
     let mut look = |expr: &Expr| {
         if let ExprKind::Name(name) = &expr.kind {
-            // Other names may be labels of the enums among them.
-            found |= name.starts_with("arg") || !builtins::variable_names().any(|known| known == name);
+            found |= is_it(name);
         }
     };
     if let Some(predicate) = &clause.predicate {

@@ -23,6 +23,8 @@ pub struct LiveCatalog {
     given: Vec<nopal_provider::File>,
     /// Files that were asked for by name.
     named: RefCell<HashMap<PathBuf, Option<Arc<ProbedFile>>>>,
+    /// The process of the command, if it exists already.
+    pub child_pid: Option<u32>,
 }
 
 /// A file with its probes.
@@ -36,7 +38,7 @@ pub struct ProbedFile {
 
 impl LiveCatalog {
     pub fn new(given: Vec<nopal_provider::File>) -> LiveCatalog {
-        LiveCatalog { files: Vec::new(), given, named: RefCell::default() }
+        LiveCatalog { files: Vec::new(), given, named: RefCell::default(), child_pid: None }
     }
 
     /// Adds the files a process and its live descendants map.
@@ -269,6 +271,10 @@ impl LiveCatalog {
 }
 
 impl Catalog for LiveCatalog {
+    fn child_pid(&self) -> Option<u32> {
+        self.child_pid
+    }
+
     fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {
         match (spec.kind.as_str(), &spec.parts[..]) {
             ("usdt", parts) => self.usdt(parts),

@@ -5,13 +5,14 @@ use super::{Losses, Note, RunError, Step};
 use crate::live::LiveError;
 use nopal_engine::kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
 use nopal_engine::target::{self, mapped_objects};
+use nopal_engine::user::launch::Starting;
 use nopal_engine::user::ring::{RingConfig, possible_cpus};
 use nopal_engine::user::session::{Options, Session};
 use nopal_program::{PointKind, Program};
 use nopal_script::render::{Entry, Form};
 use nopal_trace::clock::monotonic_ns;
 use std::collections::HashMap;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -118,7 +119,7 @@ impl KernelRun {
     }
 
     /// Starts a command with its points attached before it runs.
-    pub fn launch(&mut self, command: &mut Command) -> Result<(), RunError> {
+    pub fn launch<'a>(&mut self, command: impl Into<Starting<'a>>) -> Result<(), RunError> {
         let live = |e| RunError::Live(LiveError::User(e));
         let n_cpus = possible_cpus().map_err(|e| RunError::Live(LiveError::Cpus(e)))?;
         let options = Options { ring: RingConfig::new(n_cpus), is_only: true, can_relocate: false };

@@ -12,6 +12,7 @@ use crate::live::{LiveError, Opened, Way};
 use crate::tasks::Tasks;
 use nopal_engine::target::{self, MappedObject};
 use nopal_engine::user::consumer::{Reader, any_has_thread};
+use nopal_engine::user::launch::Starting;
 use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries};
 use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::ring::{RingConfig, RingMemory, possible_cpus};
@@ -27,7 +28,7 @@ use nopal_trace::clock::monotonic_ns;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -217,7 +218,7 @@ impl UserRun {
     }
 
     /// Starts a command with its sites open.
-    pub fn launch(&mut self, command: &mut Command) -> Result<(), RunError> {
+    pub fn launch<'a>(&mut self, command: impl Into<Starting<'a>>) -> Result<(), RunError> {
         self.open()?;
         let (Some(door), names) = (&mut self.door, &mut self.performer.names) else { return Ok(()) };
         // It may have ended when its addresses are to be named.

@@ -4,6 +4,7 @@ use super::{Args, failure_of, form, say};
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
 use nopal_engine::kernel::script::State;
+use nopal_engine::user::launch::Held;
 use nopal_program::Program;
 use nopal_session::live::Way;
 use nopal_session::script::kernel::KernelRun;
@@ -27,6 +28,7 @@ impl Running {
         args: &Args,
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
+        held: Option<Held>,
     ) -> Result<Running, Failure> {
         let options = UserOptions {
             given,
@@ -44,10 +46,14 @@ impl Running {
         for pid in &args.pids {
             opened = opened.and_then(|()| run.attach(*pid));
         }
+        let is_held = held.is_some();
         if opened.is_ok()
             && let Some((program, arguments)) = args.command.split_first()
         {
-            opened = run.launch(Command::new(program).args(arguments));
+            opened = match held {
+                Some(held) => run.launch(held),
+                None => run.launch(Command::new(program).args(arguments)),
+            };
         }
         let closed = |way: &Way| match way {
             Way::Closed(reason) => Some(reason.clone()),
@@ -61,7 +67,8 @@ impl Running {
         if let Some(why) = &refusal
             && args.door == DoorArg::Auto
             && !is_started
-            && let Ok(kernel) = Running::by_kernel(args, program)
+            && !is_held
+            && let Ok(kernel) = Running::by_kernel(args, program, None)
         {
             say(args, &format!("door: kernel, after all: {why}"));
             return Ok(kernel);
@@ -79,9 +86,9 @@ impl Running {
     }
 
     /// Runs the script in the kernel.
-    pub fn by_kernel(args: &Args, program: Arc<Program>) -> Result<Running, Failure> {
+    pub fn by_kernel(args: &Args, program: Arc<Program>, held: Option<Held>) -> Result<Running, Failure> {
         let mut run = open_kernel(args, program)?;
-        let result = attach_kernel(args, &mut run);
+        let result = attach_kernel(args, &mut run, held);
         result.map_err(|e| failure_of(&e))?;
         let is_refused = |state: &State| matches!(state, State::Refused { .. });
         if !run.attached().is_empty() && run.attached().iter().all(|a| is_refused(&a.state)) {
@@ -182,7 +189,7 @@ fn open_kernel(args: &Args, program: Arc<Program>) -> Result<KernelRun, Failure>
     KernelRun::new(program, form(args), ring_bytes, args.only).map_err(|e| failure_of(&e))
 }
 
-fn attach_kernel(args: &Args, run: &mut KernelRun) -> Result<(), RunError> {
+fn attach_kernel(args: &Args, run: &mut KernelRun, held: Option<Held>) -> Result<(), RunError> {
     run.begin()?;
     if run.performer.is_over() {
         return Ok(());
@@ -194,9 +201,10 @@ fn attach_kernel(args: &Args, run: &mut KernelRun) -> Result<(), RunError> {
     for pid in &args.pids {
         run.attach(*pid)?;
     }
-    match args.command.split_first() {
-        Some((program, arguments)) => run.launch(Command::new(program).args(arguments)),
-        None => Ok(()),
+    match (held, args.command.split_first()) {
+        (Some(held), _) => run.launch(held),
+        (None, Some((program, arguments))) => run.launch(Command::new(program).args(arguments)),
+        (None, None) => Ok(()),
     }
 }
 
