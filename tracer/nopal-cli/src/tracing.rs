@@ -4,7 +4,7 @@ use crate::commands::provider_file;
 use crate::failure::Failure;
 use nopal_engine::user;
 use nopal_engine::user::ring::possible_cpus;
-use nopal_session::live::{Door, Live, LiveError, News, Opened, Request, Way, attach_when_free};
+use nopal_session::live::{BY_LINES, Door, Live, LiveError, News, Opened, Request, Way, attach_when_free};
 use nopal_session::plan::Limits;
 use nopal_session::registry::{Choice, Unfit};
 use nopal_trace::localtime::{ClockText, text_of};
@@ -294,6 +294,9 @@ pub fn announce(opened: &[Opened], is_verbose: bool) {
         parts.push("none yet; looking at what the command loads and starts".to_owned());
     }
     anstream::eprintln!("sites: {}", parts.join(", "));
+    if opened.iter().any(|site| matches!(&site.way, Way::Kernel(reason) if reason.contains(BY_LINES))) {
+        anstream::eprintln!("nopal: {BY_LINES}");
+    }
     for site in opened {
         let way = match &site.way {
             Way::User(tactic) => format!("user door: {tactic}"),
@@ -369,7 +372,19 @@ fn user_failure(error: &user::Error) -> Failure {
         user::Error::Seccomp { .. } => "seccomp",
         _ => "user-door",
     };
-    with_next_step(code, &error.to_string())
+    let errno = match error {
+        user::Error::Io { source, .. } => source.raw_os_error(),
+        _ => None,
+    };
+    match errno {
+        Some(libc::ENOMEM) => {
+            Failure::new("no-memory", error.to_string()).hint("a smaller --buffer-size helps")
+        }
+        Some(libc::EMFILE) => {
+            Failure::new("no-descriptors", error.to_string()).hint("a higher `ulimit -n` helps")
+        }
+        _ => with_next_step(code, &error.to_string()),
+    }
 }
 
 /// The engine says cause and next step in one sentence.

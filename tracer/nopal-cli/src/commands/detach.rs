@@ -31,15 +31,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
             });
             anstream::println!("{result}");
         } else if report.n_restored == 0 {
-            anstream::eprintln!("process {pid}: nothing to restore");
+            anstream::eprintln!("process {pid}: nothing to restore{}", still(&report.live_tracers));
         } else {
             anstream::eprintln!(
-                "process {pid}: {} restored in {}",
+                "process {pid}: {} restored in {}{}",
                 counted(report.n_restored as u64, "place"),
                 match report.processes.len() {
                     1 => "1 process".to_owned(),
                     n => format!("{n} processes"),
-                }
+                },
+                still(&report.live_tracers)
             );
         }
         if let Some((pid, why)) = report.failures.first() {
@@ -47,4 +48,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Who goes on tracing.
+fn still(tracers: &[u32]) -> String {
+    match tracers {
+        [] => String::new(),
+        [one] => format!("; process {one} is tracing it and goes on"),
+        [first, rest @ ..] => format!("; process {first} and {} others are tracing it and go on", rest.len()),
+    }
 }

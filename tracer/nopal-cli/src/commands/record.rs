@@ -97,7 +97,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         if error.is_some() {
             let end = match n_disk {
                 0 => "not complete: the end is missing".to_owned(),
-                n => format!("not complete: the disk had no room for {}", tracing::counted(n, "event")),
+                n => format!("not complete: {} could not be written", tracing::counted(n, "event")),
             };
             let rest = if verdict == "complete" { String::new() } else { format!("; {verdict}") };
             verdict = end + &rest;

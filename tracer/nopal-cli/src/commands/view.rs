@@ -304,7 +304,7 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     }
     let mut parts = Vec::new();
     if verdict.n_disk > 0 {
-        parts.push(format!("not complete: the disk had no room for {}", counted(verdict.n_disk, "event")));
+        parts.push(format!("not complete: {} could not be written", counted(verdict.n_disk, "event")));
     }
     if verdict.n_malformed > 0 {
         parts.push(format!("{} lost in damaged parts of the ring", verdict.n_malformed));

@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::held::stop_all;
 use super::hijack::{CALL_LIST, Call, Hijack, LIST_IN_PROGRESS};
+use super::left_fds::{self, NOTES_BYTES};
 use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
@@ -16,9 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a list of calls is put: in the process page of a stub space, behind what stubs use of it.
 const DESK_OFFSET: u64 = 1024;
-const CALLS_PER_LIST: usize = (PAGE_BYTES - DESK_OFFSET as usize) / 64 - 1 - 8;
-/// The last 512 bytes of the process page hold arguments of calls.
-const SCRATCH_OFFSET: u64 = PAGE_BYTES as u64 - 512;
+const CALLS_PER_LIST: usize = (PAGE_BYTES - DESK_OFFSET as usize - NOTES_BYTES - SCRATCH_BYTES) / 64 - 1;
+/// Behind them it is noted which descriptors we have in the process.
+pub const NOTES_OFFSET: u64 = SCRATCH_OFFSET - NOTES_BYTES as u64;
+/// The end of the process page holds arguments of calls.
+pub const SCRATCH_OFFSET: u64 = PAGE_BYTES as u64 - SCRATCH_BYTES as u64;
+pub const SCRATCH_BYTES: usize = 512;
 
 /// Waits until no thread is busy with a list whose tracer was killed; it ends by itself. A list that was written but
 /// never begun has nobody in it.
@@ -53,6 +57,8 @@ pub struct Entered<'a> {
     pub memory: &'a Memory,
     pub hijack: Hijack<'a>,
     lists: Option<Lists>,
+    /// The process pages that were used.
+    pages: Vec<u64>,
 }
 
 /// Code and room in the target for making many calls at once.
@@ -64,7 +70,7 @@ struct Lists {
 
 impl<'a> Entered<'a> {
     pub fn new(memory: &'a Memory, hijack: Hijack<'a>) -> Entered<'a> {
-        Entered { memory, hijack, lists: None }
+        Entered { memory, hijack, lists: None, pages: Vec::new() }
     }
 
     /// From now on calls are made by the list code of this neighbourhood, if all of it is there unharmed.
@@ -72,8 +78,26 @@ impl<'a> Entered<'a> {
         let code = n.list_code();
         let is_there = self.memory.read_vec(code, CALL_LIST.len()).is_ok_and(|bytes| bytes == CALL_LIST);
         if is_there && n.has_private_pages(maps) {
-            self.lists = Some(Lists { code, process_page: n.process_page() });
+            let process_page = n.process_page();
+            self.lists = Some(Lists { code, process_page });
+            if !self.pages.contains(&process_page) {
+                self.pages.push(process_page);
+            }
         }
+    }
+
+    /// Notes which descriptors of ours the process has, for whoever comes if we are killed. Before the first list of calls
+    /// there is no place to do so.
+    pub fn note(&self, descriptors: impl Iterator<Item = i32>) -> Result<()> {
+        match self.pages.first() {
+            Some(page) => self.memory.write(page + NOTES_OFFSET, &left_fds::notes(descriptors)),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing of ours is open in the process any more.
+    pub fn note_nothing(&self) -> Result<()> {
+        self.pages.iter().try_for_each(|page| left_fds::forget(self.memory, *page))
     }
 }
 

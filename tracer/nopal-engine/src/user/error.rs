@@ -102,7 +102,7 @@ impl fmt::Display for Error {
             Error::NoSuchProcess { pid } => {
                 write!(f, "no process {pid}; `nopal list -u` shows running programs that have probes")
             }
-            Error::Gone { pid } => write!(f, "process {pid} ended or started another program meanwhile"),
+            Error::Gone { pid } => write!(f, "process {pid} has ended, or has just started another program"),
             Error::Permission { pid, reason } => write!(f, "not allowed to trace process {pid}: {reason}"),
             Error::AlreadyTraced { pid, tracer, name } => write!(
                 f,

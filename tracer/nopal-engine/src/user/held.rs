@@ -3,10 +3,12 @@
 use super::error::{Error, Result};
 use super::process;
 use super::ptrace::{self, Stop};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a thread may take to stop before it counts as stuck in the kernel.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one may take that is ready to run but gets no CPU, on a machine where more important work leaves none.
+const STARVED_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A thread that is seized and stopped. Dropping it lets it go on untraced.
 #[derive(Debug)]
@@ -49,10 +51,12 @@ impl Held {
 
     /// Waits until the thread stands still because of our interrupt. Signals on their way are delivered first.
     pub fn settle(&mut self) -> Result<bool> {
+        let end = Instant::now() + STARVED_PATIENCE;
         loop {
             let stop =
                 ptrace::wait_stop(self.tid, PATIENCE).map_err(Error::on(self.pid, "wait for a thread"))?;
             match stop {
+                None if Instant::now() < end && is_runnable(self.pid, self.tid) => {}
                 None => return Ok(false),
                 Some(Stop::Interrupted) => {
                     self.is_group_stopped = false;
@@ -86,6 +90,11 @@ impl Drop for Held {
     }
 }
 
+/// Whether a thread would go on if it had a CPU.
+pub fn is_runnable(pid: i32, tid: i32) -> bool {
+    process::thread_status(pid, tid).is_ok_and(|status| status.state == 'R')
+}
+
 fn is_ours(pid: i32, tid: i32) -> bool {
     // SAFETY: gettid has no arguments and cannot fail.
     let me = unsafe { libc::gettid() };
@@ -100,7 +109,7 @@ pub struct Lock;
 impl Lock {
     /// Waits a moment for another nopal to finish.
     pub fn take(pid: i32) -> Result<Lock> {
-        let end = std::time::Instant::now() + PATIENCE;
+        let end = Instant::now() + PATIENCE;
         loop {
             let mut failure = Error::Gone { pid };
             for tid in process::threads(pid)? {
@@ -115,7 +124,7 @@ impl Lock {
                 break;
             }
             let is_traced = matches!(failure, Error::AlreadyTraced { .. });
-            if !is_traced || std::time::Instant::now() > end {
+            if !is_traced || Instant::now() > end {
                 return Err(failure);
             }
             std::thread::sleep(Duration::from_millis(5));

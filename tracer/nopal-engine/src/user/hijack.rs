@@ -11,7 +11,7 @@
 use super::entry::EntryCode;
 use super::error::{Error, Result};
 use super::frame::Frame;
-use super::held::Held;
+use super::held::{Held, is_runnable};
 use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::spaces_in;
@@ -68,6 +68,8 @@ const PENDING: u64 = 0x8000_0bad_0000_c0de;
 /// tracer was killed ever waits that long.
 const SPIN_ROUNDS: u64 = 8_000_000;
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same for a thread that gets no CPU, from when the other is over.
+const STARVED_PATIENCE: Duration = Duration::from_secs(15);
 
 /// A system call to be made in the target.
 #[derive(Debug, Clone, Copy)]
@@ -351,7 +353,8 @@ impl<'a> Hijack<'a> {
                 }
                 Some(_) => ptrace::resume(tid, 0).map_err(Error::on(pid, "resume"))?,
             }
-            if Instant::now() > end {
+            let is_late = Instant::now() > end;
+            if is_late && (Instant::now() > end + STARVED_PATIENCE || !is_runnable(pid, tid)) {
                 // Stopping the thread interrupts the call, and the registers are then given back.
                 break Err(Error::CallFailed { pid, call: what, errno: libc::ETIMEDOUT });
             }

@@ -99,6 +99,7 @@ pub fn open_process(
     is_starting: bool,
 ) -> Result<Traced> {
     let memory = Memory::open(pid)?;
+    prepare::look_at_files(&objects, &Room::read(pid)?);
     let _lock = if is_starting { None } else { Some(Lock::take(pid)?) };
     wait_until_idle(&memory)?;
     let hijack = if is_starting {

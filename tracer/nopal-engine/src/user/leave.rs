@@ -7,6 +7,7 @@ use super::error::{Error, Result};
 use super::held::Lock;
 use super::hijack::{Call, Hijack, check};
 use super::ledger::Ledger;
+use super::left_fds;
 use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
@@ -117,7 +118,9 @@ impl LeaveReport {
 /// Puts back what killed tracers left in a process and in every other that shares its stubs. Sessions whose tracer is
 /// alive are not touched.
 pub fn detach(pid: i32) -> Result<LeaveReport> {
-    process::status(pid)?;
+    if matches!(process::status(pid)?.state, 'Z' | 'X') {
+        return Err(Error::Gone { pid });
+    }
     let memory = Memory::open(pid)?;
     let maps = Maps::read(pid)?;
     let inodes: HashSet<u64> = spaces_in(&maps).iter().map(|r| r.inode).collect();
@@ -230,6 +233,9 @@ fn close_process<'c>(
     if !has_spaces {
         return Ok(());
     }
+    if generation == 0 {
+        close_left(&memory, &maps)?;
+    }
     let mut files = Files::of(pid)?;
     for view in views(&maps, &memory)? {
         let n = view.get();
@@ -318,6 +324,22 @@ fn is_relocated(n: &Neighbourhood, memory: &Memory, address: u64) -> bool {
     let jump = n.space.site(address).and_then(|site| Way::relocation(address).patched(site.thunk));
     n.relocations().any(|other| other == address)
         && jump.is_some_and(|jump| memory.read_vec(address, jump.len()).is_ok_and(|now| now == jump))
+}
+
+/// Closes the descriptors that killed tracers had open in the process.
+fn close_left(memory: &Memory, maps: &Maps) -> Result<()> {
+    let pages: Vec<u64> = spaces_in(maps).iter().map(|range| range.end).collect();
+    if pages.iter().all(|page| left_fds::left_in(memory, *page).is_empty()) {
+        return Ok(());
+    }
+    wait_until_idle(memory)?;
+    let mut entered = Entered::new(memory, Hijack::choose(memory, None)?);
+    for page in pages {
+        // Asked again: what a thread was still busy with is done now.
+        entered.calls(&left_fds::closing(&left_fds::left_in(memory, page)))?;
+        left_fds::forget(memory, page)?;
+    }
+    entered.hijack.restore()
 }
 
 /// Pages that were made writable for moved instructions are so no longer.

@@ -12,6 +12,7 @@ mod inject;
 pub mod launch;
 pub mod leave;
 mod ledger;
+mod left_fds;
 pub mod libraries;
 pub mod maps;
 pub mod memory;

@@ -26,23 +26,33 @@ pub trait Caller {
 /// How many descriptors can be passed at once.
 pub const MAX_FILES: usize = 3;
 /// Scratch bytes for receiving one.
-const RECEIVE_BYTES: u64 = 160;
+pub const RECEIVE_BYTES: u64 = 160;
+/// Where in them its number is told.
+pub const CONTROL_OFFSET: u64 = 128;
+/// Where in the scratch memory the socket pair stands: two numbers, told by the kernel as it makes them, then their two
+/// inodes, which we write before the first is closed. If we are killed, it can thus be told what is still open.
+pub const PAIR_OFFSET: u64 = RECEIVE_BYTES * MAX_FILES as u64;
+pub const NO_PAIR: [u8; 24] =
+    [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// The target's numbers for `files`, which stay open there until closed by a call.
 pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Vec<i32>> {
     assert!(files.len() <= MAX_FILES, "the scratch memory has room for three");
     let pid = caller.pid();
     let scratch = caller.scratch()?;
-    caller.write(scratch, &[0xff; 8])?;
+    let pair_at = scratch + PAIR_OFFSET;
+    caller.write(pair_at, &NO_PAIR)?;
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     caller.call(Call::new(
         "make a socket pair",
         libc::SYS_socketpair,
-        [libc::AF_UNIX as u64, kind as u64, 0, scratch, 0, 0],
+        [libc::AF_UNIX as u64, kind as u64, 0, pair_at, 0, 0],
     ))?;
-    let pair = caller.read(scratch, 8)?;
+    let pair = caller.read(pair_at, 8)?;
     let number = |at: usize| i32::from_le_bytes(pair[at..at + 4].try_into().expect("four bytes of eight"));
     let (theirs, ours) = (number(0), number(4));
+    let inodes = [theirs, ours].map(|fd| socket_inode(pid, fd).unwrap_or(u64::MAX).to_le_bytes());
+    caller.write(pair_at + 8, &inodes.concat())?;
     let sent = take_fd(pid, ours).and_then(|socket| files.iter().try_for_each(|file| send(&socket, *file)));
     let scratch = caller.scratch()?;
     let mut calls: Vec<Call> = Vec::new();
@@ -55,18 +65,30 @@ pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Ve
         calls.push(Call::new("close a socket", libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]));
     }
     let results = caller.calls(&calls)?;
+    caller.write(pair_at, &NO_PAIR)?;
     sent.map_err(Error::on(pid, "hand a descriptor to the process"))?;
     let mut received = Vec::with_capacity(files.len());
     for (i, result) in (0u64..).zip(results.into_iter().take(files.len())) {
         check(pid, "receive a descriptor", result)?;
-        let control = caller.read(scratch + i * RECEIVE_BYTES + 128, 24)?;
-        let fd = i32::from_le_bytes(control[16..20].try_into().expect("four bytes of 24"));
-        if control[..16] != control_message(0)[..16] || fd < 0 {
-            return Err(Error::CallFailed { pid, call: "receive a descriptor", errno: libc::EMFILE });
+        let control = caller.read(scratch + i * RECEIVE_BYTES + CONTROL_OFFSET, CONTROL_BYTES)?;
+        match received_fd(&control) {
+            Some(fd) => received.push(fd),
+            None => return Err(Error::CallFailed { pid, call: "receive a descriptor", errno: libc::EMFILE }),
         }
-        received.push(fd);
     }
     Ok(received)
+}
+
+/// The number in a control message that was received.
+pub fn received_fd(control: &[u8]) -> Option<i32> {
+    let fd = i32::from_le_bytes(control.get(16..20)?.try_into().ok()?);
+    (control[..16] == control_message(0)[..16] && fd >= 0).then_some(fd)
+}
+
+/// The inode of a socket of the process; `None` if the number is not that of a socket.
+pub fn socket_inode(pid: i32, fd: i32) -> Option<u64> {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 fn take_fd(pid: i32, number: i32) -> io::Result<OwnedFd> {
@@ -102,9 +124,11 @@ fn send(socket: &OwnedFd, file: BorrowedFd<'_>) -> io::Result<()> {
     if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+pub const CONTROL_BYTES: usize = 24;
+
 /// A cmsghdr (u64 length, level, type) with one descriptor, padded to eight bytes.
-fn control_message(fd: i32) -> [u8; 24] {
-    let mut bytes = [0u8; 24];
+fn control_message(fd: i32) -> [u8; CONTROL_BYTES] {
+    let mut bytes = [0u8; CONTROL_BYTES];
     bytes[..8].copy_from_slice(&20u64.to_le_bytes());
     bytes[8..12].copy_from_slice(&libc::SOL_SOCKET.to_le_bytes());
     bytes[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_le_bytes());
@@ -118,8 +142,8 @@ fn receive(caller: &impl Caller, theirs: i32, at: u64) -> Result<Call> {
     let mut put = |offset: usize, value: u64| bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
     put(16, at + 64);
     put(24, 1);
-    put(32, at + 128);
-    put(40, 24);
+    put(32, at + CONTROL_OFFSET);
+    put(40, CONTROL_BYTES as u64);
     put(64, at + 96);
     put(72, 1);
     caller.write(at, &bytes)?;

@@ -387,13 +387,23 @@ pub struct Session {
     /// Processes that could not be entered, not to be tried again.
     pub(super) given_up: Vec<(i32, Option<u64>)>,
     pub(super) last_look: Instant,
+    /// Descriptors that nobody else can use up: leaving takes some, and must not fail for want of them.
+    spare: Vec<File>,
 }
+
+/// What leaving a process has open at a time, and something more.
+const SPARE_DESCRIPTORS: usize = 10;
 
 impl Session {
     /// A session without processes.
     pub fn new(options: &Options, select: Select) -> Result<Session> {
+        let core = Core::new(options, select)?;
+        let spare = (0..SPARE_DESCRIPTORS)
+            .map(|_| core.ring_file.try_clone().map_err(Error::io("keep descriptors for leaving")))
+            .collect::<Result<_>>()?;
         Ok(Session {
-            core: Core::new(options, select)?,
+            core,
+            spare,
             traced: Vec::new(),
             roots: Vec::new(),
             is_only: options.is_only,
@@ -548,6 +558,7 @@ impl Session {
     /// be read until the session is dropped.
     pub fn detach(&mut self) -> leave::LeaveReport {
         self.roots.clear();
+        self.spare.clear();
         self.ring().set_enabled(false);
         let report = leave::leave(&mut self.core, &mut self.traced);
         self.core.forget();

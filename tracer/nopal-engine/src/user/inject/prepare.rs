@@ -2,14 +2,47 @@
 
 use super::{Failure, PAGE, Work};
 use crate::user::libraries::{self, LIBRARY_EVENT};
-use crate::user::neighbourhood::{Neighbourhood, stub_failed};
+use crate::user::neighbourhood::{MEMFD_NAME, Neighbourhood, stub_failed};
 use crate::user::relocate::{WINDOW, pages_of};
+use crate::user::room::Room;
 use crate::user::session::{OpenSite, Wanted, WantedObject};
 use crate::user::stub::space::{ObjectIdentity, landing};
 use crate::user::stub::tail::{Tail, plan_instruction, plan_relocation, plan_tail};
 use crate::user::stub::{StubError, StubSpec};
 use crate::user::tactic::{Refusal, Tactic, Way, ways};
 use crate::user::text::{Found, Patch};
+
+/// Reads the whole of each file in which instructions may have to be moved: for a Java machine that takes long, and no
+/// thread is to be held meanwhile.
+pub(super) fn look_at_files(objects: &[WantedObject], room: &Room) {
+    let is_taken = |landing: u64| {
+        landing_pages(landing).iter().any(|page| {
+            let is_ours =
+                room.maps.find(*page).is_some_and(|r| r.path.to_string_lossy().starts_with(MEMFD_NAME));
+            !is_ours && room.check(*page, PAGE).is_err()
+        })
+    };
+    for object in objects {
+        let may_move = object.sites.iter().filter(|wanted| wanted.event != LIBRARY_EVENT).any(|wanted| {
+            let address = object.bias.wrapping_add(wanted.site.address);
+            let ways = ways(address, &wanted.site.code, object.next_site(wanted.site.address));
+            ways.is_ok_and(|ways| match ways[..] {
+                [Way { tactic: Tactic::Pun, landing: Some(landing), .. }] => is_taken(landing),
+                _ => false,
+            })
+        });
+        if may_move {
+            object.fixed.get();
+        }
+    }
+}
+
+/// The pages a landing needs; the longest form of one is 14 bytes.
+fn landing_pages(landing: u64) -> Vec<u64> {
+    let first = landing & !(PAGE - 1);
+    let last = landing.wrapping_add(13) & !(PAGE - 1);
+    if first == last { vec![first] } else { vec![first, last] }
+}
 
 impl Work<'_, '_> {
     /// Everything for one site but the change of its code: verified, thunk, stub and landing written.
@@ -205,10 +238,7 @@ impl Work<'_, '_> {
         landing: u64,
         is_narrow: bool,
     ) -> std::result::Result<Vec<u64>, Failure> {
-        // The longest form of a landing is 14 bytes.
-        let first = landing & !(PAGE - 1);
-        let last = landing.wrapping_add(13) & !(PAGE - 1);
-        let pages = if first == last { vec![first] } else { vec![first, last] };
+        let pages = landing_pages(landing);
         for page in &pages {
             let is_ours = self.maps.find(*page).is_some_and(|r| r.inode == n.inode);
             if is_ours && n.landing_pages().iter().any(|(address, _)| address == page) {

@@ -3,6 +3,7 @@
 use super::{EXECUTABLE, FREE, MADV_WIPEONFORK, NO_FILE, PAGE, REPLACE, SHARED, WRITABLE, Work};
 use crate::user::error::{Error, Result};
 use crate::user::hijack::{Call, check};
+use crate::user::left_fds;
 use crate::user::maps::Maps;
 use crate::user::neighbourhood::{Neighbourhood, PRIVATE_BYTES, spaces_in, stub_failed};
 use crate::user::pass_fd::Caller;
@@ -16,6 +17,7 @@ impl Work<'_, '_> {
     /// Stub spaces an earlier session left here, if they are near what is wanted: each is replaced by a copy that we
     /// can write to, mapped over it.
     pub(super) fn adopt_spaces(&mut self, objects: &[WantedObject]) -> Result<()> {
+        self.close_left()?;
         let found: Vec<(u64, u64)> = spaces_in(&self.maps).iter().map(|r| (r.start, r.inode)).collect();
         for (address, inode) in found {
             if let Some(known) = self.core.neighbourhoods.iter().find(|n| n.inode == inode) {
@@ -97,6 +99,7 @@ impl Work<'_, '_> {
         };
         let numbers = pass_fds(&mut self.entered, &files)?;
         self.passed.extend(inodes.into_iter().zip(numbers));
+        self.entered.note(self.passed.values().copied())?;
         Ok(self.passed.get(&inode).map_or(NO_FILE, |fd| *fd as u64))
     }
 
@@ -106,7 +109,22 @@ impl Work<'_, '_> {
             .drain()
             .map(|(_, fd)| Call::new("close", libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]))
             .collect();
-        self.entered.calls(&calls).map(drop)
+        self.entered.calls(&calls)?;
+        self.entered.note_nothing()
+    }
+
+    /// Closes what a tracer that was killed in the middle of this had open here.
+    fn close_left(&mut self) -> Result<()> {
+        let memory = self.entered.memory;
+        let pages: Vec<u64> = spaces_in(&self.maps).iter().map(|r| r.end).collect();
+        for page in pages {
+            let left = left_fds::left_in(memory, page);
+            if !left.is_empty() {
+                self.entered.calls(&left_fds::closing(&left))?;
+                left_fds::forget(memory, page)?;
+            }
+        }
+        Ok(())
     }
 
     /// A neighbourhood for this text, mapped in this process, with our session in it: its index.
