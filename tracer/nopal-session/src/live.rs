@@ -1,11 +1,13 @@
 //! Tracing in progress: opens the wanted probes of processes through one door or both and hands out their hits. What
 //! happens to the processes meanwhile is followed in `follow`.
 
-mod by_kernel;
+pub(crate) mod by_kernel;
+pub(crate) mod by_lines;
 mod follow;
 mod handover;
 mod types;
 
+pub use by_lines::BY_LINES;
 pub use types::{Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way};
 
 use crate::clock::{Anchor, TscClock};
@@ -412,7 +414,7 @@ fn open_user(
 }
 
 /// The reason of a site that the user door was not asked for.
-const ASKED_FOR: &str = "asked for";
+pub(crate) const ASKED_FOR: &str = "asked for";
 
 /// Why neither door opens a site.
 fn both(user: &str, kernel: &str) -> String {

@@ -54,7 +54,7 @@ pub struct Args {
     /// Runs the script over a recording instead of a process.
     #[arg(long, value_name = "DIR")]
     pub recording: Option<PathBuf>,
-    /// user: the script runs here, probes cost about 20 ns a hit; kernel: it runs in the kernel, needs root; auto: user where it can.
+    /// user: the script runs here, probes cost about 20 ns a hit; kernel: it runs in the kernel, needs root; auto: user where it can, the kernel for the sites it cannot open.
     #[arg(long, value_enum, default_value_t = DoorArg::Auto)]
     pub door: DoorArg,
     /// With the kernel door: the named files in every process of this machine.

@@ -4,6 +4,8 @@
 //!
 //! Everything made is removed when the door is dropped, and what a killed tracer left when the next one opens.
 
+use crate::user::stub::Capture;
+use nopal_abi::record::text;
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -112,11 +114,15 @@ impl FtraceDoor {
         Ok(event)
     }
 
-    /// Arms every site; only what these threads do is shown.
+    /// Arms every site there is; what these threads do is shown, and what those do whom they fork.
     pub fn start(&mut self, tids: &[u32]) -> io::Result<()> {
-        let tids: Vec<String> = tids.iter().map(u32::to_string).collect();
-        fs::write(self.instance.join("set_event_pid"), tids.join(" "))?;
+        let tids: String = tids.iter().map(|tid| format!("{tid} ")).collect();
         fs::write(self.instance.join("options/event-fork"), "1")?;
+        // Added to those of before, and to their children.
+        OpenOptions::new()
+            .append(true)
+            .open(self.instance.join("set_event_pid"))?
+            .write_all(tids.as_bytes())?;
         fs::write(self.instance.join("events").join(&self.group).join("enable"), "1")
     }
 
@@ -211,6 +217,59 @@ fn sweep(root: &Path) {
             let _ = command(root, &format!("-:{group}/{event}"));
         }
     }
+}
+
+/// What tracefs is asked for so that a line tells what a record holds; an error names what it cannot tell.
+pub fn arguments(captures: &[Capture]) -> Result<Vec<(Operand, bool)>, String> {
+    captures
+        .iter()
+        .map(|capture| {
+            let (operand, is_string) = match capture {
+                Capture::Value { operand } => (operand, false),
+                Capture::CString { pointer, .. } => (pointer, true),
+                Capture::Bytes { .. } => return Err("bytes with a length of their own".to_owned()),
+            };
+            fetch(operand, is_string).map(|_| (operand.clone(), is_string))
+        })
+        .collect()
+}
+
+/// The payload of a record, as the user door would have left it, from the values of a line.
+pub fn payload(captures: &[Capture], values: &[String]) -> Vec<u8> {
+    let (mut fixed, mut texts) = (Vec::new(), Vec::new());
+    for (index, capture) in captures.iter().enumerate() {
+        let value = values.get(index).map_or("", String::as_str);
+        match capture {
+            Capture::Value { operand } => {
+                let number = match value.strip_prefix('-') {
+                    Some(_) => value.parse::<i64>().unwrap_or(0),
+                    None => value.parse::<u64>().unwrap_or(0) as i64,
+                };
+                fixed.extend_from_slice(&number.to_le_bytes()[..usize::from(operand.size_bytes.min(8))]);
+            }
+            Capture::CString { max_bytes, .. } | Capture::Bytes { max_bytes, .. } => {
+                let word = match value.strip_prefix('"') {
+                    None => text::UNREADABLE,
+                    Some(shown) => {
+                        // A line break in it ends the line, and the rest is not known.
+                        let (whole, mut flags) = match shown.strip_suffix('"') {
+                            Some(whole) => (whole, 0),
+                            None => (shown, text::TRUNCATED),
+                        };
+                        let kept = whole.len().min(*max_bytes as usize);
+                        if kept < whole.len() {
+                            flags |= text::TRUNCATED;
+                        }
+                        texts.extend_from_slice(&whole.as_bytes()[..kept]);
+                        kept as u32 & text::LENGTH_MASK | flags
+                    }
+                };
+                fixed.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+    fixed.append(&mut texts);
+    fixed
 }
 
 /// An operand in the words of tracefs.
@@ -314,6 +373,39 @@ mod tests {
             let operand = parse(Arch::X86_64, text).unwrap();
             assert_eq!(fetch(&operand, is_string).map_err(|_| ()), want.map(str::to_owned), "{text}");
         }
+    }
+
+    #[test]
+    fn lines_become_records() {
+        let operand = |text| parse(Arch::X86_64, text).unwrap();
+        let captures = [
+            Capture::Value { operand: operand("-4@%eax") },
+            Capture::CString { pointer: operand("8@%rdi"), max_bytes: 3, is_trusted: false },
+            Capture::Value { operand: operand("8@%rsi") },
+        ];
+        let line = |values: &[&str]| values.iter().map(|v| (*v).to_owned()).collect::<Vec<String>>();
+        let record = |number: i32, word: u32, wide: u64, text: &[u8]| {
+            [&number.to_le_bytes()[..], &word.to_le_bytes(), &wide.to_le_bytes(), text].concat()
+        };
+        let most = u64::MAX.to_string();
+        for (values, want) in [
+            (line(&["-7", "\"ab\"", &most]), record(-7, 2, u64::MAX, b"ab")),
+            (line(&["1", "\"abcd\"", "2"]), record(1, 3 | text::TRUNCATED, 2, b"abc")),
+            (line(&["1", "(fault)", "2"]), record(1, text::UNREADABLE, 2, b"")),
+            (line(&["1", "\"a"]), record(1, 1 | text::TRUNCATED, 0, b"a")),
+            (line(&[]), record(0, text::UNREADABLE, 0, b"")),
+        ] {
+            assert_eq!(payload(&captures, &values), want, "{values:?}");
+        }
+        let bytes = Capture::Bytes {
+            pointer: operand("8@%rdi"),
+            length: operand("8@%rsi"),
+            unit_bytes: 1,
+            max_bytes: 8,
+            is_trusted: false,
+        };
+        assert!(arguments(&captures).is_ok_and(|all| all.len() == 3));
+        assert!(arguments(&[bytes]).is_err());
     }
 
     #[test]

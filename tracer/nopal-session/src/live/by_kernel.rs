@@ -1,5 +1,6 @@
 //! The kernel door's side of a live session: what is armed where, and its records in the order of time.
 
+use super::by_lines::{BY_LINES, ByLines};
 use super::{Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock};
 use crate::registry::{FileId, Registry, file_of};
 use nopal_engine::kernel::family::{Family, Member};
@@ -19,8 +20,8 @@ const MAX_BATCHES: usize = 1 << 12;
 
 /// The kernel door's side: what is armed where.
 #[derive(Debug)]
-pub(super) struct Kernel {
-    door: KernelDoor,
+pub(crate) struct Kernel {
+    door: Entrance,
     /// Where uprobes can be inherited, and are to be.
     tracefs: Option<Arc<Tracefs>>,
     links: HashMap<u32, Vec<Link>>,
@@ -35,6 +36,13 @@ pub(super) struct Kernel {
     /// Records of one poll, to be put in order.
     batch: Vec<(StreamId, u64, u32, Task, Vec<u8>)>,
     last_ns: HashMap<u32, u64>,
+}
+
+/// What tells of hits.
+#[derive(Debug)]
+enum Entrance {
+    Bpf(KernelDoor),
+    Lines(Box<ByLines>),
 }
 
 /// What families give a process.
@@ -62,14 +70,14 @@ enum Armable {
 
 /// What the kernel door did for one process.
 #[derive(Debug, Default)]
-pub(super) struct ByKernel {
+pub(crate) struct ByKernel {
     pub opened: Vec<Opened>,
     /// Sites that were not armed before, so that hits may have been missed if the process was not just being attached.
     pub n_fresh: usize,
 }
 
 impl Kernel {
-    fn new(door: KernelDoor, tracefs: Option<Tracefs>) -> Kernel {
+    fn new(door: Entrance, tracefs: Option<Tracefs>) -> Kernel {
         Kernel {
             door,
             tracefs: tracefs.map(Arc::new),
@@ -85,7 +93,16 @@ impl Kernel {
 
     /// Whether children have the uprobes of their parents at once.
     pub fn is_inherited(&self) -> bool {
-        self.tracefs.is_some()
+        self.tracefs.is_some() || matches!(self.door, Entrance::Lines(_))
+    }
+
+    fn bpf(&self) -> Result<&KernelDoor, LiveError> {
+        match &self.door {
+            Entrance::Bpf(door) => Ok(door),
+            Entrance::Lines(_) => {
+                Err(LiveError::Kernel(KernelError::NotPermitted { what: "loading an eBPF program" }))
+            }
+        }
     }
 
     /// A child has what its parent had when it was forked; if that was in the very moment of joining, it must join, too.
@@ -117,17 +134,21 @@ impl Kernel {
         self.members.clear();
         self.prepared.clear();
         self.covered.clear();
+        if let Entrance::Lines(lines) = &mut self.door {
+            lines.close();
+        }
     }
 
     /// Arms one site in one process, beside another tool that has it.
     pub fn share(&self, pid: u32, mapped: &target::MappedObject, wanted: &Wanted) -> Result<Link, LiveError> {
+        let door = self.bpf()?;
         let path = mapped.reachable_path().map_err(LiveError::Target)?;
         let Some(mut site) = kernel_site(wanted) else { return Err(LiveError::Target(gone(pid))) };
         let arm = |site: &KernelSite| {
-            let (object, mut refused) = self.door.prepare(std::slice::from_ref(site))?;
+            let (object, mut refused) = door.prepare(std::slice::from_ref(site))?;
             match refused.pop() {
                 Some((_, why)) => Err(why),
-                None => self.door.arm(&object, &path, pid),
+                None => door.arm(&object, &path, pid),
             }
         };
         arm(&site)
@@ -139,7 +160,8 @@ impl Kernel {
             .map_err(LiveError::Kernel)
     }
 
-    fn arm(
+    /// Arms sites of one file in a process, and where uprobes are inherited in all it forks.
+    pub fn arm(
         &mut self,
         pid: u32,
         mapped: &target::MappedObject,
@@ -160,6 +182,26 @@ impl Kernel {
         if sites.is_empty() {
             return Ok(());
         }
+        if let Entrance::Lines(lines) = &mut self.door {
+            let wanted: Vec<Wanted> = sites.iter().map(|(wanted, _)| wanted.clone()).collect();
+            let result = lines.arm(pid, mapped, &wanted);
+            let covered = self.covered.entry(pid).or_default();
+            for (wanted, why) in sites {
+                let reason = match &result {
+                    Ok(refused) => refused.get(&wanted.event),
+                    Err(reason) => Some(reason),
+                };
+                done.opened.push(match reason {
+                    Some(reason) => closed(pid, &wanted, both(&why, reason)),
+                    None => {
+                        done.n_fresh += 1;
+                        covered.events.insert(wanted.event);
+                        opened_as(wanted, both(&why, BY_LINES))
+                    }
+                });
+            }
+            return Ok(());
+        }
         let key = (mapped.path.clone(), sites.iter().map(|(w, _)| w.event).collect::<Vec<u32>>());
         let prepared = match self.prepared.get(&key) {
             Some(prepared) => prepared,
@@ -171,7 +213,8 @@ impl Kernel {
         match &prepared.sites {
             Armable::Alone(object) => {
                 let path = mapped.reachable_path().map_err(LiveError::Target)?;
-                let link = self.door.arm(object, &path, pid).map_err(LiveError::Kernel)?;
+                let Entrance::Bpf(door) = &self.door else { return Ok(()) };
+                let link = door.arm(object, &path, pid).map_err(LiveError::Kernel)?;
                 self.links.entry(pid).or_default().push(link);
             }
             Armable::Family(family) => {
@@ -204,41 +247,42 @@ impl Kernel {
         let in_words = |refused: Vec<(u32, KernelError)>| {
             refused.into_iter().map(|(event, error)| (event, error.to_string())).collect()
         };
+        let door = self.bpf()?;
         if let Some(tracefs) = &self.tracefs {
             let path = mapped.reachable_path().map_err(LiveError::Target)?;
             // If it fails, it does so for all processes alike, and each is armed alone.
-            if let Ok((family, refused)) = self.door.found_family(tracefs, &kernel_sites, &path) {
+            if let Ok((family, refused)) = door.found_family(tracefs, &kernel_sites, &path) {
                 return Ok(Prepared { sites: Armable::Family(family), refused: in_words(refused) });
             }
         }
-        let (object, refused) = self.door.prepare(&kernel_sites).map_err(LiveError::Kernel)?;
+        let (object, refused) = door.prepare(&kernel_sites).map_err(LiveError::Kernel)?;
         Ok(Prepared { sites: Armable::Alone(object), refused: in_words(refused) })
     }
 
     /// Hands out some records in the order of time; tells how many.
-    fn poll_batch(
-        &mut self,
-        registry: &Registry,
-        polled: &mut Polled,
-        each: &mut impl FnMut(&Registry, Hit<'_>),
-    ) -> usize {
+    fn poll_batch(&mut self, each: &mut impl FnMut(Hit<'_>)) -> usize {
         let batch = &mut self.batch;
-        let n_records = self.door.poll(BATCH_RECORDS, |cpu, record| {
-            let RecordKind::Event(event) = record.kind else { return };
-            let (Some(ns), Some(task)) = (record.time, record.task) else { return };
-            let stream = StreamId { cpu, kind: StreamKind::Kernel };
-            batch.push((stream, ns, event, task, record.payload.to_vec()));
-        });
+        let n_records = match &mut self.door {
+            Entrance::Bpf(door) => door.poll(BATCH_RECORDS, |cpu, record| {
+                let RecordKind::Event(event) = record.kind else { return };
+                let (Some(ns), Some(task)) = (record.time, record.task) else { return };
+                let stream = StreamId { cpu, kind: StreamKind::Kernel };
+                batch.push((stream, ns, event, task, record.payload.to_vec()));
+            }),
+            Entrance::Lines(lines) => {
+                lines.poll(|cpu, ns, event, task, payload| {
+                    batch.push((StreamId { cpu, kind: StreamKind::Kernel }, ns, event, task, payload));
+                });
+                // All there was has been read.
+                0
+            }
+        };
         // Programs of one CPU can come in between each other: their order in the buffer is almost that of time.
         self.batch.sort_by_key(|(_, ns, ..)| *ns);
         for (stream, ns, event, task, payload) in self.batch.drain(..) {
             let last = self.last_ns.entry(stream.cpu).or_default();
             *last = ns.max(*last);
-            let hit = Hit { stream, event, ns: *last, task, payload: &payload };
-            if registry.holds(&hit) {
-                polled.n_hits += 1;
-                each(registry, hit);
-            }
+            each(Hit { stream, event, ns: *last, task, payload: &payload });
         }
         n_records
     }
@@ -249,17 +293,41 @@ impl Kernel {
         polled: &mut Polled,
         each: &mut impl FnMut(&Registry, Hit<'_>),
     ) {
+        let Polled { n_hits, losses, .. } = polled;
+        self.poll_hits(losses, &mut |hit| {
+            if registry.holds(&hit) {
+                *n_hits += 1;
+                each(registry, hit);
+            }
+        });
+    }
+
+    /// Hands out what has come, in the order of time, and what was lost meanwhile.
+    pub fn poll_hits(&mut self, lost: &mut Vec<Loss>, each: &mut impl FnMut(Hit<'_>)) {
         // More often than a full ring needs, so that a poll ends however fast hits come.
         for _ in 0..MAX_BATCHES {
-            if self.poll_batch(registry, polled, each) < BATCH_RECORDS {
+            if self.poll_batch(each) < BATCH_RECORDS {
                 break;
             }
         }
-        let Ok(losses) = self.door.loss() else { return };
+        let losses = match &mut self.door {
+            Entrance::Bpf(door) => door.loss(),
+            Entrance::Lines(lines) => {
+                let (count, now) = (lines.n_lost(), nopal_trace::clock::monotonic_ns());
+                if count > 0 {
+                    // Which CPU's they were, and when exactly, the lines do not tell.
+                    let stream = StreamId { cpu: 0, kind: StreamKind::Kernel };
+                    let first_ns = self.last_ns.values().copied().min().unwrap_or(now);
+                    lost.push(Loss { stream, count, first_ns, last_ns: now });
+                }
+                return;
+            }
+        };
+        let Ok(losses) = losses else { return };
         self.lost_seen.resize(losses.len(), (0, 0));
         for ((cpu, loss), (seen, seen_ns)) in losses.iter().enumerate().zip(&mut self.lost_seen) {
             if loss.n_lost > *seen {
-                polled.losses.push(Loss {
+                lost.push(Loss {
                     stream: StreamId { cpu: cpu as u32, kind: StreamKind::Kernel },
                     count: loss.n_lost - *seen,
                     // The program keeps the very first only; this gap begins after the one before.
@@ -274,7 +342,7 @@ impl Kernel {
 
 /// How the kernel door is to be opened.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How {
+pub(crate) struct How {
     pub door: Door,
     pub ring_bytes: u64,
     /// Not the descendants of a process.
@@ -282,11 +350,20 @@ pub(super) struct How {
 }
 
 /// Opens the kernel door unless it is open.
-pub(super) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), KernelError> {
+pub(crate) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), KernelError> {
     if kernel.is_none() {
         // One ring for all CPUs, so it gets the room of several.
-        let door = KernelDoor::open(how.ring_bytes as usize * 2)?;
-        let tracefs = if how.is_only { None } else { Tracefs::open().ok() };
+        let door = match KernelDoor::open(how.ring_bytes as usize * 2) {
+            Ok(door) => Entrance::Bpf(door),
+            // The next best thing, if there is one.
+            Err(error @ KernelError::NotPermitted { .. }) => match ByLines::open() {
+                Ok(lines) => Entrance::Lines(Box::new(lines)),
+                Err(_) => return Err(error),
+            },
+            Err(error) => return Err(error),
+        };
+        let is_inherited = !how.is_only && matches!(door, Entrance::Bpf(_));
+        let tracefs = if is_inherited { Tracefs::open().ok() } else { None };
         *kernel = Some(Kernel::new(door, tracefs));
     }
     Ok(())

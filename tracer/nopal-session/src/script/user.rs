@@ -1,5 +1,6 @@
 //! A script through the user door: sites leave what its clauses read, and the clauses run here.
 
+use super::aside::{Aside, Left};
 use super::cells::{CellMaps, Cells, SiteCells};
 use super::own::OwnHit;
 use super::perform::Performer;
@@ -8,7 +9,7 @@ use super::tasks::{Everyone, Who};
 use super::timers::Timers;
 use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
 use crate::clock::{Anchor, TscClock, is_tsc_steady};
-use crate::live::{LiveError, Opened, Way};
+use crate::live::{ASKED_FOR, BY_LINES, LiveError, Opened, Way};
 use crate::tasks::Tasks;
 use nopal_engine::target::{self, MappedObject};
 use nopal_engine::user::consumer::{Reader, any_has_thread};
@@ -16,7 +17,7 @@ use nopal_engine::user::launch::Starting;
 use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries};
 use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::ring::{RingConfig, RingMemory, possible_cpus};
-use nopal_engine::user::session::{Options, ProcessReport, Session, Wanted};
+use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport, Wanted};
 use nopal_engine::user::stub::Action;
 use nopal_engine::user::watch::Notice;
 use nopal_program::captures::{Captures, is_order_free};
@@ -43,6 +44,10 @@ pub struct UserOptions {
     pub can_relocate: bool,
     /// Per CPU.
     pub ring_bytes: u64,
+    /// What the user door cannot open is the kernel door's, where that is permitted.
+    pub has_kernel: bool,
+    /// The user door opens nothing.
+    pub is_kernel_alone: bool,
 }
 
 /// A script at work.
@@ -56,6 +61,10 @@ pub struct UserRun {
     options: Options,
     /// Opened when there is somebody to trace.
     door: Option<Door>,
+    aside: Aside,
+    is_kernel_alone: bool,
+    /// Told already.
+    is_by_lines: bool,
     tasks: Tasks,
     everyone: Everyone,
     timers: Timers,
@@ -101,6 +110,8 @@ struct Plan {
 /// What the records of one site mean.
 #[derive(Debug)]
 struct SiteEvent {
+    /// As the kernel door needs it, should it come to that.
+    left: Left,
     /// Clauses and points, in the order of the script.
     runs: Vec<(u32, u32)>,
     reader: SiteReader,
@@ -122,6 +133,9 @@ struct Kept {
     at: usize,
     len: usize,
 }
+
+/// So long a program in the kernel may take from its time to the end of its record.
+const KERNEL_LAG_NS: u64 = 2_000_000;
 
 /// Bytes that others change must be noticed within 100 ms.
 const LOOK: Duration = Duration::from_millis(50);
@@ -164,6 +178,13 @@ impl UserRun {
             cells,
             options: engine,
             door: None,
+            is_kernel_alone: options.is_kernel_alone,
+            is_by_lines: false,
+            aside: Aside::new(
+                options.has_kernel || options.is_kernel_alone,
+                options.ring_bytes,
+                options.is_only,
+            ),
             tasks: Tasks::default(),
             everyone: Everyone::new(),
             needs,
@@ -195,10 +216,16 @@ impl UserRun {
             if !is_tsc_steady() {
                 return Err(RunError::Live(LiveError::UnsteadyTsc));
             }
-            let chooser = Arc::clone(&self.plan);
-            let select = Box::new(move |mapped: &MappedObject, object: &nopal_sdt::Object| {
-                lock(&chooser).select(mapped, object)
-            });
+            let (chooser, is_nothing) = (Arc::clone(&self.plan), self.is_kernel_alone);
+            let select =
+                Box::new(
+                    move |mapped: &MappedObject, object: &nopal_sdt::Object| {
+                        if is_nothing { Vec::new() } else { lock(&chooser).select(mapped, object) }
+                    },
+                );
+            if self.is_kernel_alone {
+                self.aside.try_open().map_err(RunError::Live)?;
+            }
             let session =
                 Session::new(&self.options, select).map_err(|e| RunError::Live(LiveError::User(e)))?;
             let reader = Reader::new(session.ring().clone());
@@ -210,6 +237,15 @@ impl UserRun {
     /// Opens the sites of a process and of its live descendants.
     pub fn attach(&mut self, pid: u32) -> Result<(), RunError> {
         self.open()?;
+        if self.is_kernel_alone {
+            let left = left_in(&self.plan, pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
+            self.roots.push(pid);
+            self.tasks.add(pid);
+            self.performer.names.remember(pid);
+            let opened = self.aside.open(pid, left);
+            self.keep(opened);
+            return Ok(());
+        }
         let Some(door) = &mut self.door else { return Ok(()) };
         let reports = door.session.attach(pid as i32).map_err(|e| RunError::Live(LiveError::User(e)))?;
         self.roots.push(pid);
@@ -221,15 +257,25 @@ impl UserRun {
     pub fn launch<'a>(&mut self, command: impl Into<Starting<'a>>) -> Result<(), RunError> {
         self.open()?;
         let (Some(door), names) = (&mut self.door, &mut self.performer.names) else { return Ok(()) };
-        // It may have ended when its addresses are to be named.
-        let before_start = |pid: i32, _: &[_]| names.remember(pid as u32);
+        let (aside, plan, is_kernel_alone) = (&mut self.aside, &self.plan, self.is_kernel_alone);
+        let mut by_kernel = Vec::new();
+        let before_start = |pid: i32, sites: &[SiteReport]| {
+            // It may have ended when its addresses are to be named.
+            names.remember(pid as u32);
+            let left = match is_kernel_alone {
+                true => left_in(plan, pid as u32).unwrap_or_default(),
+                false => refused(plan, sites),
+            };
+            by_kernel = aside.open(pid as u32, left);
+        };
         let (child, reports) = door
             .session
             .launch_with(command, before_start)
             .map_err(|e| RunError::Live(LiveError::User(e)))?;
         self.roots.push(child.id());
         self.child = Some(child);
-        self.take_reports(reports);
+        self.take_open(reports);
+        self.keep(by_kernel);
         Ok(())
     }
 
@@ -238,7 +284,36 @@ impl UserRun {
         &self.opened
     }
 
+    /// Takes what the user door says of processes; what it left is the kernel door's.
     fn take_reports(&mut self, reports: Vec<ProcessReport>) {
+        let left: Vec<(u32, Vec<Left>)> =
+            reports.iter().map(|report| (report.pid as u32, refused_in(&self.plan, report))).collect();
+        self.take_open(reports);
+        for (pid, left) in left {
+            let opened = self.aside.open(pid, left);
+            self.keep(opened);
+        }
+    }
+
+    /// How the kernel door opened what it was to open.
+    fn keep(&mut self, opened: Vec<Opened>) {
+        for opened in opened {
+            if let Way::Closed(reason) = &opened.way {
+                self.losses.n_gaps += 1;
+                self.notes.push(Note::Gap(format!(
+                    "{} at {:#x} in process {} is not open, its hits are missing: {reason}",
+                    opened.probe, opened.address, opened.pid
+                )));
+            }
+            if !self.is_by_lines && matches!(&opened.way, Way::Kernel(reason) if reason.contains(BY_LINES)) {
+                self.is_by_lines = true;
+                self.notes.push(Note::Gap(BY_LINES.to_owned()));
+            }
+            self.opened.push(opened);
+        }
+    }
+
+    fn take_open(&mut self, reports: Vec<ProcessReport>) {
         for report in reports {
             let pid = report.pid as u32;
             self.tasks.add(pid);
@@ -249,24 +324,15 @@ impl UserRun {
                         self.entered.insert(pid);
                     }
                     for site in sites {
-                        let way = match site.outcome {
-                            Ok(tactic) => Way::User(tactic.to_string()),
-                            Err(refusal) => {
-                                self.losses.n_gaps += 1;
-                                self.notes.push(Note::Gap(format!(
-                                    "{} at {:#x} in process {pid} is not open, its hits are missing: {refusal}",
-                                    site.probe, site.address
-                                )));
-                                Way::Closed(refusal.to_string())
-                            }
-                        };
-                        self.opened.push(Opened {
-                            pid,
-                            probe: site.probe,
-                            path: site.path,
-                            address: site.site.address,
-                            way,
-                        });
+                        if let Ok(tactic) = &site.outcome {
+                            self.opened.push(Opened {
+                                pid,
+                                way: Way::User(tactic.to_string()),
+                                probe: site.probe,
+                                path: site.path,
+                                address: site.site.address,
+                            });
+                        }
                     }
                 }
                 Err(error) => {
@@ -336,6 +402,7 @@ impl UserRun {
 
     /// Closes every site, takes what is left, runs the END clauses. Returns what could not be restored.
     pub fn finish(&mut self) -> Vec<String> {
+        self.aside.close();
         let failures = self.door.as_mut().map_or_else(Vec::new, |door| door.session.detach().failures);
         self.poll(true);
         self.notes.push(Note::Detail(format!("{} hits were sent", self.n_hits)));
@@ -424,14 +491,23 @@ impl UserRun {
             };
             let ns = record.time.map_or(0, |time| clock.ns(time));
             if is_in_order {
-                let at = waiting.bytes.len();
-                waiting.bytes.extend_from_slice(record.payload);
-                let len = record.payload.len();
-                waiting.hits.push(Kept { ns, event, cpu: source.cpu, task, at, len });
+                waiting.keep(ns, event, source.cpu, task, record.payload);
             } else {
                 runner.hit(&plan, event, ns, source.cpu, task, record.payload);
             }
         });
+        let mut n_records = polled.records;
+        let lost = self.aside.poll(|hit| {
+            n_records += 1;
+            if is_in_order {
+                waiting.keep(hit.ns, hit.event, hit.stream.cpu, hit.task, hit.payload);
+            } else {
+                runner.hit(&plan, hit.event, hit.ns, hit.stream.cpu, hit.task, hit.payload);
+            }
+        });
+        // The kernel's programs take the time before they hand over what they saw.
+        let before_ns =
+            if self.aside.is_open() { before_ns.saturating_sub(KERNEL_LAG_NS) } else { before_ns };
         if is_in_order && !waiting.hits.is_empty() {
             waiting.hits.sort_by_key(|kept| kept.ns);
             let n_ready = match is_last {
@@ -447,24 +523,36 @@ impl UserRun {
         drop(plan);
         let n_damaged = polled.damaged + polled.abandoned;
         self.losses.n_lost += n_damaged;
-        for gap in &polled.gaps {
-            self.losses.n_lost += gap.count;
-            let (first, last) = (clock.ns(gap.first), clock.ns(gap.last));
+        let by_user = polled.gaps.iter().map(|gap| (gap.count, clock.ns(gap.first), clock.ns(gap.last)));
+        let by_kernel = lost.iter().map(|loss| (loss.count, loss.first_ns, loss.last_ns));
+        for (count, first, last) in by_user.chain(by_kernel) {
+            self.losses.n_lost += count;
             self.losses.span = Some(match self.losses.span {
                 Some((from, to)) => (from.min(first), to.max(last)),
                 None => (first, last),
             });
         }
-        polled.records
+        n_records
     }
 
     fn digest(&mut self, notices: Vec<Notice>) {
         for notice in notices {
             match notice {
                 Notice::TakenOver { probe, .. } if probe == LIBRARY_PROBE => {}
-                Notice::TakenOver { pid, probe, address, .. } => self.gap(format!(
-                    "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing from now on"
-                )),
+                Notice::TakenOver { pid, probe, address, event } => {
+                    let left = event.and_then(|event| lock(&self.plan).left(event, String::new()));
+                    let shared = left.map_or(Err("the site is not known".to_owned()), |left| {
+                        self.aside.share(pid as u32, &left)
+                    });
+                    let what = format!("another tool took over {probe} at {address:#x} in process {pid}");
+                    self.gap(match shared {
+                        Ok(()) => format!(
+                            "{what}; the kernel door has it from now on, hits of at most {} ms are missing",
+                            2 * LOOK.as_millis()
+                        ),
+                        Err(why) => format!("{what}; its hits are missing from now on ({why})"),
+                    });
+                }
                 Notice::OpenAgain { pid, probe, address } => self
                     .notes
                     .push(Note::Detail(format!("{probe} at {address:#x} in process {pid} is open again"))),
@@ -498,7 +586,40 @@ impl UserRun {
     }
 }
 
+/// What the user door has refused in a process.
+fn refused_in(plan: &Mutex<Plan>, report: &ProcessReport) -> Vec<Left> {
+    report.outcome.as_ref().map_or_else(|_| Vec::new(), |sites| refused(plan, sites))
+}
+
+fn refused(plan: &Mutex<Plan>, sites: &[SiteReport]) -> Vec<Left> {
+    let plan = lock(plan);
+    let left = |site: &SiteReport| plan.left(site.event, site.outcome.as_ref().err()?.to_string());
+    sites.iter().filter_map(left).collect()
+}
+
+/// Everything the script wants in a process.
+fn left_in(plan: &Mutex<Plan>, pid: u32) -> Result<Vec<Left>, target::TargetError> {
+    let mut left = Vec::new();
+    for mapped in target::mapped_objects(pid)? {
+        // A file that is no program, or that cannot be read, has no sites.
+        let Ok(image) = mapped.open() else { continue };
+        let Ok(object) = nopal_sdt::read(image.bytes()) else { continue };
+        let mut plan = lock(plan);
+        let wanted = plan.select(&mapped, &object);
+        left.extend(wanted.iter().filter_map(|wanted| plan.left(wanted.event, ASKED_FOR.to_owned())));
+        // No stub is at work here.
+        plan.notes.retain(|note| matches!(note, Note::Gap(_)));
+    }
+    Ok(left)
+}
+
 impl Waiting {
+    fn keep(&mut self, ns: u64, event: u32, cpu: u32, task: Task, payload: &[u8]) {
+        let (at, len) = (self.bytes.len(), payload.len());
+        self.bytes.extend_from_slice(payload);
+        self.hits.push(Kept { ns, event, cpu, task, at, len });
+    }
+
     /// Drops the first hits; the bytes are moved up now and then.
     fn forget(&mut self, n: usize) {
         self.hits.drain(..n);
@@ -560,6 +681,15 @@ impl Plan {
                     self.notes.push(Note::Gap(format!("{place}: {why}; it reads as 0")));
                 }
                 let event = self.events.len() as u32;
+                let action = Action::Record { captures: captured.clone(), has_time: true, has_task: true };
+                let left = Wanted {
+                    probe: format!("{}:{}", probe.provider, probe.name),
+                    site: site.clone(),
+                    event,
+                    predicates: Vec::new(),
+                    action,
+                };
+                let left = Left { wanted: left, path: mapped.path.clone(), reason: String::new() };
                 let (has_time, has_task) = (self.has_time, captures.needs_task);
                 let (predicates, action) = match lowered {
                     Some(SiteCells { predicates, cells, keys }) => {
@@ -593,10 +723,16 @@ impl Plan {
                     predicates,
                     action,
                 });
-                self.events.push(SiteEvent { runs: runs.clone(), reader });
+                self.events.push(SiteEvent { left, runs: runs.clone(), reader });
             }
         }
         wanted
+    }
+
+    /// A site that the user door has not, as the kernel door needs it.
+    fn left(&self, event: u32, reason: String) -> Option<Left> {
+        let known = self.events.get(event as usize)?;
+        Some(Left { reason, ..known.left.clone() })
     }
 
     /// Whether a point's path is that of the mapped file, by name or because it leads to the same file.

@@ -3,17 +3,20 @@
 use super::{Args, failure_of, form, say};
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
-use nopal_engine::kernel::script::State;
+use nopal_engine::kernel::script::{ScriptError, State};
 use nopal_engine::user::launch::Held;
 use nopal_program::Program;
-use nopal_session::live::Way;
+use nopal_session::live::{LiveError, Way};
 use nopal_session::script::kernel::KernelRun;
 use nopal_session::script::user::{UserOptions, UserRun};
-use nopal_session::script::{Losses, Note, Performer, RunError, Step};
+use nopal_session::script::{Losses, Note, Performer, RunError, Step, user_door_obstacle};
 use nopal_trace::clock::monotonic_ns;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The least a ring may have; nothing goes through it where only the kernel tells of hits.
+const MIN_RING_BYTES: u64 = 64 << 10;
 
 /// Where a script runs.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ impl Running {
             is_only: args.only,
             can_relocate: args.relocate,
             ring_bytes: args.buffer_size.unwrap_or_else(tracing::default_ring_bytes).next_power_of_two(),
+            has_kernel: args.door == DoorArg::Auto,
+            is_kernel_alone: false,
         };
         let mut run = UserRun::new(Arc::clone(&program), options).map_err(|e| failure_of(&e))?;
         run.begin();
@@ -87,7 +92,14 @@ impl Running {
 
     /// Runs the script in the kernel.
     pub fn by_kernel(args: &Args, program: Arc<Program>, held: Option<Held>) -> Result<Running, Failure> {
-        let mut run = open_kernel(args, program)?;
+        let mut run =
+            match KernelRun::new(Arc::clone(&program), form(args), kernel_ring_bytes(args), args.only) {
+                Ok(run) => run,
+                Err(RunError::Kernel(error @ ScriptError::NotPermitted { .. })) => {
+                    return Running::by_lines(args, program, held, &error.to_string());
+                }
+                Err(error) => return Err(failure_of(&error)),
+            };
         let result = attach_kernel(args, &mut run, held);
         result.map_err(|e| failure_of(&e))?;
         let is_refused = |state: &State| matches!(state, State::Refused { .. });
@@ -99,6 +111,60 @@ impl Running {
             return Err(kernel_failure(&why.unwrap_or_default()));
         }
         Ok(Running::Kernel(Box::new(run)))
+    }
+
+    /// Runs the script here, on what tracefs tells, since eBPF is not permitted for the reason given.
+    fn by_lines(
+        args: &Args,
+        program: Arc<Program>,
+        held: Option<Held>,
+        reason: &str,
+    ) -> Result<Running, Failure> {
+        let reason = without_rights(reason);
+        if let Some(obstacle) = user_door_obstacle(&program) {
+            let why = format!("{reason}; tracefs, which is left, cannot do this: {obstacle}");
+            return Err(kernel_failure(&why));
+        }
+        if args.all_processes {
+            return Err(kernel_failure(&format!(
+                "{reason}; tracefs, which is left, is for named processes here"
+            )));
+        }
+        let options = UserOptions {
+            given: Vec::new(),
+            form: form(args),
+            is_only: args.only,
+            can_relocate: false,
+            ring_bytes: MIN_RING_BYTES,
+            has_kernel: true,
+            is_kernel_alone: true,
+        };
+        let mut run = UserRun::new(program, options).map_err(|e| failure_of(&e))?;
+        run.begin();
+        let mut opened = Ok(());
+        if !run.performer.is_over() {
+            for pid in &args.pids {
+                opened = opened.and_then(|()| run.attach(*pid));
+            }
+            opened = opened.and_then(|()| match (held, args.command.split_first()) {
+                (Some(held), _) => run.launch(held),
+                (None, Some((program, arguments))) => run.launch(Command::new(program).args(arguments)),
+                (None, None) => Ok(()),
+            });
+        }
+        match opened {
+            Ok(()) => {}
+            Err(RunError::Live(LiveError::Kernel(_))) => return Err(kernel_failure(reason)),
+            Err(error) => return Err(failure_of(&error)),
+        }
+        let is_open = |way: &Way| !matches!(way, Way::Closed(_));
+        if let Some(Way::Closed(why)) = run.opened().first().map(|o| &o.way)
+            && !run.opened().iter().any(|o| is_open(&o.way))
+        {
+            return Err(kernel_failure(why));
+        }
+        tracing::announce_if(args.verbose, run.opened());
+        Ok(Running::User(Box::new(run)))
     }
 
     pub fn performer(&mut self) -> &mut Performer {
@@ -185,8 +251,11 @@ pub fn listing(args: &Args, program: Arc<Program>) -> Result<String, Failure> {
 
 /// Loads the script; nothing is attached yet.
 fn open_kernel(args: &Args, program: Arc<Program>) -> Result<KernelRun, Failure> {
-    let ring_bytes = args.buffer_size.unwrap_or(16 << 20).next_power_of_two();
-    KernelRun::new(program, form(args), ring_bytes, args.only).map_err(|e| failure_of(&e))
+    KernelRun::new(program, form(args), kernel_ring_bytes(args), args.only).map_err(|e| failure_of(&e))
+}
+
+fn kernel_ring_bytes(args: &Args) -> u64 {
+    args.buffer_size.unwrap_or(16 << 20).next_power_of_two()
 }
 
 fn attach_kernel(args: &Args, run: &mut KernelRun, held: Option<Held>) -> Result<(), RunError> {
@@ -214,12 +283,16 @@ pub fn kernel_failure(why: &str) -> Failure {
     if missing.is_empty() {
         return Failure::new("kernel-door", format!("the kernel door does not open: {why}"));
     }
-    // What the engine says of rights in general is told of this process instead.
-    let cause = why.split(": the kernel door needs").next().unwrap_or(why);
+    let cause = without_rights(why);
     let message =
         format!("the kernel door does not open: {cause}; this process lacks {}", missing.join(" and "));
     Failure::new("not-permitted", message)
         .hint("run as root, or give nopal these capabilities; --door user needs none for your own processes")
+}
+
+/// What the engine says of rights in general is told of this process instead.
+fn without_rights(why: &str) -> &str {
+    why.split(": the kernel door needs").next().unwrap_or(why)
 }
 
 /// Of those the kernel door needs; CAP_SYS_ADMIN stands for all of them.

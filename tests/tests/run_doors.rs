@@ -1,0 +1,198 @@
+//! `nopal run` where one door is not enough: sites that the user door leaves to the kernel, and tracefs in the place of eBPF.
+
+use nopal_tests::process::{Running, wait_until};
+use nopal_tests::targets::{Build, build};
+use nopal_tests::{nopal, run, scratch};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The answer a run with --json ends with.
+fn answer(printed: &str) -> Value {
+    serde_json::from_str(printed.lines().last().unwrap_or_default())
+        .unwrap_or_else(|e| panic!("{e}: {printed}"))
+}
+
+/// Whether all is there, and the rows as (map and key) to value.
+fn rows(answer: &Value) -> (bool, BTreeMap<String, Value>) {
+    let rows = answer["rows"].as_array().unwrap();
+    let row = |row: &Value| (format!("{}{}", row["map"].as_str().unwrap(), row["key"]), row["value"].clone());
+    (answer["complete"] == json!(true), rows.iter().map(row).collect())
+}
+
+#[test]
+fn sites_that_the_user_door_cannot_open_are_the_kernels() {
+    const ROUNDS: i64 = 500;
+    let folder = scratch("run_doors_mixed");
+    let (gate, out, log) = (folder.join("gate"), folder.join("out"), folder.join("log"));
+    let program = build("behind", &["behind.c"], Build::Pie);
+    let mut target = Running::start(
+        Command::new(&program)
+            .args(["-t", "2", "-n", &ROUNDS.to_string(), "-g"])
+            .arg(&gate)
+            .stdout(Stdio::piped()),
+    );
+    // The second map is kept by the stubs, as far as there are any.
+    let script = format!(
+        "usdt:{0}:behind:* {{ @by[probe] = count(); }} usdt:{0}:behind:* {{ @n = count(); @sum = sum(arg0); }}",
+        program.display()
+    );
+    // It takes the memory around it before it says so.
+    let mut ready = String::new();
+    let mut words = BufReader::new(target.0.stdout.take().unwrap());
+    words.read_line(&mut ready).unwrap();
+    assert_eq!(ready, "ready\n");
+    let mut tracer = Running::start(
+        Command::new(nopal())
+            .args(["run", "-v", "--json", "--door", "auto", "-e", &script, "-p", &target.pid().to_string()])
+            .stdout(fs::File::create(&out).unwrap())
+            .stderr(fs::File::create(&log).unwrap()),
+    );
+    let said = || fs::read_to_string(&log).unwrap();
+    wait_until("the sites are open", 60, || said().contains("sites: "));
+    fs::write(&gate, "").unwrap();
+    assert!(target.0.wait().unwrap().success());
+    assert!(tracer.0.wait().unwrap().success(), "{}", said());
+    assert!(said().contains("sites: 5 user door, 2 kernel door"), "{}", said());
+    let (is_complete, rows) = rows(&answer(&fs::read_to_string(&out).unwrap()));
+    assert!(is_complete, "{}", said());
+    let (all, half) = (2 * ROUNDS, ROUNDS);
+    let numbers = (0..ROUNDS).sum::<i64>() * 2;
+    // Every other round passes `entered`, which are those of even numbers or those of odd ones.
+    let of_half = |first: i64| (first..ROUNDS).step_by(2).sum::<i64>() * 2;
+    for probe in ["and", "jump", "load", "stack", "branch", "short"] {
+        let name = format!("@by[\"usdt:{}:behind:{probe}\"]", program.display());
+        assert_eq!(rows.get(&name), Some(&json!(all)), "{probe}: {rows:?}");
+    }
+    let name = format!("@by[\"usdt:{}:behind:entered\"]", program.display());
+    assert_eq!(rows.get(&name), Some(&json!(half)), "{rows:?}");
+    assert_eq!(rows["@n[]"], json!(6 * all + half));
+    let sum = rows["@sum[]"].as_i64().unwrap() - 6 * numbers;
+    assert!([of_half(0), of_half(1)].contains(&sum), "{rows:?}");
+}
+
+/// A command with the rights of root but for those that eBPF needs.
+fn without_bpf(program: &Path) -> Command {
+    if !Path::new(TRACEFS).join("uprobe_events").exists() {
+        run(Command::new("mount").args(["-t", "tracefs", "nodev", TRACEFS]));
+    }
+    let mut command = Command::new("setpriv");
+    let dropped = "-sys_admin,-bpf,-perfmon";
+    command.args(["--bounding-set", dropped, "--inh-caps", dropped]).arg(program);
+    command
+}
+
+/// Events and instances of the tracer with this pid that are still there.
+fn left_by(pid: u32) -> usize {
+    let group = format!("nopal_ftrace_{pid}_");
+    let events = fs::read_to_string(format!("{TRACEFS}/uprobe_events")).unwrap();
+    let instances = fs::read_dir(format!("{TRACEFS}/instances")).unwrap().flatten();
+    events.matches(&group).count()
+        + instances.filter(|entry| entry.file_name().to_string_lossy().starts_with(&group)).count()
+}
+
+#[test]
+fn where_ebpf_is_not_permitted_tracefs_tells_the_same() {
+    // A program of its own: another process that had it mapped would be in the way.
+    let program = build("script-tracefs", &["script.c"], Build::Pie);
+    let file = program.to_str().unwrap();
+    let script = format!(
+        "usdt:{file}:script:request {{ @by[arg0] = count(); @sum = sum(arg1); @hist = hist(arg1); @key[str(arg2), arg3] = count(); }}
+         usdt:{file}:script:done /arg0 == 3/ {{ @done = count(); @last = arg1; }}"
+    );
+    let arguments = ["run", "--json", "--door", "kernel", "-e", &script, "--", file, "2000"];
+    let whole = run(Command::new(nopal()).args(arguments));
+    let output = without_bpf(nopal()).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("eBPF is not permitted, so tracefs tells of the hits"),
+        "{}",
+        errors(&output)
+    );
+    let told = rows(&answer(&String::from_utf8_lossy(&output.stdout)));
+    assert_eq!(told, rows(&answer(&whole)));
+    assert!(told.0 && told.1.len() > 20, "{told:?}");
+
+    let arguments = ["trace", "--door", "kernel", "script:done", "--", file, "300"];
+    let output = without_bpf(nopal()).args(arguments).output().unwrap();
+    let lines =
+        String::from_utf8_lossy(&output.stdout).lines().filter(|l| l.contains("script:done: ")).count();
+    assert_eq!(lines, 300, "{}", errors(&output));
+    assert!(errors(&output).contains("300 events, complete"), "{}", errors(&output));
+
+    let refused = [
+        (format!("usdt:{file}:script:done {{ @[ustack] = count(); }}"), "stack"),
+        (format!("uprobe:{file}:main {{ @ = count(); }}"), "uprobe"),
+        (format!("usdt:{file}:script:request {{ @[buf(arg2, 4)] = count(); }}"), "bytes with a length"),
+    ];
+    for (script, named) in refused {
+        let arguments = ["run", "--door", "kernel", "-e", &script, "--", file, "10"];
+        let output = without_bpf(nopal()).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{script}: {}", errors(&output));
+        assert!(errors(&output).contains(named), "{script}: {}", errors(&output));
+    }
+
+    // However it ends, nothing stays; after SIGKILL until the next one comes.
+    let script = format!("usdt:{file}:script:done {{ @n = count(); }}");
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGKILL] {
+        let wait = || {
+            let mut command = Command::new(&program);
+            command.args(["10", "wait"]).stdin(Stdio::piped());
+            Running(command.spawn().unwrap())
+        };
+        let mut target = wait();
+        let pid = target.pid().to_string();
+        let arguments = ["run", "--door", "kernel", "-e", &script, "-p", &pid];
+        let tracer = without_bpf(nopal())
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let tracer_pid = tracer.id();
+        wait_until("the site is armed", 30, || {
+            let group = fs::read_dir(format!("{TRACEFS}/instances")).unwrap().flatten().find(|entry| {
+                entry.file_name().to_string_lossy().starts_with(&format!("nopal_ftrace_{tracer_pid}_"))
+            });
+            group.is_some_and(|group| {
+                let events = group.path().join("events").join(group.file_name()).join("enable");
+                fs::read_to_string(events).is_ok_and(|on| on.starts_with('1'))
+            })
+        });
+        if signal == libc::SIGINT {
+            // Others who have the file mapped would be slowed down.
+            let (first, _second) = (wait(), wait());
+            let pid = first.pid().to_string();
+            let arguments = ["run", "--door", "kernel", "-e", &script, "-p", &pid];
+            let output = without_bpf(nopal()).args(arguments).output().unwrap();
+            assert!(errors(&output).contains("2 other processes"), "{}", errors(&output));
+        }
+        target.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        // SAFETY: a pid we started and have not reaped.
+        unsafe { libc::kill(tracer_pid as i32, signal) };
+        let output = tracer.wait_with_output().unwrap();
+        if signal == libc::SIGKILL {
+            assert!(left_by(tracer_pid) > 0);
+            let arguments = ["run", "--door", "kernel", "-e", &script, "-p", &pid, "--duration", "50ms"];
+            let next = without_bpf(nopal()).args(arguments).output().unwrap();
+            assert!(next.status.success(), "{}", errors(&next));
+        } else {
+            let printed = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && printed == "@n: 10\n", "{printed}{}", errors(&output));
+            assert!(errors(&output).ends_with("complete\n"), "{}", errors(&output));
+        }
+        assert_eq!(left_by(tracer_pid), 0, "signal {signal}");
+        target.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        assert!(target.0.wait().unwrap().success());
+    }
+}
