@@ -223,12 +223,14 @@ mod tests {
     #[test]
     fn sites_that_cannot_be_told_apart_are_in_different_parts() {
         let site = |file_offset, cookie| LinkSite { file_offset, ref_ctr_offset: 0, cookie };
-        let cases: [(&[(u64, u64)], &[&[u64]]); 5] = [
-            (&[(0x1010, 7), (0x2010, 7)], &[&[0x1010, 0x2010]]),
-            (&[(0x1010, 7), (0x2010, 8)], &[&[0x1010], &[0x2010]]),
-            (&[(0x1010, 7), (0x2020, 8), (0x3020, 9)], &[&[0x1010, 0x2020], &[0x3020]]),
-            (&[(0x1010, 7), (0x1010, 7)], &[&[0x1010], &[0x1010]]),
-            (&[(0x1010, 7), (0x2010, 7), (0x3030, 8)], &[&[0x1010, 0x2010, 0x3030]]),
+        let one = |part: &[u64]| vec![part.to_vec()];
+        let two = |a: &[u64], b: &[u64]| vec![a.to_vec(), b.to_vec()];
+        let cases = [
+            (&[(0x1010, 7), (0x2010, 7)][..], one(&[0x1010, 0x2010])),
+            (&[(0x1010, 7), (0x2010, 8)], two(&[0x1010], &[0x2010])),
+            (&[(0x1010, 7), (0x2020, 8), (0x3020, 9)], two(&[0x1010, 0x2020], &[0x3020])),
+            (&[(0x1010, 7), (0x1010, 7)], two(&[0x1010], &[0x1010])),
+            (&[(0x1010, 7), (0x2010, 7), (0x3030, 8)], one(&[0x1010, 0x2010, 0x3030])),
         ];
         for (sites, want) in cases {
             let sites: Vec<LinkSite> = sites.iter().map(|(at, cookie)| site(*at, *cookie)).collect();
