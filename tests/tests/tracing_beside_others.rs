@@ -95,7 +95,7 @@ fn a_site_that_bpftrace_takes_over_goes_through_the_kernel_door_until_it_leaves(
     // Whatever is missing was said to be, and between the gaps nothing is.
     let n_gaps = result["gaps"].as_u64().unwrap();
     assert!(n_gaps >= 2 * VISITS as u64 && blocks.len() as u64 <= n_gaps + 1, "{blocks:?} {said}");
-    assert!(blocks.iter().filter(|n| **n > 300).count() >= 2 * VISITS, "{blocks:?} {said}");
+    assert!(blocks.iter().filter(|n| **n > 100).count() >= 2 * VISITS, "{blocks:?} {said}");
     assert_eq!(result["complete"], false);
     let verdict: Value =
         serde_json::from_str(String::from_utf8(viewed.stderr).unwrap().lines().last().unwrap()).unwrap();

@@ -28,8 +28,11 @@ impl Busy {
     }
 
     fn of(program: &Path) -> Busy {
-        let mut running =
-            Running::start(Command::new(program).args(["-q", "-t", "2"]).stdout(Stdio::piped()));
+        Busy::by(&mut Command::new(program))
+    }
+
+    fn by(command: &mut Command) -> Busy {
+        let mut running = Running::start(command.args(["-q", "-t", "2"]).stdout(Stdio::piped()));
         let mut out = BufReader::new(running.0.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
@@ -153,6 +156,19 @@ fn a_program_under_strace_names_it() {
     send(strace.pid(), libc::SIGINT);
     let _ = strace.0.wait();
     assert_recorded(&record(busy.pid(), "", ""));
+    busy.end();
+}
+
+#[test]
+fn a_program_in_valgrind_is_left_alone() {
+    // It translates what stands in the code: a breakpoint of the kernel would be the program's own, and its end.
+    let mut command = Command::new("valgrind");
+    command.args(["-q", "--tool=none"]).arg(program());
+    let busy = Busy::by(&mut command);
+    for door in ["auto", "user", "kernel"] {
+        let refused = record(busy.pid(), "", &format!("--door {door}"));
+        assert_refused(&refused, "runs in valgrind");
+    }
     busy.end();
 }
 

@@ -332,7 +332,7 @@ pub fn failure_of(error: &LiveError) -> Failure {
         LiveError::User(error) => user_failure(error),
         LiveError::Kernel(error) => Failure::new("kernel-door", error.to_string())
             .hint("--door user needs no privilege for your own processes"),
-        LiveError::Target(error) => Failure::new("target", error.to_string()),
+        LiveError::Target(error) => with_next_step("target", &error.to_string()),
         LiveError::Unfit(Unfit::Condition(e)) => Failure::new(
             "bad-condition",
             format!("{}: in `{}` at column {}: {}", e.probe, e.condition, e.error.offset + 1, e.error.reason),

@@ -16,7 +16,7 @@ use crate::tasks::Tasks;
 use by_kernel::{How, Kernel, open_by_kernel};
 use handover::Handovers;
 use nopal_abi::ring::Mode;
-use nopal_engine::target::{self, TargetError, mapped_objects};
+use nopal_engine::target::{self, TargetError, changeable_objects};
 use nopal_engine::user;
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::record::RecordKind;
@@ -340,7 +340,7 @@ pub fn attach_when_free(
 /// Every wanted site of the files a process maps.
 fn wanted_in(registry: &Mutex<Registry>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
     let mut wanted = Vec::new();
-    for mapped in mapped_objects(pid)? {
+    for mapped in changeable_objects(pid)? {
         if let Some(known) = lock(registry).known(&mapped) {
             wanted.extend(known);
             continue;

@@ -25,6 +25,11 @@ pub enum TargetError {
     Is32Bit {
         pid: u32,
     },
+    /// Another program runs it by translating its code.
+    Translated {
+        pid: u32,
+        by: &'static str,
+    },
     /// The file was deleted or replaced after the process mapped it, and only a privileged reader can still open it.
     Deleted {
         pid: u32,
@@ -77,6 +82,11 @@ impl fmt::Display for TargetError {
                 write!(f, "process {pid} is a kernel thread and maps no file")
             }
             TargetError::Is32Bit { pid } => write!(f, "process {pid} runs a 32-bit program"),
+            TargetError::Translated { pid, by } => write!(
+                f,
+                "process {pid} runs in {by}, which translates its code and would take a changed byte for the program's own; \
+                 trace it without {by}"
+            ),
             TargetError::Deleted { pid, path } => write!(
                 f,
                 "{} was deleted or replaced after process {pid} mapped it; only root can still read it",

@@ -41,6 +41,28 @@ pub fn mapped_objects(pid: u32) -> Result<Vec<MappedObject>, TargetError> {
     Ok(objects)
 }
 
+/// The same for whoever wants to change the code: refuses a process whose code is not executed but read and translated. A
+/// breakpoint in it would be translated, too, and end the program.
+pub fn changeable_objects(pid: u32) -> Result<Vec<MappedObject>, TargetError> {
+    let objects = mapped_objects(pid)?;
+    match objects.iter().find_map(|object| translator(&object.path)) {
+        Some(by) => Err(TargetError::Translated { pid, by }),
+        None => Ok(objects),
+    }
+}
+
+/// The tool that a mapped file is part of, if it translates code.
+fn translator(path: &Path) -> Option<&'static str> {
+    let name = path.file_name()?.to_str()?;
+    let folder = path.parent().and_then(Path::file_name).unwrap_or_default();
+    match name {
+        _ if folder == "valgrind" || name.starts_with("vgpreload_") => Some("valgrind"),
+        "pinbin" => Some("Pin"),
+        _ if name.starts_with("libdynamorio.so") => Some("DynamoRIO"),
+        _ => None,
+    }
+}
+
 impl MappedObject {
     /// Opens the file that is mapped, not just one of the same name.
     pub fn open(&self) -> Result<Image, TargetError> {
@@ -138,6 +160,22 @@ impl MappedObject {
 mod tests {
     use super::*;
     use std::process;
+
+    #[test]
+    fn programs_that_translate() {
+        for (path, expected) in [
+            ("/usr/libexec/valgrind/memcheck-amd64-linux", Some("valgrind")),
+            ("/opt/lib/valgrind/vgpreload_core-amd64-linux.so", Some("valgrind")),
+            ("/opt/pin/intel64/bin/pinbin", Some("Pin")),
+            ("/opt/dr/lib64/release/libdynamorio.so.10.0", Some("DynamoRIO")),
+            ("/usr/bin/valgrind", None),
+            ("/home/valgrind/work/server", None),
+            ("/lib/libc.so.6", None),
+            ("/", None),
+        ] {
+            assert_eq!(translator(Path::new(path)), expected, "{path}");
+        }
+    }
 
     #[test]
     fn this_program_is_found_read_and_placed() {

@@ -35,6 +35,11 @@ pub enum Error {
     ShadowStack {
         pid: i32,
     },
+    /// Another program runs it by translating its code.
+    Translated {
+        pid: i32,
+        by: &'static str,
+    },
     /// No thread could be stopped at a point where borrowing it is safe.
     NoSafeThread {
         pid: i32,
@@ -124,6 +129,11 @@ impl fmt::Display for Error {
             Error::ShadowStack { pid } => write!(
                 f,
                 "process {pid} runs with a user shadow stack, which the user door does not support; use --door kernel"
+            ),
+            Error::Translated { pid, by } => write!(
+                f,
+                "process {pid} runs in {by}, which translates its code and would take a changed byte for the program's own; \
+                 trace it without {by}"
             ),
             Error::NoSafeThread { pid, reason } => write!(
                 f,

@@ -93,6 +93,21 @@ pub fn start_time(pid: i32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Whether this very process, not a later one with its number, still has a memory of its own. One read, as it is asked for
+/// every process many times a second.
+pub fn is_still(pid: i32, start_time: Option<u64>) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_whitespace();
+    let is_alive = fields.next().is_some_and(|state| !matches!(state, "Z" | "X" | "x"));
+    is_alive && fields.nth(18).and_then(|start| start.parse().ok()) == start_time
+}
+
+/// The size of its address space. As long as it is the same, nothing was mapped, or almost never.
+pub fn n_pages(pid: i32) -> Option<u64> {
+    fs::read_to_string(format!("/proc/{pid}/statm")).ok()?.split_whitespace().next()?.parse().ok()
+}
+
 /// The threads alive at this moment; the first is the main thread if it lives.
 pub fn threads(pid: i32) -> Result<Vec<i32>> {
     let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -305,6 +320,13 @@ mod tests {
         ] {
             assert_eq!(classify(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start() {
+        let me = std::process::id() as i32;
+        assert!(is_still(me, start_time(me)) && !is_still(me, Some(1)) && !is_still(1 << 23, None));
+        assert!(n_pages(me).is_some_and(|n| n > 100));
     }
 
     #[test]

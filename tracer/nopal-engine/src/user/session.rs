@@ -180,6 +180,8 @@ pub struct Traced {
     pub(super) interrupted: Option<&'static str>,
     /// Start addresses and inodes of the code mappings when it was last looked at.
     pub(super) seen: Vec<(u64, u64)>,
+    /// Pages of its address space at that time, and when it was.
+    pub(super) seen_at: Option<(u64, Instant)>,
     /// Entered before its first thread had its local storage: to be asked again.
     pub(super) is_early: bool,
     /// By address of the site.
@@ -203,6 +205,7 @@ impl Traced {
             reports,
             interrupted,
             seen: Vec::new(),
+            seen_at: None,
             is_early: false,
             health: HashMap::new(),
         }
@@ -286,7 +289,8 @@ impl Core {
 
     /// The objects of a process that have wanted sites.
     pub(super) fn wanted_in(&mut self, pid: i32) -> Result<Vec<WantedObject>> {
-        let mapped = target::mapped_objects(pid as u32).map_err(|e| match e {
+        let mapped = target::changeable_objects(pid as u32).map_err(|e| match e {
+            target::TargetError::Translated { by, .. } => Error::Translated { pid, by },
             target::TargetError::NotPermitted { .. } => process::why_not_allowed(pid),
             _ => Error::Gone { pid },
         })?;

@@ -7,7 +7,7 @@ use super::inject::ask_again;
 use super::process;
 use super::session::{OpenSite, ProcessReport, Session, code_mappings, in_own_thread};
 use super::text::{Direction, Found, apply};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Something that happened to a traced process.
 #[derive(Debug)]
@@ -44,6 +44,9 @@ pub enum Notice {
     },
 }
 
+/// The mappings of a process whose size stays the same are read again this often.
+const FULL_LOOK: Duration = Duration::from_secs(1);
+
 /// What is known of a site between two looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Health {
@@ -54,7 +57,7 @@ pub(super) enum Health {
 }
 
 impl Session {
-    /// One look at everything. Cheap when nothing has happened: one read per site and one of each process's maps.
+    /// One look at everything. Cheap when nothing has happened: one read per site and three of each process.
     pub fn look_after(&mut self) -> Vec<Notice> {
         let mut notices = Vec::new();
         if self.library_news().is_some() {
@@ -66,16 +69,23 @@ impl Session {
         while i < self.traced.len() {
             let traced = &mut self.traced[i];
             let pid = traced.pid;
-            if process::start_time(pid) != traced.start_time || !process::is_alive(pid) {
+            if !process::is_still(pid, traced.start_time) {
                 self.traced.remove(i);
                 notices.push(Notice::Ended { pid });
                 continue;
             }
             i += 1;
-            let now = code_mappings(pid);
             let first = traced.seen.first().map_or(0, |m| m.0);
             // The memory we opened is that of the program of then; after an exec it is nobody's.
             let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
+            let n_pages = process::n_pages(pid);
+            let is_known = |(pages, at): (u64, Instant)| n_pages == Some(pages) && at.elapsed() < FULL_LOOK;
+            let now = if has_changed || !traced.seen_at.is_some_and(is_known) {
+                traced.seen_at = n_pages.map(|n| (n, Instant::now()));
+                code_mappings(pid)
+            } else {
+                traced.seen.clone()
+            };
             if has_changed && !now.is_empty() {
                 notices.push(Notice::Exec { pid });
                 traced.sites.clear();

@@ -6,7 +6,7 @@ use crate::registry::{FileId, Registry, file_of};
 use nopal_engine::kernel::family::{Family, Member};
 use nopal_engine::kernel::tracefs::Tracefs;
 use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
-use nopal_engine::target::{self, mapped_objects};
+use nopal_engine::target::{self, changeable_objects};
 use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::session::Wanted;
 use nopal_engine::user::stub::Action;
@@ -396,7 +396,7 @@ pub(super) fn open_by_kernel(
             by_file.entry(file).or_default().push((wanted, reason));
         }
     }
-    for mapped in mapped_objects(pid).map_err(LiveError::Target)? {
+    for mapped in changeable_objects(pid).map_err(LiveError::Target)? {
         let Some(sites) = file_of(&mapped).and_then(|file| by_file.remove(&file)) else { continue };
         match kernel.arm(pid, &mapped, sites.clone(), &mut done) {
             Ok(()) => {}

@@ -179,6 +179,7 @@ pub fn cannot_read(error: &TargetError) -> Failure {
         TargetError::Zombie { .. } => ("no-such-process", Some("its parent has not yet taken notice")),
         TargetError::KernelThread { .. } => ("kernel-thread", Some("name a process that runs a program")),
         TargetError::Is32Bit { .. } => ("32-bit", Some("only 64-bit programs can be traced")),
+        TargetError::Translated { .. } => ("translated", None),
         TargetError::Deleted { .. } => ("deleted", Some("run nopal as root, or restart the program")),
         TargetError::NotAFile { .. } => ("not-a-file", Some("name a program, a library or a folder")),
         TargetError::Io { kind: ErrorKind::PermissionDenied, .. } => {

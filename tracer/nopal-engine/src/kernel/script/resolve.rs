@@ -3,7 +3,7 @@
 
 use super::code::{ArgLayout, Source};
 use crate::target::symbols::FileSymbols;
-use crate::target::{Image, MappedObject, mapped_objects};
+use crate::target::{Image, MappedObject, changeable_objects};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use nopal_program::{Place, PointKind};
 use nopal_sdt::probe::{About, Arg, Kind as ArgKind, Probe, Site};
@@ -106,7 +106,9 @@ impl Binaries {
 
 /// The files a process maps; none if it cannot be looked into.
 pub fn objects_of(pid: u32) -> Result<Vec<Arc<MappedObject>>, String> {
-    mapped_objects(pid).map(|all| all.into_iter().map(Arc::new).collect()).map_err(|error| error.to_string())
+    changeable_objects(pid)
+        .map(|all| all.into_iter().map(Arc::new).collect())
+        .map_err(|error| error.to_string())
 }
 
 fn is_named(object: &MappedObject, root: &Path, name: &str) -> bool {
