@@ -4,7 +4,7 @@
 use nopal_tests::{nopal, root, run, scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 
@@ -75,7 +75,8 @@ fn lines(output: &Output) -> Vec<String> {
 /// A folder with a copy of the program: a uprobe on a file sees every process that runs it.
 fn place(dir: &Path) -> PathBuf {
     fs::create_dir_all(dir).unwrap();
-    run(Command::new("cp").arg(dir.parent().unwrap().parent().unwrap().join("target")).arg(dir));
+    let from = dir.parent().unwrap().parent().unwrap();
+    run(Command::new("cp").args([from.join("target"), from.join("fixed")]).arg(dir));
     dir.to_owned()
 }
 
@@ -87,9 +88,19 @@ fn command(program: &Path, dir: &Path, case: &Case, options: &[&str]) -> Output 
         command.arg("--unsafe");
     }
     if !case.is_alone {
-        command.args(["-c", "./target"]);
+        // The one that the script names.
+        command.args(["-c", if case.script.contains("./fixed") { "./fixed" } else { "./target" }]);
     }
-    command.arg("script.bt").args(&case.parameters).output().unwrap()
+    command.arg("script.bt").args(&case.parameters);
+    // bpftrace may leave the command behind that it was to start when it refuses a script; a pipe would wait for it. All of
+    // them are in the group that timeout(1) makes.
+    let (out, errors) = (dir.join("stdout"), dir.join("stderr"));
+    command.stdout(fs::File::create(&out).unwrap()).stderr(fs::File::create(&errors).unwrap());
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    let status = child.wait().unwrap();
+    let group = format!("-{}", child.id());
+    Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status().unwrap();
+    Output { status, stdout: fs::read(out).unwrap(), stderr: fs::read(errors).unwrap() }
 }
 
 /// `None` if all is well.
@@ -139,7 +150,9 @@ fn bpftrace_and_nopal_print_the_same() {
     assert!(cases.len() >= 150, "only {} scripts", cases.len());
     let dir = scratch("differential");
     let source = root().join("tests/fixtures/scripts/target.c");
-    run(Command::new("gcc").args(["-O2", "-g", "-o"]).arg(dir.join("target")).arg(source));
+    run(Command::new("gcc").args(["-O2", "-g", "-o"]).arg(dir.join("target")).arg(&source));
+    // The same where it was linked to be.
+    run(Command::new("gcc").args(["-O2", "-g", "-no-pie", "-o"]).arg(dir.join("fixed")).arg(&source));
     nopal();
     // A tracepoint sees every process, those of the other workers too.
     let system_wide = RwLock::new(());

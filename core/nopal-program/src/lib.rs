@@ -162,10 +162,12 @@ pub enum Type {
     /// u64 pid, u64 number of frames, then u64 addresses.
     UserStack {
         max_frames: u32,
+        form: StackForm,
     },
     /// u64 number of frames, then u64 addresses.
     KernelStack {
         max_frames: u32,
+        form: StackForm,
     },
     /// u64 nanoseconds as `nsecs` gives them, shown by this strftime format.
     Time {
@@ -181,6 +183,20 @@ pub enum Type {
     Mac,
     /// u64 user id, shown as the user's name.
     Username,
+    /// u64 error number of Linux, shown in words.
+    ErrorText,
+}
+
+/// How the frames of a stack are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum StackForm {
+    /// Function and offset.
+    #[default]
+    Bpftrace,
+    /// Address, function and offset, file.
+    Perf,
+    /// Address.
+    Raw,
 }
 
 impl Type {
@@ -198,14 +214,15 @@ impl Type {
             | Type::Time { .. }
             | Type::Enum { .. }
             | Type::Mac
-            | Type::Username => 8,
+            | Type::Username
+            | Type::ErrorText => 8,
             Type::UserSymbol => 16,
             Type::Inet => 24,
             Type::Str { max_bytes } => max_bytes.next_multiple_of(8),
             Type::Buffer { max_bytes } => 8 + max_bytes.next_multiple_of(8),
             Type::Tuple(members) => members.iter().map(Type::size_bytes).sum(),
-            Type::UserStack { max_frames } => 16 + 8 * max_frames,
-            Type::KernelStack { max_frames } => 8 + 8 * max_frames,
+            Type::UserStack { max_frames, .. } => 16 + 8 * max_frames,
+            Type::KernelStack { max_frames, .. } => 8 + 8 * max_frames,
         }
     }
 
@@ -222,6 +239,7 @@ impl Type {
                 | Type::Enum { .. }
                 | Type::Mac
                 | Type::Username
+                | Type::ErrorText
         )
     }
 }

@@ -1,7 +1,7 @@
 //! A program as text for people: its maps, then each clause with its operations. What `-v` prints.
 
 use crate::op::{Binary, Op, Reg, Slot, Space, Unary};
-use crate::{Action, Clause, Field, Format, MapValue, Piece, Program, Spec, Type};
+use crate::{Action, Clause, Field, Format, MapValue, Piece, Program, Spec, StackForm, Type};
 use std::fmt::{self, Write};
 
 /// As many points of a clause are named.
@@ -214,13 +214,22 @@ pub fn type_text(value_type: &Type) -> String {
         Type::Probe => "probe".into(),
         Type::UserSymbol => "usym".into(),
         Type::KernelSymbol => "ksym".into(),
-        Type::UserStack { max_frames } => format!("ustack {max_frames}"),
-        Type::KernelStack { max_frames } => format!("kstack {max_frames}"),
+        Type::UserStack { max_frames, form } => format!("ustack {max_frames}{}", stack_form(*form)),
+        Type::KernelStack { max_frames, form } => format!("kstack {max_frames}{}", stack_form(*form)),
         Type::Time { format } => format!("time {format:?}"),
         Type::Enum { labels } => format!("enum of {}", labels.len()),
         Type::Inet => "inet".into(),
         Type::Mac => "mac".into(),
         Type::Username => "username".into(),
+        Type::ErrorText => "strerror".into(),
+    }
+}
+
+fn stack_form(form: StackForm) -> &'static str {
+    match form {
+        StackForm::Bpftrace => "",
+        StackForm::Perf => " perf",
+        StackForm::Raw => " raw",
     }
 }
 

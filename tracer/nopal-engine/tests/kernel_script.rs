@@ -5,7 +5,7 @@ use nopal_engine::kernel::script::{Entry, ScriptDoor, ScriptError, ScriptOptions
 use nopal_program::aggregate::Aggregate;
 use nopal_program::interpret::{Hit, Interpreter};
 use nopal_program::op::{Binary, Builtin, Op, Slot, Space, Unary};
-use nopal_program::{Action, Clause, Code, MapDef, MapValue, Point, PointKind, Program, Type};
+use nopal_program::{Action, Clause, Code, MapDef, MapValue, Point, PointKind, Program, StackForm, Type};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -992,7 +992,10 @@ fn typical() -> Vec<(&'static str, Code, Vec<MapDef>)> {
             ),
             vec![keyed(
                 "@",
-                vec![Type::Str { max_bytes: 256 }, Type::UserStack { max_frames: 127 }],
+                vec![
+                    Type::Str { max_bytes: 256 },
+                    Type::UserStack { max_frames: 127, form: StackForm::Bpftrace },
+                ],
                 Aggregate::Count,
             )],
         ),
@@ -1043,7 +1046,7 @@ fn a_script_of_realistic_size_is_accepted() {
         def("@start", vec![Type::U64], MapValue::Plain(Type::U64)),
         keyed(
             "@stacks",
-            vec![Type::UserStack { max_frames: 127 }, Type::Str { max_bytes: 16 }],
+            vec![Type::UserStack { max_frames: 127, form: StackForm::Bpftrace }, Type::Str { max_bytes: 16 }],
             Aggregate::Count,
         ),
     ];

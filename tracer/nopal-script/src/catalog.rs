@@ -39,9 +39,9 @@ pub trait Catalog {
         None
     }
 
-    /// For `uaddr("symbol")`: in the file of the point.
-    fn user_address(&self, _point: &Point, _symbol: &str) -> Option<u64> {
-        None
+    /// For `uaddr("symbol")`: in the file of the point, or why there is none.
+    fn user_address(&self, _point: &Point, symbol: &str) -> Result<u64, String> {
+        Err(format!("the address of `{symbol}` is not known here"))
     }
 
     /// For `cgroupid("/sys/fs/cgroup/...")`.

@@ -52,6 +52,8 @@ const SCRIPTS: &[&str] = &[
     r#"BEGIN { if (strncmp(comm, "nop", 3) == 0 && strcontains(comm, "al")) { print(strlen(comm)); } }"#,
     r#"BEGIN { @a[1, 2, "x"] = 1; print(@a[1, 2, "x"]); print(len(@a)); if (has_key(@a, (1, 2, "x"))) { exit(2); } }"#,
     r#"BEGIN{@=count();}END{print(@);clear(@);}"#,
+    r#"profile:hz:99 { @[ustack(perf)] = count(); @k[kstack(raw, 5)] = count(); } BEGIN { printf("%s\n", strerror(2)); }"#,
+    r#"tracepoint:sched:sched* /pid == cpid && (pid, comm) != (1, "init")/ { @[probe] = count(); }"#,
     "BEGIN\n{\n\t@x = 1;;\n\n}\n",
 ];
 

@@ -83,6 +83,23 @@ fn run(body: &str) -> String {
 }
 
 #[test]
+fn tuples_are_equal_if_their_members_are() {
+    for (comparison, want) in [
+        ("(1, 2) == (1, 2)", "1"),
+        ("(1, 2) == (1, 3)", "0"),
+        ("(1, \"a\") == (1, \"a\")", "1"),
+        ("(1, \"a\") != (1, \"abcdefghi\")", "1"),
+        ("(1, (2, 3), \"x\") == (1, (2, 3), \"x\")", "1"),
+        ("(1, (2, 3), \"x\") == (1, (2, 4), \"x\")", "0"),
+        ("(arg0, arg1) == (0, 0)", "1"),
+        ("$t == (7, \"t\") && $t.0 == 7", "1"),
+        ("((1, 2) == (1, 2)) + ((1, 2) != (1, 2)) * 10 + ($t != (8, \"t\")) * 100", "101"),
+    ] {
+        assert_eq!(run(&format!("$t = (7, \"t\"); print({comparison});")), want, "{comparison}");
+    }
+}
+
+#[test]
 fn operators_mean_the_same_for_constants_and_arguments() {
     let cases: [(&str, i64, i64, &str); 26] = [
         ("+", 2, 3, "5"),

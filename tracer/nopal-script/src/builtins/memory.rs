@@ -85,15 +85,13 @@ fn kaddr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 fn uaddr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let symbol = body.literal_text(call.name, &call.args[0])?;
     match body.shared.catalog.user_address(&body.variant.points[0], &symbol) {
-        Some(address) => Ok(Value {
+        Ok(address) => Ok(Value {
             ty: Ty::U64,
             at: At::Const(address as i64),
             space: Some(Space::User),
             span: call.span,
         }),
-        None => {
-            Err(Diagnostic::error(call.args[0].span, format!("the address of `{symbol}` is not known here")))
-        }
+        Err(why) => Err(Diagnostic::error(call.args[0].span, why)),
     }
 }
 

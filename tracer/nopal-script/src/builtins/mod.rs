@@ -88,7 +88,7 @@ pub fn reference() -> Vec<(&'static str, &'static str)> {
 }
 
 /// What bpftrace has and this has not.
-const LEFT_OUT_FUNCTIONS: [&str; 19] = [
+const LEFT_OUT_FUNCTIONS: [&str; 18] = [
     "signal",
     "override",
     "cgroup_path",
@@ -96,7 +96,6 @@ const LEFT_OUT_FUNCTIONS: [&str; 19] = [
     "path",
     "unwatch",
     "pton",
-    "strerror",
     "socket_cookie",
     "percpu_kaddr",
     "errorf",

@@ -142,9 +142,16 @@ fn macaddr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
         body.emit(Op::FieldBytes { to: six, offset });
     } else {
         let value = body.place(expr)?;
-        let Some(bytes) = bytes(body, &value, expr.span)? else {
-            return Err(Diagnostic::error(expr.span, "expected an array of six bytes")
-                .help("cast the address: `macaddr((uint8 *)address)`"));
+        let bytes = match bytes(body, &value, expr.span)? {
+            Some(bytes) => bytes,
+            None if value.ty.is_number() => {
+                let space = value.space.unwrap_or(body.variant.space());
+                Bytes { base: body.reg(&value), offset: 0, space, size_bytes: None }
+            }
+            None => {
+                let message = format!("expected the address of six bytes, found {}", value.ty.text());
+                return Err(Diagnostic::error(expr.span, message));
+            }
         };
         if bytes.size_bytes.is_some_and(|size_bytes| size_bytes != 6) {
             return Err(Diagnostic::error(expr.span, "expected an array of six bytes"));

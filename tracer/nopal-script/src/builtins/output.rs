@@ -72,10 +72,16 @@ fn exit(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let start = body.frame_top();
     let code = match call.args.first() {
         Some(expr) => Some(body.field(start, expr, |value| {
-            if value.ty.is_number() {
-                return Ok(());
+            if !value.ty.is_number() {
+                let message = format!("expected a number, found {}", value.ty.text());
+                return Err(Diagnostic::error(value.span, message));
             }
-            Err(Diagnostic::error(value.span, format!("expected a number, found {}", value.ty.text())))
+            match value.constant() {
+                Some(code) if !(0..256).contains(&code) => {
+                    Err(Diagnostic::error(value.span, "an exit code is from 0 to 255"))
+                }
+                Some(_) | None => Ok(()),
+            }
         })?),
         None => None,
     };

@@ -6,8 +6,8 @@ use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
 use crate::diagnostic::{Diagnostic, Span};
-use nopal_program::Type;
 use nopal_program::op::Op;
+use nopal_program::{StackForm, Type};
 
 const MAX_FRAMES: i64 = 127;
 
@@ -15,43 +15,49 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable {
         name: "ustack",
         doc: "Stack of the program.",
-        lower: |body, span| Ok(stack(body, true, None, span)),
+        lower: |body, span| Ok(stack(body, true, StackForm::default(), None, span)),
     },
     Variable {
         name: "kstack",
         doc: "Stack of the kernel.",
-        lower: |body, span| Ok(stack(body, false, None, span)),
+        lower: |body, span| Ok(stack(body, false, StackForm::default(), None, span)),
     },
 ];
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "ustack",
-        signature: "ustack(), ustack(frames)",
-        doc: "Stack of the program, at most so many frames.",
+        signature: "ustack(), ustack(frames), ustack(form, frames)",
+        doc: "Stack of the program, at most so many frames. `perf` shows address, function and file, `raw` the address alone.",
         n_args: 0..=2,
         lower: |body, call| limited(body, call, true),
     },
     Function {
         name: "kstack",
-        signature: "kstack(), kstack(frames)",
-        doc: "Stack of the kernel, at most so many frames.",
+        signature: "kstack(), kstack(frames), kstack(form, frames)",
+        doc: "Stack of the kernel, in the same forms.",
         n_args: 0..=2,
         lower: |body, call| limited(body, call, false),
     },
 ];
 
 fn limited(body: &mut Body<'_, '_>, call: &Call<'_>, is_user: bool) -> Lowered<Value> {
-    let mut max_frames = None;
+    let (mut max_frames, mut form) = (None, StackForm::default());
     for (index, arg) in call.args.iter().enumerate() {
         match &arg.kind {
-            ExprKind::Name(mode) if index == 0 && mode == "bpftrace" => {}
-            ExprKind::Name(mode) if index == 0 && ["perf", "raw", "build_id"].contains(&mode.as_str()) => {
-                return Err(Diagnostic::error(
-                    arg.span,
-                    format!("stacks in the form `{mode}` are not supported"),
-                )
-                .help(format!("write `{}`", call.name)));
+            ExprKind::Name(name) if index == 0 => {
+                form = match name.as_str() {
+                    "bpftrace" => StackForm::Bpftrace,
+                    "perf" => StackForm::Perf,
+                    "raw" => StackForm::Raw,
+                    _ => {
+                        return Err(Diagnostic::error(
+                            arg.span,
+                            format!("stacks in the form `{name}` are not supported"),
+                        )
+                        .help("the forms are `bpftrace`, `perf` and `raw`"));
+                    }
+                }
             }
             _ => {
                 let frames = body.number(arg)?.constant();
@@ -65,13 +71,21 @@ fn limited(body: &mut Body<'_, '_>, call: &Call<'_>, is_user: bool) -> Lowered<V
             }
         }
     }
-    Ok(stack(body, is_user, max_frames, call.span))
+    Ok(stack(body, is_user, form, max_frames, call.span))
 }
 
-fn stack(body: &mut Body<'_, '_>, is_user: bool, max_frames: Option<u32>, span: Span) -> Value {
+fn stack(
+    body: &mut Body<'_, '_>,
+    is_user: bool,
+    form: StackForm,
+    max_frames: Option<u32>,
+    span: Span,
+) -> Value {
     let max_frames = max_frames.unwrap_or(body.shared.script.limits.stack_frames);
-    let ty =
-        Ty::Plain(if is_user { Type::UserStack { max_frames } } else { Type::KernelStack { max_frames } });
+    let ty = Ty::Plain(match is_user {
+        true => Type::UserStack { max_frames, form },
+        false => Type::KernelStack { max_frames, form },
+    });
     let to = body.alloc(ty.size_bytes());
     body.emit(if is_user { Op::UserStack { to } } else { Op::KernelStack { to } });
     Value::new(ty, At::Slot(to), span)

@@ -1,4 +1,4 @@
-//! str, kstr, buf, join, strlen, strncmp, strcontains: strings and bytes.
+//! str, kstr, buf, join, strlen, strncmp, strcontains, strerror: strings and bytes.
 
 use super::{Call, Function};
 use crate::ast::{Expr, ExprKind};
@@ -57,6 +57,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
         doc: "0 if the first n bytes of both are the same, else 1.",
         n_args: 3..=3,
         lower: strncmp,
+    },
+    Function {
+        name: "strerror",
+        signature: "strerror(n)",
+        doc: "What an error number of Linux means, such as 2: No such file or directory.",
+        n_args: 1..=1,
+        lower: |body, call| {
+            let number = body.number(&call.args[0])?;
+            Ok(Value { ty: Ty::Plain(Type::ErrorText), space: None, span: call.span, ..number })
+        },
     },
     Function {
         name: "strcontains",

@@ -222,6 +222,7 @@ fn is_text(ty: &Ty) -> bool {
                 | Type::Inet
                 | Type::Mac
                 | Type::Username
+                | Type::ErrorText
         )
     )
 }

@@ -7,7 +7,7 @@ use super::types::{At, Ty, Value};
 use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::Type;
-use nopal_program::op::{Binary, Op, Unary};
+use nopal_program::op::{Binary, Op, Slot, Unary};
 
 impl Body<'_, '_> {
     pub(super) fn unary(&mut self, op: UnaryOp, operand: &Expr, span: Span) -> Lowered<Value> {
@@ -52,6 +52,10 @@ impl Body<'_, '_> {
     ) -> Lowered<Value> {
         if a.ty.is_str() || b.ty.is_str() {
             return self.compare_strings(op, a, b, mark, span);
+        }
+        if let (Ty::Tuple(left), Ty::Tuple(right)) = (&a.ty, &b.ty) {
+            let members = (left.clone(), right.clone());
+            return self.compare_tuples(op, &a, &b, members, mark, span);
         }
         if !a.ty.is_number() || !b.ty.is_number() {
             let message = format!("`{}` cannot be used with {} and {}", op.text(), a.ty.text(), b.ty.text());
@@ -194,6 +198,48 @@ impl Body<'_, '_> {
             self.emit(Op::Unary { op: Unary::Not, dst: reg, a: reg });
         }
         Ok(value)
+    }
+
+    /// Equal if all members are, each by the rules of its type.
+    fn compare_tuples(
+        &mut self,
+        op: BinaryOp,
+        a: &Value,
+        b: &Value,
+        (left, right): (Vec<Ty>, Vec<Ty>),
+        mark: super::body::Mark,
+        span: Span,
+    ) -> Lowered<Value> {
+        if !matches!(op, BinaryOp::Eq | BinaryOp::Ne) {
+            return Err(Diagnostic::error(span, format!("`{}` does not work on tuples", op.text()))
+                .help("tuples can be compared with `==` and `!=`; their members are `.0`, `.1`..."));
+        }
+        if left.len() != right.len() {
+            let message = format!("a tuple of {} cannot be equal to one of {}", left.len(), right.len());
+            return Err(Diagnostic::error(span, message));
+        }
+        let (a, b) = (self.slot(a), self.slot(b));
+        let all = self.result(mark, Ty::I64, span, |dst| Op::Const { dst, value: 1 });
+        let dst = self.reg(&all);
+        let (mut at_a, mut at_b) = (a.at, b.at);
+        for (ty_a, ty_b) in left.into_iter().zip(right) {
+            let member = |ty: Ty, at: &mut u32| {
+                let slot = Slot { at: *at, len: ty.size_bytes() };
+                *at += slot.len;
+                Value::new(ty, At::Slot(slot), span)
+            };
+            let inner = self.mark();
+            let (a, b) = (member(ty_a, &mut at_a), member(ty_b, &mut at_b));
+            let is_equal = self.combine(BinaryOp::Eq, a, b, inner, span)?;
+            let b = self.reg(&is_equal);
+            self.emit(Op::Binary { op: Binary::And, dst, a: dst, b });
+            self.release(inner);
+        }
+        self.release_frame(mark);
+        if op == BinaryOp::Ne {
+            self.emit(Op::Unary { op: Unary::Not, dst, a: dst });
+        }
+        Ok(all)
     }
 
     /// `a && b`, `a || b` as a number.

@@ -123,6 +123,7 @@ impl Ty {
                 Type::Inet => "inet".into(),
                 Type::Mac => "mac_address".into(),
                 Type::Username => "username".into(),
+                Type::ErrorText => "strerror".into(),
             },
         }
     }
@@ -134,11 +135,15 @@ fn unify_plain(a: &Type, b: &Type) -> Option<Type> {
         (Type::Buffer { max_bytes: a }, Type::Buffer { max_bytes: b }) => {
             Type::Buffer { max_bytes: *a.max(b) }
         }
-        (Type::UserStack { max_frames: a }, Type::UserStack { max_frames: b }) => {
-            Type::UserStack { max_frames: *a.max(b) }
+        (Type::UserStack { max_frames: a, form }, Type::UserStack { max_frames: b, form: other })
+            if form == other =>
+        {
+            Type::UserStack { max_frames: *a.max(b), form: *form }
         }
-        (Type::KernelStack { max_frames: a }, Type::KernelStack { max_frames: b }) => {
-            Type::KernelStack { max_frames: *a.max(b) }
+        (Type::KernelStack { max_frames: a, form }, Type::KernelStack { max_frames: b, form: other })
+            if form == other =>
+        {
+            Type::KernelStack { max_frames: *a.max(b), form: *form }
         }
         _ if a == b => a.clone(),
         _ => return None,

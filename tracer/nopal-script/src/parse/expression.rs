@@ -196,7 +196,12 @@ impl Parser<'_> {
                 break;
             }
         }
-        let span = name_span.to(self.expect(")")?);
+        let close = self.expect(")").map_err(|error| {
+            error
+                .related(name_span, "the call begins here")
+                .help("values stand between commas; `)` ends the call")
+        })?;
+        let span = name_span.to(close);
         let depth = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
         make(ExprKind::Call { name, name_span, args }, span, depth)
     }

@@ -104,11 +104,12 @@ impl Parser<'_> {
             predicate = Some(self.expression()?);
             let (token, span) = self.take()?;
             if token != Token::EndPredicate {
-                return Err(Diagnostic::error(
-                    span,
-                    format!("expected `/` and a body, found {}", token.text()),
-                )
-                .help("a predicate stands between slashes: `probe /pid == 1/ { ... }`"));
+                let help = match token {
+                    Token::Punct("=") => "`==` compares, `=` assigns",
+                    _ => "a predicate stands between slashes: `probe /pid == 1/ { ... }`",
+                };
+                let message = format!("expected `/` and a body, found {}", token.text());
+                return Err(Diagnostic::error(span, message).help(help));
             }
         }
         let (token, span) = self.peek()?.clone();

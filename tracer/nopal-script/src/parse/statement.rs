@@ -35,10 +35,15 @@ impl Parser<'_> {
             if needs_semicolon && !self.is_next(";")? && !self.is_next("}")? {
                 let (token, _) = self.peek()?.clone();
                 let after = Span::new(self.last_end.saturating_sub(1), self.last_end);
-                return Err(Diagnostic::error(
-                    after,
-                    format!("expected `;` after this, found {}", token.text()),
-                ));
+                let error =
+                    Diagnostic::error(after, format!("expected `;` after this, found {}", token.text()));
+                return Err(match (&statements.last().map(|last| &last.kind), token) {
+                    // `int x = 5`, as in C.
+                    (Some(StmtKind::Expr(Expr { kind: ExprKind::Name(_), .. })), Token::Name(name)) => {
+                        error.help(format!("a variable is declared by what it is given: `${name} = ...`"))
+                    }
+                    _ => error,
+                });
             }
         }
     }
@@ -52,7 +57,7 @@ impl Parser<'_> {
                 "while" => {
                     self.take()?;
                     let condition = self.expression()?;
-                    StmtKind::While { condition, body: self.block()? }
+                    StmtKind::While { condition, body: self.braced("while (...) { ... }")? }
                 }
                 "unroll" => {
                     self.take()?;
@@ -80,16 +85,26 @@ impl Parser<'_> {
         Ok(Stmt { kind, span: Span::new(span.start as usize, self.last_end) })
     }
 
+    /// The statements of a statement, which C would take without braces.
+    fn braced(&mut self, form: &str) -> Parsed<Vec<Stmt>> {
+        let (token, span) = self.peek()?.clone();
+        if token != Token::Punct("{") {
+            return Err(Diagnostic::error(span, format!("expected `{{`, found {}", token.text()))
+                .help(format!("braces are needed around one statement too: `{form}`")));
+        }
+        self.block()
+    }
+
     fn if_statement(&mut self) -> Parsed<Stmt> {
         let (_, start) = self.take()?;
         let condition = self.expression()?;
-        let then = self.block()?;
+        let then = self.braced("if (...) { ... }")?;
         let mut otherwise = Vec::new();
         if matches!(self.peek()?, (Token::Name(name), _) if name == "else") {
             self.take()?;
             otherwise = match self.peek()? {
                 (Token::Name(name), _) if name == "if" => vec![self.deeper(Parser::if_statement)?],
-                _ => self.block()?,
+                _ => self.braced("else { ... }")?,
             };
         }
         let kind = StmtKind::If { condition, then, otherwise };
@@ -107,6 +122,11 @@ impl Parser<'_> {
                     .help("a loop is `for ($kv : @map) { ... }` or `for ($i : 0..10) { ... }`"));
             }
         };
+        if self.is_next("=")? {
+            let (_, span) = self.take()?;
+            return Err(Diagnostic::error(span, "loops are not written as in C")
+                .help(format!("write `for (${variable} : 0..10) {{ ... }}`, or `while (...) {{ ... }}`")));
+        }
         self.expect(":")?;
         let over = self.expression()?;
         let is_range = self.accept("..")?;

@@ -51,8 +51,8 @@ pub(super) fn value(value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mu
             });
             out.push(b']');
         }
-        Type::UserStack { .. } => frames(&user_frames(bytes, names), out),
-        Type::KernelStack { .. } => frames(&kernel_frames(bytes, names), out),
+        Type::UserStack { form, .. } => frames(&user_frames(bytes, *form, names), out),
+        Type::KernelStack { form, .. } => frames(&kernel_frames(bytes, *form, names), out),
         Type::Buffer { .. } => {
             let mut text = Vec::new();
             value::escape(buffer(bytes), &mut text);
@@ -66,7 +66,8 @@ pub(super) fn value(value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mu
         | Type::Enum { .. }
         | Type::Inet
         | Type::Mac
-        | Type::Username => {
+        | Type::Username
+        | Type::ErrorText => {
             let mut text = Vec::new();
             value::value(value_type, bytes, names, &mut text);
             string(&text, out);

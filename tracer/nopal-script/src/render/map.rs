@@ -60,7 +60,8 @@ fn compare_keys(types: &[Type], a: &[u8], b: &[u8]) -> Ordering {
             | Type::UserSymbol
             | Type::Time { .. }
             | Type::Enum { .. }
-            | Type::Username => word(own_a, 0).cmp(&word(own_b, 0)),
+            | Type::Username
+            | Type::ErrorText => word(own_a, 0).cmp(&word(own_b, 0)),
             Type::Float => f64::from_bits(word(own_a, 0)).total_cmp(&f64::from_bits(word(own_b, 0))),
             Type::Tuple(members) => compare_keys(members, own_a, own_b),
             Type::Str { .. }
@@ -338,10 +339,12 @@ mod tests {
 
     #[test]
     fn stacks_as_keys() {
-        let def =
-            map(vec![Type::UserStack { max_frames: 2 }, Type::I64], MapValue::Aggregate(Aggregate::Count));
+        let def = map(
+            vec![Type::UserStack { max_frames: 2, form: Default::default() }, Type::I64],
+            MapValue::Aggregate(Aggregate::Count),
+        );
         let bytes: Vec<u8> = [7u64, 2, 0x1001, 0x1000, 9].iter().flat_map(|w| w.to_le_bytes()).collect();
-        assert_eq!(shown(&def, vec![(bytes, vec![4])], 0, 1), "@x[\n    main+1\n    main\n, 9]: 4\n");
+        assert_eq!(shown(&def, vec![(bytes, vec![4])], 0, 1), "@x[\n    main+1\n    main+0\n, 9]: 4\n");
     }
 
     #[test]

@@ -17,6 +17,10 @@ use nopal_program::{Field, MapDef, Program};
 pub trait Names {
     /// Name and offset of the function at an address of a process.
     fn user_symbol(&self, pid: u32, address: u64) -> Option<(String, u64)>;
+    /// The file that is mapped at an address of a process.
+    fn user_file(&self, _pid: u32, _address: u64) -> Option<String> {
+        None
+    }
     fn kernel_symbol(&self, address: u64) -> Option<(String, u64)>;
     /// As `probe` gives it.
     fn probe(&self, clause: u32, point: u32) -> String;

@@ -1,7 +1,7 @@
 //! One value as text, as `print` shows it.
 
 use super::{Names, word};
-use nopal_program::Type;
+use nopal_program::{StackForm, Type};
 use std::io::Write;
 
 /// Where a value stands decides how a stack is laid out.
@@ -34,8 +34,8 @@ pub(crate) fn at(value_type: &Type, bytes: &[u8], names: &dyn Names, place: Plac
         Type::Probe => put(&probe(number(), names)),
         Type::UserSymbol => put(&symbol(names.user_symbol(word(bytes, 1) as u32, number()), number(), false)),
         Type::KernelSymbol => put(&symbol(names.kernel_symbol(number()), number(), false)),
-        Type::UserStack { .. } => stack(&user_frames(bytes, names), place, out),
-        Type::KernelStack { .. } => stack(&kernel_frames(bytes, names), place, out),
+        Type::UserStack { form, .. } => stack(&user_frames(bytes, *form, names), *form, place, out),
+        Type::KernelStack { form, .. } => stack(&kernel_frames(bytes, *form, names), *form, place, out),
         Type::Time { format } => put(&names.time(format, number())),
         Type::Enum { labels } => match labels.iter().find(|(n, _)| *n == number() as i64) {
             Some((_, label)) => put(label),
@@ -47,6 +47,16 @@ pub(crate) fn at(value_type: &Type, bytes: &[u8], names: &dyn Names, place: Plac
             Some(name) => put(&name),
             None => put(&(number() as u32).to_string()),
         },
+        Type::ErrorText => put(&error_text(number() as i32)),
+    }
+}
+
+/// As strerror(3) has it.
+fn error_text(number: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(number).to_string();
+    match text.rsplit_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
     }
 }
 
@@ -95,37 +105,46 @@ pub(crate) fn probe(number: u64, names: &dyn Names) -> String {
 
 pub(crate) fn symbol(found: Option<(String, u64)>, address: u64, has_offset: bool) -> String {
     match found {
-        Some((name, offset)) if has_offset && offset > 0 => format!("{name}+{offset}"),
+        Some((name, offset)) if has_offset => format!("{name}+{offset}"),
         Some((name, _)) => name,
         None => format!("{address:#x}"),
     }
 }
 
 /// Innermost first.
-pub(crate) fn user_frames(bytes: &[u8], names: &dyn Names) -> Vec<String> {
+pub(crate) fn user_frames(bytes: &[u8], form: StackForm, names: &dyn Names) -> Vec<String> {
     let pid = word(bytes, 0) as u32;
-    frames(bytes.get(8..).unwrap_or_default(), |address| names.user_symbol(pid, address))
+    let name = |address| symbol(names.user_symbol(pid, address), address, true);
+    frames(bytes.get(8..).unwrap_or_default(), |address| match form {
+        StackForm::Bpftrace => name(address),
+        StackForm::Perf => {
+            let file = names.user_file(pid, address).unwrap_or_else(|| "[unknown]".into());
+            format!("{address:x} {} ({file})", name(address))
+        }
+        StackForm::Raw => format!("{address:x}"),
+    })
 }
 
-pub(crate) fn kernel_frames(bytes: &[u8], names: &dyn Names) -> Vec<String> {
-    frames(bytes, |address| names.kernel_symbol(address))
+pub(crate) fn kernel_frames(bytes: &[u8], form: StackForm, names: &dyn Names) -> Vec<String> {
+    let name = |address| symbol(names.kernel_symbol(address), address, true);
+    frames(bytes, |address| match form {
+        StackForm::Bpftrace => name(address),
+        StackForm::Perf => format!("{address:x} {}", name(address)),
+        StackForm::Raw => format!("{address:x}"),
+    })
 }
 
-fn frames(bytes: &[u8], name: impl Fn(u64) -> Option<(String, u64)>) -> Vec<String> {
-    let n = (word(bytes, 0) as usize).min(bytes.len() / 8).min(1 + bytes.len() / 8);
-    (1..=n)
-        .filter(|index| index * 8 < bytes.len())
-        .map(|index| {
-            let address = word(bytes, index);
-            symbol(name(address), address, true)
-        })
-        .collect()
+fn frames(bytes: &[u8], show: impl Fn(u64) -> String) -> Vec<String> {
+    let n = (word(bytes, 0) as usize).min(bytes.len() / 8);
+    (1..=n).filter(|index| index * 8 < bytes.len()).map(|index| show(word(bytes, index))).collect()
 }
 
-fn stack(frames: &[String], place: Place, out: &mut Vec<u8>) {
-    let indent = match place {
-        Place::Value => "        ",
-        Place::Key => "    ",
+fn stack(frames: &[String], form: StackForm, place: Place, out: &mut Vec<u8>) {
+    let indent = match (form, place) {
+        (StackForm::Bpftrace, Place::Value) => "        ",
+        (StackForm::Bpftrace, Place::Key) => "    ",
+        (StackForm::Perf, _) => "\t",
+        (StackForm::Raw, _) => "",
     };
     out.push(b'\n');
     for frame in frames {
@@ -184,14 +203,29 @@ mod tests {
             (Type::UserSymbol, words(&[5, 7]), "0x5"),
             (Type::KernelSymbol, words(&[0x1003]), "vfs_read"),
             (
-                Type::UserStack { max_frames: 3 },
+                Type::UserStack { max_frames: 3, form: StackForm::Bpftrace },
                 words(&[7, 2, 0x1004, 0x20, 0]),
                 "\n        main+4\n        0x20\n",
             ),
             (
-                Type::KernelStack { max_frames: 2 },
+                Type::KernelStack { max_frames: 2, form: StackForm::Bpftrace },
                 words(&[9, 0x1000, 0x1001]),
-                "\n        vfs_read\n        vfs_read+1\n",
+                "\n        vfs_read+0\n        vfs_read+1\n",
+            ),
+            (
+                Type::UserStack { max_frames: 2, form: StackForm::Perf },
+                words(&[7, 2, 0x1004, 0x20]),
+                "\n\t1004 main+4 ([unknown])\n\t20 0x20 ([unknown])\n",
+            ),
+            (
+                Type::KernelStack { max_frames: 2, form: StackForm::Perf },
+                words(&[1, 0x1001]),
+                "\n\t1001 vfs_read+1\n",
+            ),
+            (
+                Type::UserStack { max_frames: 2, form: StackForm::Raw },
+                words(&[7, 2, 0x1004, 0x20]),
+                "\n1004\n20\n",
             ),
             (Type::Time { format: "%H".into() }, words(&[9]), "%H@9"),
             (Type::Enum { labels: vec![(1, "GET".into())] }, words(&[1]), "GET"),
@@ -201,6 +235,8 @@ mod tests {
             (Type::Mac, vec![0xde, 0xad, 0, 1, 2, 3, 0, 0], "DE:AD:00:01:02:03"),
             (Type::Username, words(&[0]), "root"),
             (Type::Username, words(&[12]), "12"),
+            (Type::ErrorText, words(&[2]), "No such file or directory"),
+            (Type::ErrorText, words(&[4095]), "Unknown error 4095"),
         ] {
             let mut out = Vec::new();
             value(&value_type, &bytes, &TestNames, &mut out);

@@ -1,5 +1,7 @@
 //! What there is to attach to: the probes of the traced processes, of files, functions, and the kernel's own points.
 
+use super::addresses;
+use super::btf::Btf;
 use super::functions::{libraries_of, matching};
 use super::site;
 use super::tracepoints;
@@ -7,13 +9,18 @@ use nopal_engine::target::symbols::FileSymbols;
 use nopal_engine::target::{Image, TargetError, descendants, mapped_objects};
 use nopal_program::{Place, Point, PointKind};
 use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
+use nopal_script::ctype::{CType, Record};
 use nopal_sdt::pattern::{glob, nearest};
 use nopal_sdt::probe::{Kind, Probe};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Numbers that the kernel's headers define, and that its own description has not: states of `prev_state`.
+const MACROS: [(&str, i64); 4] =
+    [("TASK_RUNNING", 0), ("TASK_INTERRUPTIBLE", 1), ("TASK_UNINTERRUPTIBLE", 2), ("TASK_DEAD", 128)];
 
 /// Answers for running processes, a command to be started, and files.
 #[derive(Debug)]
@@ -25,6 +32,8 @@ pub struct LiveCatalog {
     named: RefCell<HashMap<PathBuf, Option<Arc<ProbedFile>>>>,
     /// The process of the command, if it exists already.
     pub child_pid: Option<u32>,
+    /// The kernel's types, read when the first is asked for.
+    kernel_types: OnceCell<Option<Btf>>,
 }
 
 /// A file with its probes.
@@ -38,7 +47,13 @@ pub struct ProbedFile {
 
 impl LiveCatalog {
     pub fn new(given: Vec<nopal_provider::File>) -> LiveCatalog {
-        LiveCatalog { files: Vec::new(), given, named: RefCell::default(), child_pid: None }
+        LiveCatalog {
+            files: Vec::new(),
+            given,
+            named: RefCell::default(),
+            child_pid: None,
+            kernel_types: OnceCell::new(),
+        }
     }
 
     /// Adds the files a process and its live descendants map.
@@ -76,6 +91,10 @@ impl LiveCatalog {
                 }
             }
         }
+    }
+
+    fn kernel_types(&self) -> Option<&Btf> {
+        self.kernel_types.get_or_init(Btf::of_kernel).as_ref()
     }
 
     fn named_file(&self, path: &Path) -> Option<Arc<ProbedFile>> {
@@ -152,6 +171,10 @@ impl LiveCatalog {
                 true => (self.files.clone(), first.as_str(), name.as_str()),
                 false => (self.files(first)?, "*", name.as_str()),
             },
+            [file] if file.contains('/') => {
+                let hint = "write `usdt:FILE:PROVIDER:NAME`; `usdt:FILE:*` are all of its probes".to_owned();
+                return Err(no_point(format!("`{file}` is a file, and no probe of it is named"), Some(hint)));
+            }
             [name] => (self.files.clone(), "*", name.as_str()),
             _ => return Err(no_point("a static probe is written usdt:FILE:PROVIDER:NAME".to_owned(), None)),
         };
@@ -273,6 +296,36 @@ impl LiveCatalog {
 impl Catalog for LiveCatalog {
     fn child_pid(&self) -> Option<u32> {
         self.child_pid
+    }
+
+    fn record(&self, name: &str) -> Option<Record> {
+        self.kernel_types().and_then(|types| types.record(name))
+    }
+
+    fn constant(&self, name: &str) -> Option<i64> {
+        let of_macro = MACROS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        of_macro.or_else(|| self.kernel_types()?.constant(name))
+    }
+
+    fn arg_type(&self, point: &Point, name: &str) -> Option<CType> {
+        match &point.kind {
+            PointKind::Tracepoint { category, name: tracepoint } => {
+                tracepoints::pointer(category, tracepoint, name)
+            }
+            _ => None,
+        }
+    }
+
+    fn kernel_address(&self, symbol: &str) -> Option<u64> {
+        addresses::of_kernel(symbol)
+    }
+
+    fn user_address(&self, point: &Point, symbol: &str) -> Result<u64, String> {
+        addresses::of_program(point, symbol)
+    }
+
+    fn cgroup_id(&self, path: &str) -> Option<u64> {
+        addresses::of_cgroup(path)
     }
 
     fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {

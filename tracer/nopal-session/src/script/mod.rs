@@ -1,7 +1,9 @@
 //! Scripts at work: what a compiled script needs of its targets, and the three ways to run it: through the user door,
 //! in the kernel, over a recording. Prints nothing: results are bytes for whoever does.
 
+mod addresses;
 mod aside;
+mod btf;
 pub mod catalog;
 mod cells;
 mod functions;

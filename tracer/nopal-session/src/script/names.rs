@@ -55,6 +55,10 @@ impl Names for TracerNames {
         Some((found.name, found.offset))
     }
 
+    fn user_file(&self, pid: u32, address: u64) -> Option<String> {
+        Some(self.symbolizer.borrow_mut().user(pid, address)?.module)
+    }
+
     fn kernel_symbol(&self, address: u64) -> Option<(String, u64)> {
         let found = self.symbolizer.borrow_mut().kernel(address)?;
         Some((found.name, found.offset))

@@ -2,6 +2,7 @@
 
 use nopal_program::{Point, PointKind};
 use nopal_script::catalog::{KnownArg, KnownPoint, NoPoint, Shape};
+use nopal_script::ctype::CType;
 use nopal_sdt::pattern::{glob, nearest};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,23 @@ fn folders_in(folder: &Path) -> Vec<String> {
     names
 }
 
+/// What a field that is a pointer to a record leads to.
+pub fn pointer(category: &str, tracepoint: &str, name: &str) -> Option<CType> {
+    let path = |folder: &&str| Path::new(folder).join(category).join(tracepoint).join("format");
+    let text = FOLDERS.iter().find_map(|folder| fs::read_to_string(path(folder)).ok())?;
+    text.lines().find_map(|line| pointer_field(line, name))
+}
+
+fn pointer_field(line: &str, name: &str) -> Option<CType> {
+    let declaration = line.trim().strip_prefix("field:")?.split(';').next()?;
+    let (declared, own_name) = declaration.trim().rsplit_once([' ', '*'])?;
+    let before = declaration[..declared.len() + 1].trim().trim_start_matches("const ").trim_end();
+    let record = before.strip_suffix('*')?.trim();
+    let is_record = ["struct ", "union "].iter().any(|word| record.starts_with(word));
+    (own_name == name && is_record && !record.contains('*'))
+        .then(|| CType::Record(record.to_owned()).pointer())
+}
+
 /// The fields of a format file, those common to all tracepoints left out.
 fn fields(text: &str) -> Vec<KnownArg> {
     text.lines().filter_map(field).filter(|arg| !arg.name.starts_with("common_")).collect()
@@ -118,6 +136,22 @@ fn field(line: &str) -> Option<KnownArg> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pointers_to_records() {
+        let of = |declaration: &str| pointer_field(&format!("\tfield:{declaration};\toffset:16;"), "it");
+        let request = Some(CType::Record("struct request".into()).pointer());
+        for (declaration, want) in [
+            ("struct request * it", request.clone()),
+            ("const struct request *it", request),
+            ("struct request * other", None),
+            ("const char * it", None),
+            ("struct request ** it", None),
+            ("pid_t it", None),
+        ] {
+            assert_eq!(of(declaration), want, "{declaration}");
+        }
+    }
 
     #[test]
     fn fields_of_format_files() {
