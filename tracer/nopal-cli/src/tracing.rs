@@ -203,6 +203,10 @@ impl Open {
 
     /// Whether there is nothing left to trace.
     pub fn is_over(&mut self) -> bool {
+        // What is missing of a program that has ended is told before the end.
+        if self.live.has_news() {
+            return false;
+        }
         if let Some(child) = &mut self.child {
             // A child of ours stays a zombie until it is reaped.
             let _ = child.try_wait();
@@ -365,7 +369,7 @@ pub fn failure_of(error: &LiveError) -> Failure {
 fn user_failure(error: &user::Error) -> Failure {
     let code = match error {
         user::Error::NoSuchProcess { .. } => "no-such-process",
-        user::Error::Gone { .. } => "gone",
+        user::Error::Gone { .. } | user::Error::EndedEarly { .. } => "gone",
         user::Error::Permission { .. } => "not-permitted",
         user::Error::AlreadyTraced { .. } => "already-traced",
         user::Error::ThirtyTwoBit { .. } => "32-bit",

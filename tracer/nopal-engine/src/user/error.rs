@@ -13,6 +13,10 @@ pub enum Error {
     Gone {
         pid: i32,
     },
+    /// It ended while sites were being opened that it is known to have.
+    EndedEarly {
+        pid: i32,
+    },
     Permission {
         pid: i32,
         reason: String,
@@ -108,6 +112,9 @@ impl fmt::Display for Error {
                 write!(f, "no process {pid}; `nopal list -u` shows running programs that have probes")
             }
             Error::Gone { pid } => write!(f, "process {pid} has ended, or has just started another program"),
+            Error::EndedEarly { pid } => {
+                write!(f, "process {pid} ended before its sites could be opened, and their hits are missing")
+            }
             Error::Permission { pid, reason } => write!(f, "not allowed to trace process {pid}: {reason}"),
             Error::AlreadyTraced { pid, tracer, name } => write!(
                 f,

@@ -448,9 +448,12 @@ impl Session {
                 match self.attach_one(pid) {
                     Ok(report) => reports.push(report),
                     // It has ended since it was seen; as a copy of its parent it had everything.
-                    Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. })
-                        if is_copy =>
-                    {
+                    Err(
+                        Error::Gone { .. }
+                        | Error::EndedEarly { .. }
+                        | Error::NoSuchProcess { .. }
+                        | Error::KernelThread { .. },
+                    ) if is_copy => {
                         self.given_up.push((pid, process::start_time(pid)));
                     }
                     Err(error) => {
@@ -480,7 +483,10 @@ impl Session {
             Traced::new(pid, memory, sites, Vec::new(), None)
         } else {
             let core = &mut self.core;
-            in_own_thread(move || open_process(core, pid, objects, false))?
+            in_own_thread(move || open_process(core, pid, objects, false)).map_err(|error| match error {
+                Error::Gone { pid } | Error::NoSuchProcess { pid } => Error::EndedEarly { pid },
+                error => error,
+            })?
         };
         Ok(self.keep(traced, seen))
     }

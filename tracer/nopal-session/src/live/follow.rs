@@ -14,7 +14,12 @@ use std::time::{Duration, Instant};
 impl Live {
     /// Whether it is time for [`Live::look_after`].
     pub fn is_look_due(&self) -> bool {
-        self.last_look.elapsed() >= LOOK
+        self.last_look.elapsed() >= LOOK || self.has_news()
+    }
+
+    /// Whether something has happened that the next look will tell.
+    pub fn has_news(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
@@ -90,6 +95,10 @@ impl Live {
         self.code.retain(|pid, _| is_alive(pid));
         for report in reports {
             let pid = report.pid as u32;
+            if matches!(report.outcome, Err(user::Error::EndedEarly { .. })) {
+                news.push(News::Late { pid, n_sites: 0 });
+                continue;
+            }
             let libraries = self.user.as_mut().map(|(session, _)| session.libraries(report.pid));
             let is_at_once = self.entered.contains(&pid)
                 && matches!(libraries, Some(user::libraries::Libraries::AtOnce(_)));

@@ -14,7 +14,7 @@ use crate::tasks::Tasks;
 use nopal_engine::target::{self, MappedObject};
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::launch::Starting;
-use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries};
+use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries, WAIT_MS};
 use nopal_engine::user::record::{RecordKind, Task};
 use nopal_engine::user::ring::{RingConfig, RingMemory, possible_cpus};
 use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport, Wanted};
@@ -272,6 +272,10 @@ impl UserRun {
             .session
             .launch_with(command, before_start)
             .map_err(|e| RunError::Live(LiveError::User(e)))?;
+        // It was held: from here on it loads nothing without our knowing, if it can be made to tell.
+        if matches!(door.session.libraries(child.id() as i32), Libraries::AtOnce(_)) {
+            self.entered.insert(child.id());
+        }
         self.roots.push(child.id());
         self.child = Some(child);
         self.take_open(reports);
@@ -360,13 +364,7 @@ impl UserRun {
             self.digest(notices);
         }
         let n_records = self.poll(false);
-        if self.door.as_ref().is_some_and(|door| door.session.library_news().is_some()) {
-            let notices = self.door.as_mut().map_or_else(Vec::new, |door| door.session.follow_libraries());
-            self.digest(notices);
-            if let Some(door) = &self.door {
-                door.session.release();
-            }
-        }
+        self.follow_libraries();
         let mut is_due = false;
         while let Some((clause, point, at_ns)) = self.timers.due(monotonic_ns(), true) {
             is_due = true;
@@ -382,6 +380,26 @@ impl UserRun {
             return Step::Over;
         }
         Step::Idle
+    }
+
+    /// Threads that have loaded a library wait for us, so long: its sites are opened by either door, then they go on.
+    fn follow_libraries(&mut self) {
+        let Some(door) = &mut self.door else { return };
+        let Some(since) = door.session.library_news() else { return };
+        let since_ns = door.clock.ns(since);
+        let notices = door.session.follow_libraries();
+        let has_opened = notices.iter().any(|n| matches!(n, Notice::Opened(r) if r.says_something()));
+        self.digest(notices);
+        let waited = Duration::from_nanos(monotonic_ns().saturating_sub(since_ns));
+        if has_opened && waited >= Duration::from_millis(WAIT_MS.into()) {
+            self.gap(format!(
+                "a library was opened {} ms after it was loaded; its first hits may be missing",
+                waited.as_millis()
+            ));
+        }
+        if let Some(door) = &self.door {
+            door.session.release();
+        }
     }
 
     /// Until when nothing is due.
