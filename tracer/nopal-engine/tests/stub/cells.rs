@@ -180,7 +180,8 @@ fn hits_with_other_keys_leave_records_and_change_no_cell() {
             };
             harness.attach(Place::TwoArguments, &StubSpec { action, ..record(7, vec![]) });
             let is_by_value = cells.contains(&by_value);
-            let (mut inside, mut outside): (BTreeMap<i64, Vec<i64>>, Vec<(i32, i64)>) = Default::default();
+            let mut inside: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+            let mut outside: Vec<(i32, i64)> = Vec::new();
             for (i, value) in values().into_iter().enumerate() {
                 let key = [-3, -2, 0, 5, -4, 6, 1 << 30, i64::from(i32::MIN), 1, 3, 4][i % 11];
                 hit2(key as u64, value as u64);
