@@ -52,6 +52,7 @@ pub struct Live {
     /// What came up between two looks.
     pending: Vec<News>,
     last_look: Instant,
+    last_sweep: Instant,
     /// How long before it the look before it was.
     look_span: Duration,
     handovers: Handovers,
@@ -93,6 +94,7 @@ impl Live {
             unseen: HashSet::new(),
             pending: Vec::new(),
             last_look: Instant::now(),
+            last_sweep: Instant::now(),
             look_span: Duration::ZERO,
             handovers: Handovers::default(),
         })

@@ -2,7 +2,8 @@
 
 use super::TargetError;
 use std::fs;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 /// What `/proc/PID/stat` says of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub enum Width {
 impl Process {
     pub fn read(pid: u32) -> Result<Process, TargetError> {
         let path = PathBuf::from(format!("/proc/{pid}/stat"));
-        let text = fs::read(&path).map_err(|error| TargetError::of_process(pid, &path, &error))?;
+        let text = read_short(&path).map_err(|error| TargetError::of_process(pid, &path, &error))?;
         parse_stat(&text).ok_or(TargetError::NoSuchProcess { pid })
     }
 
@@ -81,6 +82,14 @@ impl Process {
 
 /// The kernel's PF_FORKNOEXEC.
 const FORKED_WITHOUT_EXEC: u64 = 0x40;
+
+/// A file of `/proc` of one line, by one read: what is asked for of every process many times a second must be cheap.
+pub fn read_short(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = vec![0; 2048];
+    let n = fs::File::open(path)?.read(&mut text)?;
+    text.truncate(n);
+    Ok(text)
+}
 
 /// `12 (na) me) S 1 ...`: the name may hold blanks and parentheses, so that the last `)` counts.
 fn parse_stat(text: &[u8]) -> Option<Process> {

@@ -3,9 +3,10 @@
 //! Reading all of `/proc` each time costs half a CPU where there are 500 processes. Who is whose child is therefore kept,
 //! and only numbers given out since the last time are looked at: the kernel gives them in turn, and says the last one.
 
-use super::process::{Process, processes};
+use super::process::{Process, processes, read_short};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,8 +40,9 @@ pub fn descendants(pid: u32) -> Vec<u32> {
 
 /// The number that was last given to a process or thread, in our namespace. `None` where the kernel does not say.
 fn last_number() -> Option<u32> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
-    text.split_ascii_whitespace().nth(4)?.parse().ok().filter(|last| *last != 0)
+    let text = read_short(Path::new("/proc/loadavg")).ok()?;
+    let last = std::str::from_utf8(&text).ok()?.split_ascii_whitespace().nth(4)?.parse().ok()?;
+    (last != 0).then_some(last)
 }
 
 /// Who is whose child, as far as it has been looked at.

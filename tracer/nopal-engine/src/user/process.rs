@@ -1,7 +1,9 @@
 //! What `/proc` says of a process that decides whether and how it can be entered. Reads only.
 
 use super::error::{Error, Result};
+use crate::target::{Process, read_short};
 use std::fs;
+use std::path::Path;
 
 const AT_BASE: u64 = 7;
 const AT_ENTRY: u64 = 9;
@@ -88,24 +90,19 @@ pub fn is_alive(pid: i32) -> bool {
 
 /// When the process started, in clock ticks since boot; tells a process from a later one with the same number.
 pub fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold blanks and brackets; the fields after its last bracket do not.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Process::read(pid as u32).ok().map(|process| process.start_time_ticks)
 }
 
 /// Whether this very process, not a later one with its number, still has a memory of its own. One read, as it is asked for
 /// every process many times a second.
 pub fn is_still(pid: i32, start_time: Option<u64>) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-    let mut fields = rest.split_whitespace();
-    let is_alive = fields.next().is_some_and(|state| !matches!(state, "Z" | "X" | "x"));
-    is_alive && fields.nth(18).and_then(|start| start.parse().ok()) == start_time
+    Process::read(pid as u32).is_ok_and(|now| !now.is_zombie && Some(now.start_time_ticks) == start_time)
 }
 
 /// The size of its address space. As long as it is the same, nothing was mapped, or almost never.
 pub fn n_pages(pid: i32) -> Option<u64> {
-    fs::read_to_string(format!("/proc/{pid}/statm")).ok()?.split_whitespace().next()?.parse().ok()
+    let text = read_short(Path::new(&format!("/proc/{pid}/statm"))).ok()?;
+    std::str::from_utf8(&text).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// The threads alive at this moment; the first is the main thread if it lives.

@@ -466,9 +466,9 @@ impl Session {
     }
 
     pub(super) fn is_known(&self, pid: i32) -> bool {
-        let start = process::start_time(pid);
-        self.traced.iter().any(|t| t.pid == pid && t.start_time == start)
-            || self.given_up.iter().any(|(p, s)| *p == pid && *s == start)
+        // A process that is traced and another by now is noticed by the look after it.
+        self.traced.iter().any(|t| t.pid == pid)
+            || self.given_up.iter().any(|(p, s)| *p == pid && *s == process::start_time(pid))
     }
 
     /// Opens what is wanted in one process that is not traced yet, or more of one that is.

@@ -9,7 +9,11 @@ use nopal_engine::user;
 use nopal_engine::user::libraries::{LIBRARY_PROBE, WAIT_MS};
 use nopal_engine::user::session::{ProcessReport, Wanted};
 use nopal_engine::user::watch::Notice;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
+
+/// How often processes whose end nobody has told of are forgotten.
+const SWEEP: Duration = Duration::from_secs(1);
 
 impl Live {
     /// Whether it is time for [`Live::look_after`].
@@ -57,6 +61,7 @@ impl Live {
     /// What the user door has noticed, in words, with the kernel door opened for what is left to it.
     fn digest(&mut self, notices: Vec<Notice>, news: &mut Vec<News>) {
         let mut reports = Vec::new();
+        let has_ended = notices.iter().any(|notice| matches!(notice, Notice::Ended { .. }));
         for notice in notices {
             match notice {
                 Notice::TakenOver { pid, probe, .. } if probe == LIBRARY_PROBE => {
@@ -87,12 +92,9 @@ impl Live {
                 Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
             }
         }
-        if let Some(kernel) = &mut self.kernel {
-            kernel.retain(|pid| is_alive(pid) || self.roots.contains(pid));
+        if has_ended || self.last_sweep.elapsed() >= SWEEP {
+            self.sweep();
         }
-        self.left.retain(|pid, _| is_alive(pid));
-        self.entered.retain(is_alive);
-        self.code.retain(|pid, _| is_alive(pid));
         for report in reports {
             let pid = report.pid as u32;
             if matches!(report.outcome, Err(user::Error::EndedEarly { .. })) {
@@ -123,6 +125,20 @@ impl Live {
         if !self.is_only {
             self.open_children_by_kernel(news);
         }
+    }
+
+    /// Forgets processes that have ended.
+    fn sweep(&mut self) {
+        self.last_sweep = Instant::now();
+        let mut known: HashSet<u32> =
+            self.left.keys().chain(&self.entered).chain(self.code.keys()).copied().collect();
+        known.retain(is_alive);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.retain(|pid| known.contains(pid) || self.roots.contains(pid) || is_alive(pid));
+        }
+        self.left.retain(|pid, _| known.contains(pid));
+        self.entered.retain(|pid| known.contains(pid));
+        self.code.retain(|pid, _| known.contains(pid));
     }
 
     /// Children have what the user door opened in their parents, and uprobes where those are inherited. Where they are
