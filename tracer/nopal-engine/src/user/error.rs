@@ -49,6 +49,10 @@ pub enum Error {
         pid: i32,
         reason: String,
     },
+    /// A borrowed thread went back by itself, as if its tracer had been killed: what it did is not known.
+    TooSlow {
+        pid: i32,
+    },
     /// The bytes at the program's entry are not those of its file.
     EntryChanged {
         pid: i32,
@@ -145,6 +149,10 @@ impl fmt::Display for Error {
             Error::NoSafeThread { pid, reason } => write!(
                 f,
                 "no thread of process {pid} could be borrowed safely ({reason}); try again or use --door kernel"
+            ),
+            Error::TooSlow { pid } => write!(
+                f,
+                "this machine is too busy to keep up with a thread borrowed from process {pid}; try again or use --door kernel"
             ),
             Error::EntryChanged { pid, address } => write!(
                 f,

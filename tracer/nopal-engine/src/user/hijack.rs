@@ -260,8 +260,7 @@ impl<'a> Hijack<'a> {
         self.finish_code(|memory| Ok(memory.read_u64(result_at)? != PENDING), call.name)?;
         if self.taken.is_none() {
             // The thread runs again, and what lies below its red zone means nothing any more.
-            let reason = "this machine is too busy for the tracer to keep up".into();
-            return Err(Error::NoSafeThread { pid: self.held.pid, reason });
+            return Err(Error::TooSlow { pid: self.held.pid });
         }
         Ok(self.memory.read_u64(result_at)? as i64)
     }

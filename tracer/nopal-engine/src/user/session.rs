@@ -397,6 +397,8 @@ pub struct Session {
 
 /// What leaving a process has open at a time, and something more.
 const SPARE_DESCRIPTORS: usize = 10;
+/// How often a process is entered again that we were too slow for.
+const TRIES: usize = 3;
 
 impl Session {
     /// A session without processes.
@@ -482,11 +484,18 @@ impl Session {
             let sites = self.inherited_sites(pid, &objects);
             Traced::new(pid, memory, sites, Vec::new(), None)
         } else {
-            let core = &mut self.core;
-            in_own_thread(move || open_process(core, pid, objects, false)).map_err(|error| match error {
-                Error::Gone { pid } | Error::NoSuchProcess { pid } => Error::EndedEarly { pid },
-                error => error,
-            })?
+            let mut n_tries = 0;
+            loop {
+                let (core, objects) = (&mut self.core, objects.clone());
+                match in_own_thread(move || open_process(core, pid, objects, false)) {
+                    // As after a tracer that was killed, which is no obstacle.
+                    Err(Error::TooSlow { .. }) if n_tries < TRIES => n_tries += 1,
+                    Err(Error::Gone { pid } | Error::NoSuchProcess { pid }) => {
+                        return Err(Error::EndedEarly { pid });
+                    }
+                    result => break result?,
+                }
+            }
         };
         Ok(self.keep(traced, seen))
     }
