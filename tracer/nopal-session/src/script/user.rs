@@ -1,36 +1,34 @@
 //! A script through the user door: sites leave what its clauses read, and the clauses run here.
 
 use super::aside::{Aside, Left};
-use super::cells::{CellMaps, Cells, SiteCells};
+use super::cells::{CellMaps, Cells};
+use super::chosen::{Plan, left_in, lock, refused, refused_in};
+use super::hits::{Runner, Waiting};
 use super::own::OwnHit;
 use super::perform::Performer;
-use super::site::{self, SiteReader};
-use super::tasks::{Everyone, Who};
+use super::tasks::Everyone;
 use super::timers::Timers;
 use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
 use crate::clock::{Anchor, TscClock, is_tsc_steady};
-use crate::live::{ASKED_FOR, BY_LINES, LiveError, Opened, Way};
+use crate::live::{BY_LINES, LiveError, Opened, Way};
 use crate::tasks::Tasks;
 use nopal_engine::target::{self, MappedObject};
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::launch::Starting;
 use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries, WAIT_MS};
 use nopal_engine::user::record::{RecordKind, Task};
-use nopal_engine::user::ring::{RingConfig, RingMemory, possible_cpus};
-use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport, Wanted};
-use nopal_engine::user::stub::Action;
+use nopal_engine::user::ring::{RingConfig, possible_cpus};
+use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport};
 use nopal_engine::user::watch::Notice;
 use nopal_program::captures::{Captures, is_order_free};
-use nopal_program::interpret::{Hit, Interpreter};
-use nopal_program::op::Builtin;
+use nopal_program::interpret::Interpreter;
 use nopal_program::{PointKind, Program};
 use nopal_script::render::Form;
 use nopal_trace::clock::monotonic_ns;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
 use std::process::Child;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How the user door is to be used.
@@ -90,48 +88,6 @@ struct Door {
     session: Session,
     reader: Reader,
     clock: TscClock,
-}
-
-/// Which sites are wanted, and what their records mean. Grows as processes map more files.
-#[derive(Debug)]
-struct Plan {
-    program: Arc<Program>,
-    given: Vec<nopal_provider::File>,
-    cells: Arc<Cells>,
-    /// By path of a point: the file's inode, if it is there.
-    inodes: HashMap<String, Option<u64>>,
-    /// By device and inode.
-    by_file: HashMap<(u64, u64), Vec<Wanted>>,
-    events: Vec<SiteEvent>,
-    has_time: bool,
-    notes: Vec<Note>,
-}
-
-/// What the records of one site mean.
-#[derive(Debug)]
-struct SiteEvent {
-    /// As the kernel door needs it, should it come to that.
-    left: Left,
-    /// Clauses and points, in the order of the script.
-    runs: Vec<(u32, u32)>,
-    reader: SiteReader,
-}
-
-/// Hits that wait until none can come before them.
-#[derive(Debug, Default)]
-struct Waiting {
-    hits: Vec<Kept>,
-    bytes: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Kept {
-    ns: u64,
-    event: u32,
-    cpu: u32,
-    task: Task,
-    at: usize,
-    len: usize,
 }
 
 /// So long a program in the kernel may take from its time to the end of its record.
@@ -602,269 +558,4 @@ impl UserRun {
             }
         }
     }
-}
-
-/// What the user door has refused in a process.
-fn refused_in(plan: &Mutex<Plan>, report: &ProcessReport) -> Vec<Left> {
-    report.outcome.as_ref().map_or_else(|_| Vec::new(), |sites| refused(plan, sites))
-}
-
-fn refused(plan: &Mutex<Plan>, sites: &[SiteReport]) -> Vec<Left> {
-    let plan = lock(plan);
-    let left = |site: &SiteReport| plan.left(site.event, site.outcome.as_ref().err()?.to_string());
-    sites.iter().filter_map(left).collect()
-}
-
-/// Everything the script wants in a process.
-fn left_in(plan: &Mutex<Plan>, pid: u32) -> Result<Vec<Left>, target::TargetError> {
-    let mut left = Vec::new();
-    for mapped in target::mapped_objects(pid)? {
-        // A file that is no program, or that cannot be read, has no sites.
-        let Ok(image) = mapped.open() else { continue };
-        let Ok(object) = nopal_sdt::read(image.bytes()) else { continue };
-        let mut plan = lock(plan);
-        let wanted = plan.select(&mapped, &object);
-        left.extend(wanted.iter().filter_map(|wanted| plan.left(wanted.event, ASKED_FOR.to_owned())));
-        // No stub is at work here.
-        plan.notes.retain(|note| matches!(note, Note::Gap(_)));
-    }
-    Ok(left)
-}
-
-impl Waiting {
-    fn keep(&mut self, ns: u64, event: u32, cpu: u32, task: Task, payload: &[u8]) {
-        let (at, len) = (self.bytes.len(), payload.len());
-        self.bytes.extend_from_slice(payload);
-        self.hits.push(Kept { ns, event, cpu, task, at, len });
-    }
-
-    /// Drops the first hits; the bytes are moved up now and then.
-    fn forget(&mut self, n: usize) {
-        self.hits.drain(..n);
-        if self.hits.is_empty() {
-            self.bytes.clear();
-        } else if n > 0 {
-            let mut rest = Vec::with_capacity(self.hits.iter().map(|kept| kept.len).sum());
-            for kept in &mut self.hits {
-                let at = rest.len();
-                rest.extend_from_slice(&self.bytes[kept.at..kept.at + kept.len]);
-                kept.at = at;
-            }
-            self.bytes = rest;
-        }
-    }
-}
-
-impl Plan {
-    /// The wanted sites of a mapped file; the same every time it is asked for the same file.
-    fn select(&mut self, mapped: &MappedObject, object: &nopal_sdt::Object) -> Vec<Wanted> {
-        let Some(mapping) = mapped.mappings.first() else { return Vec::new() };
-        let device = u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor);
-        let key = (device, mapping.inode);
-        if let Some(known) = self.by_file.get(&key) {
-            return known.clone();
-        }
-        let wanted = self.choose(mapped, mapping.inode, object);
-        self.by_file.insert(key, wanted.clone());
-        wanted
-    }
-
-    fn choose(&mut self, mapped: &MappedObject, inode: u64, object: &nopal_sdt::Object) -> Vec<Wanted> {
-        let mut probes = object.probes.clone();
-        nopal_sdt::describe(&mut probes, &self.given);
-        let mut wanted = Vec::new();
-        let program = Arc::clone(&self.program);
-        for probe in &probes {
-            let mut runs = Vec::new();
-            let mut captures = Captures::default();
-            for (clause, body) in program.clauses.iter().enumerate() {
-                for (point, at) in body.points.iter().enumerate() {
-                    let PointKind::Usdt { path, provider, name } = &at.kind else { continue };
-                    if *provider == probe.provider && *name == probe.name && self.is_file(path, mapped, inode)
-                    {
-                        runs.push((clause as u32, point as u32));
-                        captures.join(&Captures::of(&body.code));
-                    }
-                }
-            }
-            if runs.is_empty() {
-                continue;
-            }
-            let clauses: Vec<u32> = runs.iter().map(|(clause, _)| *clause).collect();
-            for site in &probe.sites {
-                let lowered = self.cells.at(site, &clauses);
-                let (captured, reader, unread) = site::plan(site, probe.about.as_ref(), &captures);
-                for why in unread {
-                    let place = format!("{}:{} at {:#x}", probe.provider, probe.name, site.address);
-                    self.notes.push(Note::Gap(format!("{place}: {why}; it reads as 0")));
-                }
-                let event = self.events.len() as u32;
-                let action = Action::Record { captures: captured.clone(), has_time: true, has_task: true };
-                let left = Wanted {
-                    probe: format!("{}:{}", probe.provider, probe.name),
-                    site: site.clone(),
-                    event,
-                    predicates: Vec::new(),
-                    action,
-                };
-                let left = Left { wanted: left, path: mapped.path.clone(), reason: String::new() };
-                let (has_time, has_task) = (self.has_time, captures.needs_task);
-                let (predicates, action) = match lowered {
-                    Some(SiteCells { predicates, cells, keys }) => {
-                        let sent = match &keys {
-                            Some(keys) => {
-                                format!("keys below {} and above {} are sent", keys.start(), keys.end())
-                            }
-                            None => "nothing is sent".to_owned(),
-                        };
-                        self.notes.push(Note::Detail(format!(
-                            "{}:{} at {:#x}: the program keeps {} aggregates itself, {sent}",
-                            probe.provider,
-                            probe.name,
-                            site.address,
-                            cells.len()
-                        )));
-                        let action = match keys {
-                            Some(_) => {
-                                Action::AggregateOrRecord { cells, captures: captured, has_time, has_task }
-                            }
-                            None => Action::Aggregate(cells),
-                        };
-                        (predicates, action)
-                    }
-                    None => (Vec::new(), Action::Record { captures: captured, has_time, has_task }),
-                };
-                wanted.push(Wanted {
-                    probe: format!("{}:{}", probe.provider, probe.name),
-                    site: site.clone(),
-                    event,
-                    predicates,
-                    action,
-                });
-                self.events.push(SiteEvent { left, runs: runs.clone(), reader });
-            }
-        }
-        wanted
-    }
-
-    /// A site that the user door has not, as the kernel door needs it.
-    fn left(&self, event: u32, reason: String) -> Option<Left> {
-        let known = self.events.get(event as usize)?;
-        Some(Left { reason, ..known.left.clone() })
-    }
-
-    /// Whether a point's path is that of the mapped file, by name or because it leads to the same file.
-    fn is_file(&mut self, path: &str, mapped: &MappedObject, inode: u64) -> bool {
-        if mapped.path.as_os_str() == path {
-            return true;
-        }
-        let known = self
-            .inodes
-            .entry(path.to_owned())
-            .or_insert_with(|| std::fs::metadata(path).ok().map(|about| about.ino()));
-        *known == Some(inode)
-    }
-}
-
-/// Runs the clauses of hits.
-struct Runner<'a> {
-    interpreter: &'a mut Interpreter,
-    performer: &'a mut Performer,
-    cells: &'a Cells,
-    ring: &'a Arc<RingMemory>,
-    tasks: &'a mut Tasks,
-    everyone: &'a mut Everyone,
-    needs: &'a Captures,
-    start_ns: u64,
-    seed: &'a Cell<u64>,
-    n_hits: &'a mut u64,
-    n_cut: &'a mut u64,
-}
-
-impl Runner<'_> {
-    #[inline]
-    fn hit(&mut self, plan: &Plan, event: u32, ns: u64, cpu: u32, task: Task, payload: &[u8]) {
-        let Some(event) = plan.events.get(event as usize) else { return };
-        if self.performer.is_over() {
-            return;
-        }
-        *self.n_hits += 1;
-        *self.n_cut += event.reader.n_cut(payload);
-        let task = if self.tasks.has_foreign() { self.tasks.translate(task) } else { task };
-        let who = if self.needs.needs_task { self.everyone.who_if(self.needs, task) } else { Who::default() };
-        let hit = UserHit {
-            reader: &event.reader,
-            payload,
-            ns,
-            start_ns: self.start_ns,
-            cpu,
-            task,
-            who,
-            seed: self.seed,
-        };
-        let (performer, cells, ring) = (&mut *self.performer, self.cells, Some(self.ring));
-        for (clause, point) in &event.runs {
-            self.interpreter.run(*clause, *point, &hit, |maps, emitted| {
-                performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload);
-            });
-        }
-    }
-}
-
-/// A record as a clause sees it.
-struct UserHit<'a> {
-    reader: &'a SiteReader,
-    payload: &'a [u8],
-    ns: u64,
-    start_ns: u64,
-    cpu: u32,
-    task: Task,
-    who: Who,
-    seed: &'a Cell<u64>,
-}
-
-impl Hit for UserHit<'_> {
-    #[inline]
-    fn arg(&self, index: u8) -> i64 {
-        self.reader.number(self.payload, index)
-    }
-    fn arg_string(&self, index: u8) -> &[u8] {
-        self.reader.string(self.payload, index)
-    }
-    fn arg_bytes(&self, index: u8) -> &[u8] {
-        self.reader.buffer(self.payload, index)
-    }
-    fn builtin(&self, what: Builtin) -> u64 {
-        match what {
-            Builtin::Pid => u64::from(self.task.pid),
-            Builtin::Tid => u64::from(self.task.tid),
-            Builtin::Uid => u64::from(self.who.uid),
-            Builtin::Gid => u64::from(self.who.gid),
-            Builtin::Cgroup => self.who.cgroup,
-            Builtin::Cpu => u64::from(self.cpu),
-            Builtin::Nsecs => self.ns,
-            Builtin::Elapsed => self.ns.saturating_sub(self.start_ns),
-            Builtin::Rand => next_random(self.seed),
-            // Refused before anything is opened.
-            Builtin::Curtask | Builtin::Retval | Builtin::Ip | Builtin::Ctx => 0,
-        }
-    }
-    fn comm(&self) -> &[u8] {
-        self.who.comm()
-    }
-}
-
-/// 32 bits of a xorshift generator that was seeded by the kernel.
-fn next_random(seed: &Cell<u64>) -> u64 {
-    let mut state = seed.get();
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    seed.set(state);
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
-}
-
-fn lock(plan: &Mutex<Plan>) -> MutexGuard<'_, Plan> {
-    // A panic elsewhere leaves the plan whole: it only ever grows.
-    plan.lock().unwrap_or_else(PoisonError::into_inner)
 }
