@@ -99,10 +99,13 @@ fn under_limits() {
     assert_recorded(&record(busy.pid(), "unset LANG LC_ALL HOME TERM;", ""));
     assert_refused(&record(busy.pid(), "ulimit -v 30000;", ""), "Cannot allocate memory");
     // Not enough to begin, to open the process, to write the recording, and enough: what was opened is always closed.
-    for n in (8..40).step_by(3) {
+    for n in 8..36 {
         let output = record(busy.pid(), &format!("ulimit -n {n};"), "");
         let said = said(&output);
-        assert!(output.status.success() || said.contains("Too many open files"), "{n}: {said}");
+        assert!(
+            output.status.success() || said.to_lowercase().contains("too many open files"),
+            "{n}: {said}"
+        );
         assert!(!said.contains("disk") && !said.contains("panicked"), "{n}: {said}");
         assert!(text(busy.pid()) == busy.before, "{n}: the code is what it was: {said}");
     }

@@ -296,7 +296,7 @@ impl Live {
 
     /// Whether a traced root process still lives.
     pub fn is_any_alive(&self) -> bool {
-        let is_alive = |pid: &u32| target::Process::read(*pid).is_ok_and(|process| !process.is_zombie);
+        let is_alive = |pid: &u32| target::Process::is_alive(*pid);
         // As long as a root lives, nobody asks for its family.
         self.roots.iter().any(is_alive)
             || self.roots.iter().any(|root| self.family(*root).iter().any(is_alive))

@@ -42,6 +42,7 @@ pub enum TargetError {
     Io {
         path: PathBuf,
         kind: io::ErrorKind,
+        errno: Option<i32>,
         text: String,
     },
 }
@@ -58,7 +59,12 @@ impl TargetError {
     }
 
     pub(super) fn of_file(path: &Path, error: &io::Error) -> Self {
-        TargetError::Io { path: path.to_owned(), kind: error.kind(), text: plain_text(error) }
+        TargetError::Io {
+            path: path.to_owned(),
+            kind: error.kind(),
+            errno: error.raw_os_error(),
+            text: plain_text(error),
+        }
     }
 }
 

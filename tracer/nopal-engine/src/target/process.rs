@@ -33,6 +33,22 @@ impl Process {
         parse_stat(&text).ok_or(TargetError::NoSuchProcess { pid })
     }
 
+    /// Whether there is such a process, and it has not ended. One that cannot be read is taken to be alive.
+    pub fn is_alive(pid: u32) -> bool {
+        match Process::read(pid) {
+            Ok(process) => !process.is_zombie,
+            Err(error) => !matches!(error, TargetError::NoSuchProcess { .. }),
+        }
+    }
+
+    /// Whether it is the very process that started then, not a later one with its number.
+    pub fn is_still(pid: u32, start_time_ticks: u64) -> bool {
+        match Process::read(pid) {
+            Ok(process) => !process.is_zombie && process.start_time_ticks == start_time_ticks,
+            Err(error) => !matches!(error, TargetError::NoSuchProcess { .. }),
+        }
+    }
+
     /// Whether its program is of 32 or of 64 bits.
     pub fn width(&self) -> Result<Width, TargetError> {
         let path = PathBuf::from(format!("/proc/{}/exe", self.pid));

@@ -1,5 +1,6 @@
 //! Why the user door could not do what it was asked. Facts as fields; the text names the cause and the next step.
 
+use crate::target::TargetError;
 use std::fmt;
 use std::io;
 
@@ -97,6 +98,28 @@ impl Error {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         move |source| Error::Io { what, source }
+    }
+
+    /// Reads an error of a file of `/proc/PID`. Only a file that is not there means that the process is not: the reason may
+    /// be ours, such as having too many files open.
+    pub(crate) fn of_process(pid: i32, path: &str) -> impl FnOnce(io::Error) -> Error {
+        move |source| match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => Error::NoSuchProcess { pid },
+            _ => Error::Io { what: format!("read {path}"), source },
+        }
+    }
+
+    /// The same for what the look at its files has found.
+    pub(crate) fn of_target(pid: i32, error: TargetError) -> Error {
+        match error {
+            TargetError::NotPermitted { .. } => super::process::why_not_allowed(pid),
+            TargetError::Translated { by, .. } => Error::Translated { pid, by },
+            TargetError::Io { path, errno: Some(errno), .. } => Error::Io {
+                what: format!("read {}", path.display()),
+                source: io::Error::from_raw_os_error(errno),
+            },
+            _ => Error::Gone { pid },
+        }
     }
 
     /// Reads an error of an operation on a process: ESRCH and its kin mean that the process has ended.

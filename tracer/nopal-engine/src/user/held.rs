@@ -139,7 +139,8 @@ fn refused(pid: i32, tid: i32, error: std::io::Error) -> Result<Option<Held>> {
             Ok(s) if matches!(s.state, 'Z' | 'X') => Ok(None),
             Ok(s) if s.tracer_pid != 0 => Err(process::already_traced(pid, s.tracer_pid)),
             Ok(_) => Err(process::why_not_allowed(pid)),
-            Err(_) => Ok(None),
+            Err(Error::NoSuchProcess { .. }) => Ok(None),
+            Err(error) => Err(error),
         },
         _ => Err(Error::Io { what: format!("seize thread {tid} of process {pid}"), source: error }),
     }
@@ -152,10 +153,7 @@ pub fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<Held>> {
         let fresh: Vec<i32> = process::threads(pid)?
             .into_iter()
             .filter(|tid| !already.contains(tid) && !held.iter().any(|h| h.tid == *tid))
-            .filter(|tid| {
-                // A main thread that called pthread_exit stays listed as a zombie and never runs again.
-                process::thread_status(pid, *tid).is_ok_and(|s| !matches!(s.state, 'Z' | 'X'))
-            })
+            .filter(|tid| process::is_alive_thread(pid, *tid))
             .collect();
         if fresh.is_empty() {
             return Ok(held);
@@ -163,7 +161,7 @@ pub fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<Held>> {
         for tid in fresh {
             match Held::stop(pid, tid)? {
                 Some(thread) => held.push(thread),
-                None if process::thread_status(pid, tid).is_ok_and(|s| !matches!(s.state, 'Z' | 'X')) => {
+                None if process::is_alive_thread(pid, tid) => {
                     return Err(Error::NoSafeThread {
                         pid,
                         reason: format!("thread {tid} does not stop; it waits in the kernel"),

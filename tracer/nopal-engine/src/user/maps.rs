@@ -1,7 +1,7 @@
 //! The address space of a process: what is where, and where there is room.
 
 use super::error::{Error, Result};
-use crate::target::{self, Mapping, TargetError};
+use crate::target::{self, Mapping};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maps {
@@ -14,8 +14,7 @@ impl Maps {
             // A zombie has none.
             Ok(ranges) if ranges.is_empty() => Err(Error::Gone { pid }),
             Ok(ranges) => Ok(Maps { ranges }),
-            Err(TargetError::NotPermitted { .. }) => Err(super::process::why_not_allowed(pid)),
-            Err(_) => Err(Error::Gone { pid }),
+            Err(error) => Err(Error::of_target(pid, error)),
         }
     }
 

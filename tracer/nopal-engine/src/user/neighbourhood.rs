@@ -267,9 +267,7 @@ impl Neighbourhood {
             .map(|(index, s)| {
                 let tracer = s.tracer_pid as i32;
                 // A killed tracer stays a zombie until its parent looks.
-                let is_alive = super::process::start_time(tracer) == Some(s.tracer_start)
-                    && super::process::is_alive(tracer);
-                (index, is_alive)
+                (index, super::process::is_still(tracer, Some(s.tracer_start)))
             })
             .collect()
     }

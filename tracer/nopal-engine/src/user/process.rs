@@ -53,10 +53,7 @@ pub fn thread_status(pid: i32, tid: i32) -> Result<Status> {
 }
 
 fn read_status(path: &str, pid: i32) -> Result<Status> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(parse_status(&text)),
-        Err(_) => Err(Error::NoSuchProcess { pid }),
-    }
+    fs::read_to_string(path).map(|text| parse_status(&text)).map_err(Error::of_process(pid, path))
 }
 
 fn parse_status(text: &str) -> Status {
@@ -85,7 +82,21 @@ fn parse_status(text: &str) -> Status {
 
 /// True while the process has a memory of its own, i.e. is not a zombie.
 pub fn is_alive(pid: i32) -> bool {
-    status(pid).is_ok_and(|s| !matches!(s.state, 'Z' | 'X'))
+    can_run(status(pid))
+}
+
+/// The same for a thread: a main thread that called pthread_exit stays listed as a zombie and never runs again.
+pub fn is_alive_thread(pid: i32, tid: i32) -> bool {
+    can_run(thread_status(pid, tid))
+}
+
+/// What cannot be read is taken to be alive: it must not be changed as if nobody ran it.
+fn can_run(status: Result<Status>) -> bool {
+    match status {
+        Ok(status) => !matches!(status.state, 'Z' | 'X'),
+        Err(Error::NoSuchProcess { .. }) => false,
+        Err(_) => true,
+    }
 }
 
 /// When the process started, in clock ticks since boot; tells a process from a later one with the same number.
@@ -96,7 +107,7 @@ pub fn start_time(pid: i32) -> Option<u64> {
 /// Whether this very process, not a later one with its number, still has a memory of its own. One read, as it is asked for
 /// every process many times a second.
 pub fn is_still(pid: i32, start_time: Option<u64>) -> bool {
-    Process::read(pid as u32).is_ok_and(|now| !now.is_zombie && Some(now.start_time_ticks) == start_time)
+    start_time.is_some_and(|ticks| Process::is_still(pid as u32, ticks))
 }
 
 /// The size of its address space. As long as it is the same, nothing was mapped, or almost never.
@@ -107,9 +118,8 @@ pub fn n_pages(pid: i32) -> Option<u64> {
 
 /// The threads alive at this moment; the first is the main thread if it lives.
 pub fn threads(pid: i32) -> Result<Vec<i32>> {
-    let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Err(Error::NoSuchProcess { pid });
-    };
+    let path = format!("/proc/{pid}/task");
+    let folder = fs::read_dir(&path).map_err(Error::of_process(pid, &path))?;
     let mut tids: Vec<i32> = folder.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     tids.sort_unstable();
     if tids.is_empty() { Err(Error::Gone { pid }) } else { Ok(tids) }
@@ -192,7 +202,10 @@ pub fn already_traced(pid: i32, tracer: i32) -> Error {
 
 /// Turns the kernel's refusal into what would have to be different.
 pub fn why_not_allowed(pid: i32) -> Error {
-    let Ok(status) = status(pid) else { return Error::NoSuchProcess { pid } };
+    let status = match status(pid) {
+        Ok(status) => status,
+        Err(error) => return error,
+    };
     if status.tracer_pid != 0 {
         return already_traced(pid, status.tracer_pid);
     }

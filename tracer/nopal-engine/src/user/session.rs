@@ -289,11 +289,7 @@ impl Core {
 
     /// The objects of a process that have wanted sites.
     pub(super) fn wanted_in(&mut self, pid: i32) -> Result<Vec<WantedObject>> {
-        let mapped = target::changeable_objects(pid as u32).map_err(|e| match e {
-            target::TargetError::Translated { by, .. } => Error::Translated { pid, by },
-            target::TargetError::NotPermitted { .. } => process::why_not_allowed(pid),
-            _ => Error::Gone { pid },
-        })?;
+        let mapped = target::changeable_objects(pid as u32).map_err(|e| Error::of_target(pid, e))?;
         let loader = libraries::loader_in(self, pid, &mapped);
         let mut wanted = Vec::new();
         for object in mapped.into_iter().filter(|o| !o.path.starts_with(super::neighbourhood::MEMFD_NAME)) {

@@ -16,7 +16,7 @@ pub struct Files {
 
 impl Files {
     pub fn of(pid: i32) -> Result<Files> {
-        let objects = mapped_objects(pid as u32).map_err(|_| Error::Gone { pid })?;
+        let objects = mapped_objects(pid as u32).map_err(|e| Error::of_target(pid, e))?;
         Ok(Files { objects, images: HashMap::new() })
     }
 

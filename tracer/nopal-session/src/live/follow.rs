@@ -294,5 +294,5 @@ impl Live {
 }
 
 fn is_alive(pid: &u32) -> bool {
-    target::Process::read(*pid).is_ok_and(|process| !process.is_zombie)
+    target::Process::is_alive(*pid)
 }

@@ -95,7 +95,7 @@ impl Live {
     /// Gives sites back whose tool may have left. The user door opens those that are free at its next look, and tells of
     /// the others as taken over again.
     pub(super) fn take_back(&mut self, news: &mut Vec<News>) {
-        let is_alive = |pid: &u32| target::Process::read(*pid).is_ok_and(|p| !p.is_zombie);
+        let is_alive = |pid: &u32| target::Process::is_alive(*pid);
         let handovers = &mut self.handovers;
         handovers.sites.retain(|(pid, _), _| is_alive(pid));
         handovers.given_back.retain(|(pid, _), _| is_alive(pid));

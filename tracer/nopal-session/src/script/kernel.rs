@@ -300,7 +300,7 @@ impl KernelRun {
 }
 
 fn is_alive(pid: u32) -> bool {
-    target::Process::read(pid).is_ok_and(|process| !process.is_zombie)
+    target::Process::is_alive(pid)
 }
 
 /// How many files a process maps code of; 0 if it has gone.

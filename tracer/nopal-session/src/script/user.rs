@@ -371,7 +371,7 @@ impl UserRun {
         self.roots
             .iter()
             .flat_map(|root| std::iter::once(*root).chain(target::descendants(*root)))
-            .any(|pid| target::Process::read(pid).is_ok_and(|process| !process.is_zombie))
+            .any(target::Process::is_alive)
     }
 
     /// Closes every site, takes what is left, runs the END clauses. Returns what could not be restored.

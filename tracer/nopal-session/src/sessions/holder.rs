@@ -570,7 +570,7 @@ impl<'a> Holder<'a> {
             return Ok(());
         }
         self.last_death_look = Instant::now();
-        let is_alive = |pid: &u32| nopal_engine::target::Process::read(*pid).is_ok_and(|p| !p.is_zombie);
+        let is_alive = |pid: &u32| nopal_engine::target::Process::is_alive(*pid);
         let ended: Vec<u32> = self.alive.iter().copied().filter(|pid| !is_alive(pid)).collect();
         for pid in ended {
             self.alive.remove(&pid);

@@ -18,7 +18,7 @@ impl TrackedProcess {
 
     /// Whether it still runs; a later process with its number is another one.
     pub fn is_alive(self) -> bool {
-        Process::read(self.pid).is_ok_and(|p| !p.is_zombie && p.start_time_ticks == self.start_ticks)
+        Process::is_still(self.pid, self.start_ticks)
     }
 }
 

@@ -186,6 +186,9 @@ pub fn cannot_read(error: &TargetError) -> Failure {
             ("not-permitted", Some("run nopal as a user who may read it"))
         }
         TargetError::Io { kind: ErrorKind::NotFound, .. } => ("no-such-file", Some("check the path")),
+        TargetError::Io { errno: Some(libc::EMFILE), .. } => {
+            ("no-descriptors", Some("a higher `ulimit -n` helps"))
+        }
         TargetError::Io { .. } => ("cannot-read", None),
     };
     let failure = Failure::new(code, error.to_string());
