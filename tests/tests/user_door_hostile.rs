@@ -7,6 +7,7 @@ use nopal_tests::user_door::text;
 use nopal_tests::{nopal, scratch};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
@@ -76,7 +77,16 @@ fn record(pid: u32, limits: &str, more: &str) -> Output {
         nopal().display(),
         folder.display()
     );
-    Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap()
+    let mut shell = Command::new("sh");
+    // What the test itself has inherited must not count against the limits.
+    // SAFETY: a system call on numbers, between fork and exec.
+    unsafe {
+        shell.pre_exec(|| {
+            libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32);
+            Ok(())
+        });
+    }
+    shell.args(["-c", &script]).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Not more than a sentence and what to do next.
