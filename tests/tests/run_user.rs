@@ -373,6 +373,27 @@ fn in_the_kernel_children_count_from_their_first_instruction_on() {
 }
 
 #[test]
+fn children_that_are_gone_have_functions_with_names() {
+    let program = build("forks", &["forks.c"], Build::Pie);
+    let file = program.to_str().unwrap();
+    // 50 children and as many of theirs, the process itself, and through the kernel door the program that the last one
+    // starts.
+    for (door, named, n_least) in [("kernel", "func", 102 * 2), ("user", "usym(arg2)", 101 * 2)] {
+        let script = format!("usdt:{file}:forks:pass {{ printf(\"in %s of %d\\n\", {named}, arg0); }}");
+        let mut nopal = Command::new(nopal());
+        nopal.args(["run", "--door", door, "-e", &script, "--"]).arg(&program).args(["50", "2"]);
+        let mut running = Running(nopal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        running.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let mut said = String::new();
+        running.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(running.0.wait().unwrap().success());
+        let lines: Vec<&str> = said.lines().filter(|line| *line != "ready").collect();
+        let nameless: Vec<&&str> = lines.iter().filter(|line| !line.starts_with("in pass of ")).collect();
+        assert!(lines.len() >= n_least && nameless.is_empty(), "{door}: {} {nameless:?}", lines.len());
+    }
+}
+
+#[test]
 fn what_cannot_run_says_why_and_what_to_do() {
     let folder = scratch("run_errors");
     let program = program();

@@ -11,39 +11,18 @@ use super::bpf;
 use super::program::{self, Dispatch, ProgramSite};
 use super::tracefs::{NamedEvent, Place, Tracefs};
 use super::{KernelDoor, KernelError, KernelSite, SITES_PER_PROGRAM, refusal};
+use crate::perf::{self, DISABLED, INHERIT, PerfAttr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-const PERF_TYPE_TRACEPOINT: u32 = 2;
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
-const DISABLED: u64 = 1;
-const INHERIT: u64 = 2;
 /// PERF_SAMPLE_READ with PERF_SAMPLE_TID. Nothing is ever sampled; but the kernel does not swap the events of two tasks
 /// with each other (it does so on a context switch between relatives, to save time) where inherited events have this. A
 /// child that ends with the swapped event of another would take the uprobes from that one. Kernels before 6.12 refuse it.
 const KEEP_WITH_TASK: u64 = 0x12;
-
-/// The first published form of the kernel's structure, which every kernel takes.
-#[repr(C)]
-#[derive(Default)]
-struct PerfEventAttr {
-    event_type: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    bp_address: u64,
-}
-
-const _: () = assert!(size_of::<PerfEventAttr>() == 64);
 
 /// Sites of one file with the programs that serve them, for every process that joins and for its descendants.
 #[derive(Debug)]
@@ -204,24 +183,15 @@ fn open_event(id: u64, tid: u32, flags: u64) -> io::Result<OwnedFd> {
 }
 
 fn try_open_event(id: u64, tid: u32, flags: u64) -> io::Result<OwnedFd> {
-    let attr = PerfEventAttr {
-        event_type: PERF_TYPE_TRACEPOINT,
-        size: size_of::<PerfEventAttr>() as u32,
+    let attr = PerfAttr {
+        event_type: perf::TYPE_TRACEPOINT,
         config: id,
         sample_period: 1,
         sample_type: if flags & INHERIT != 0 { KEEP_WITH_TASK } else { 0 },
         flags,
-        ..PerfEventAttr::default()
+        ..PerfAttr::default()
     };
-    // SAFETY: `attr` lives over the call and says its own size; the other arguments are numbers.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just returned this descriptor to us and nobody else knows of it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    perf::open(&attr, tid as i32, -1)
 }
 
 fn attach(event: &OwnedFd, program: &OwnedFd) -> io::Result<()> {

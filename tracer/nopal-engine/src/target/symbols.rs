@@ -2,18 +2,23 @@
 //! kernel's own, and the maps that just-in-time compilers leave. Remembers what a process had mapped, and keeps the files
 //! open, so that addresses have names after it has ended.
 
+use super::chronicle::{Chronicle, Entry};
 use super::{Image, MappedObject, mapped_objects};
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSegment, ObjectSymbol, SymbolKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Real files have a few hundred thousand; the bound keeps a hostile one from eating memory.
 const MAX_SYMBOLS: usize = 4 << 20;
 /// The map of a just-in-time compiler.
 const MAX_PERF_MAP_BYTES: u64 = 256 << 20;
+/// How many processes that have ended are remembered.
+const MAX_ENDED: usize = 1 << 16;
+/// Of children that have started no program of their own.
+const MAX_DEPTH: usize = 64;
 
 /// What is at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,7 +190,7 @@ struct Range {
     /// Where in the file it begins.
     offset: u64,
     file: usize,
-    path: PathBuf,
+    path: Arc<Path>,
 }
 
 /// Address, size and name of compiled code.
@@ -197,6 +202,12 @@ pub struct Symbolizer {
     files: Vec<OpenFile>,
     by_id: HashMap<(u64, u64), usize>,
     processes: HashMap<u32, Vec<Range>>,
+    /// Who was forked by whom, as the how-manieth: a child has what its parent had.
+    parents: HashMap<u32, (u32, u64)>,
+    n_forked: u64,
+    /// Forked processes with the same number, the newest last.
+    ended: VecDeque<(u32, u64)>,
+    chronicle: Chronicle,
     /// By process: how large its file was, and what it said.
     perf_maps: HashMap<u32, (u64, Vec<Compiled>)>,
     kernel: Option<Vec<(u64, String, String)>>,
@@ -211,12 +222,59 @@ impl Symbolizer {
     /// it had.
     pub fn remember(&mut self, pid: u32) {
         let Ok(objects) = mapped_objects(pid) else { return };
+        self.add(pid, &objects);
+    }
+
+    /// From now on takes note of all that a process and its descendants map, however short they live. Where the kernel
+    /// does not allow it, what is remembered is all there is.
+    pub fn follow(&mut self, pid: u32) {
+        let _ = self.chronicle.follow(pid);
+    }
+
+    /// Takes note of what has happened since.
+    pub fn catch_up(&mut self) {
+        let mut entries = Vec::new();
+        self.chronicle.read(|entry| entries.push(entry));
+        for entry in entries {
+            match entry {
+                Entry::Forked { pid, parent } => {
+                    // Another process had the number before.
+                    self.forget(pid);
+                    self.n_forked += 1;
+                    self.parents.insert(pid, (parent, self.n_forked));
+                }
+                Entry::Mapped { pid, mapping } if mapping.is_of_file() => {
+                    let (path, is_deleted) = (mapping.path.clone(), mapping.is_deleted);
+                    self.add(pid, &[MappedObject { pid, path, is_deleted, mappings: vec![mapping] }]);
+                }
+                Entry::Mapped { .. } => {}
+                Entry::Ended { pid } => {
+                    self.ended.extend(self.parents.get(&pid).map(|(_, number)| (pid, *number)));
+                }
+            }
+        }
+        while self.ended.len() > MAX_ENDED {
+            let Some((pid, number)) = self.ended.pop_front() else { return };
+            if self.parents.get(&pid).is_some_and(|(_, known)| *known == number) {
+                self.forget(pid);
+            }
+        }
+    }
+
+    fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+        self.parents.remove(&pid);
+        self.perf_maps.remove(&pid);
+    }
+
+    fn add(&mut self, pid: u32, objects: &[MappedObject]) {
         let mut ranges = Vec::new();
-        for object in &objects {
+        for object in objects {
             let Some(file) = self.file(object) else { continue };
+            let path: Arc<Path> = object.path.as_path().into();
             for mapping in object.mappings.iter().filter(|mapping| mapping.is_executable) {
                 let (start, end, offset) = (mapping.start, mapping.end, mapping.offset);
-                ranges.push(Range { start, end, offset, file, path: object.path.clone() });
+                ranges.push(Range { start, end, offset, file, path: Arc::clone(&path) });
             }
         }
         if ranges.is_empty() {
@@ -255,16 +313,22 @@ impl Symbolizer {
 
     /// `None` if nothing is known to be mapped there.
     fn mapped(&mut self, pid: u32, address: u64) -> Option<Option<Symbol>> {
-        let ranges = self.processes.get(&pid)?;
-        let behind = ranges.partition_point(|range| range.start <= address);
-        let range = ranges[..behind].last().filter(|range| address < range.end)?;
+        let ancestors = std::iter::successors(Some(pid), |pid| self.parents.get(pid).map(|of| of.0));
+        let range = ancestors.take(MAX_DEPTH).find_map(|pid| self.range(pid, address))?;
         let (file_offset, module) = (address - range.start + range.offset, range.path.display().to_string());
-        let symbols = self.files[range.file].symbols();
+        let file = range.file;
+        let symbols = self.files[file].symbols();
         let named = symbols.address_of(file_offset).and_then(|link_time| {
             let function = symbols.at(link_time)?;
             Some(Symbol { name: demangle(function.name), offset: link_time - function.address, module })
         });
         Some(named)
+    }
+
+    fn range(&self, pid: u32, address: u64) -> Option<&Range> {
+        let ranges = self.processes.get(&pid)?;
+        let behind = ranges.partition_point(|range| range.start <= address);
+        ranges[..behind].last().filter(|range| address < range.end)
     }
 
     /// Code that a just-in-time compiler has told of in `/tmp/perf-PID.map`.

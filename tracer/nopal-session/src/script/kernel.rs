@@ -91,6 +91,7 @@ impl KernelRun {
     pub fn attach(&mut self, pid: u32) -> Result<(), RunError> {
         target::Process::read(pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
         self.roots.push(pid);
+        self.performer.names.follow(pid);
         self.attach_one(pid)?;
         if self.is_only {
             return Ok(());
@@ -99,6 +100,7 @@ impl KernelRun {
         for _ in 0..2 {
             for child in target::descendants(pid) {
                 if !self.seen.contains_key(&child) {
+                    self.performer.names.follow(child);
                     // An error is a process that has gone meanwhile.
                     let attached = self.attach_one(child);
                     if attached.is_err() && is_alive(child) {
@@ -128,6 +130,7 @@ impl KernelRun {
         let (door, names, mut outcome) = (&mut self.door, &mut self.performer.names, Ok(Vec::new()));
         let before_start = |pid: i32, _: &[_]| {
             // It may have ended when its addresses are to be named.
+            names.follow(pid as u32);
             names.remember(pid as u32);
             outcome = door.attach_process(pid as u32);
         };
@@ -208,6 +211,7 @@ impl KernelRun {
 
     /// New children and libraries get their points as soon as they are seen.
     fn look(&mut self) {
+        self.performer.names.catch_up();
         let mut family: Vec<u32> = self.roots.clone();
         if !self.is_only {
             family.extend(self.roots.iter().flat_map(|root| target::descendants(*root)));

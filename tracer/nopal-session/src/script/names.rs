@@ -1,6 +1,6 @@
 //! Names for numbers: functions of processes and of the kernel, users, times.
 
-use nopal_engine::target::symbols::Symbolizer;
+use nopal_engine::target::symbols::{Symbol, Symbolizer};
 use nopal_program::{Action, MapValue, Piece, Program, Type};
 use nopal_script::render::Names;
 use std::cell::RefCell;
@@ -42,6 +42,24 @@ impl TracerNames {
         }
     }
 
+    /// The same for all that it and what it forks will ever map, from now on.
+    pub fn follow(&mut self, pid: u32) {
+        if self.needs_functions {
+            self.symbolizer.get_mut().follow(pid);
+        }
+    }
+
+    /// To be called now and then; the kernel holds only so much of what has happened.
+    pub fn catch_up(&mut self) {
+        self.symbolizer.get_mut().catch_up();
+    }
+
+    fn function(&self, pid: u32, address: u64) -> Option<Symbol> {
+        let mut symbolizer = self.symbolizer.borrow_mut();
+        symbolizer.catch_up();
+        symbolizer.user(pid, address)
+    }
+
     /// Now, by a strftime format.
     pub fn wall_time(&self, format: &str) -> String {
         let now_ns = nopal_trace::clock::monotonic_ns() as i64 + nopal_trace::clock::monotonic_to_epoch_ns();
@@ -51,12 +69,12 @@ impl TracerNames {
 
 impl Names for TracerNames {
     fn user_symbol(&self, pid: u32, address: u64) -> Option<(String, u64)> {
-        let found = self.symbolizer.borrow_mut().user(pid, address)?;
+        let found = self.function(pid, address)?;
         Some((found.name, found.offset))
     }
 
     fn user_file(&self, pid: u32, address: u64) -> Option<String> {
-        Some(self.symbolizer.borrow_mut().user(pid, address)?.module)
+        Some(self.function(pid, address)?.module)
     }
 
     fn kernel_symbol(&self, address: u64) -> Option<(String, u64)> {

@@ -193,6 +193,9 @@ impl UserRun {
     /// Opens the sites of a process and of its live descendants.
     pub fn attach(&mut self, pid: u32) -> Result<(), RunError> {
         self.open()?;
+        for each in std::iter::once(pid).chain(target::descendants(pid)) {
+            self.performer.names.follow(each);
+        }
         if self.is_kernel_alone {
             let left = left_in(&self.plan, pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
             self.roots.push(pid);
@@ -217,6 +220,7 @@ impl UserRun {
         let mut by_kernel = Vec::new();
         let before_start = |pid: i32, sites: &[SiteReport]| {
             // It may have ended when its addresses are to be named.
+            names.follow(pid as u32);
             names.remember(pid as u32);
             let left = match is_kernel_alone {
                 true => left_in(plan, pid as u32).unwrap_or_default(),
@@ -316,6 +320,7 @@ impl UserRun {
         if self.last_look.elapsed() >= LOOK {
             self.last_look = Instant::now();
             self.everyone.look();
+            self.performer.names.catch_up();
             let notices = self.door.as_mut().map_or_else(Vec::new, |door| door.session.look_after());
             self.digest(notices);
         }

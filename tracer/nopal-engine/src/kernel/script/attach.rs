@@ -5,6 +5,7 @@ use super::load::Way;
 use super::resolve::{Found, PointSite, objects_of};
 use super::{Attached, ScriptDoor, ScriptError, State, sys};
 use crate::kernel::bpf::LinkSite;
+use crate::perf;
 use crate::target::processes;
 use nopal_program::PointKind;
 use std::fs::File;
@@ -289,17 +290,17 @@ fn perf_uprobe(
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
     let event_type =
         kind.trim().parse().map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?;
-    let attr = sys::PerfAttr {
+    let attr = perf::PerfAttr {
         event_type,
         config: u64::from(is_return) | site.ref_ctr_offset << 32,
         config1: path.as_ptr() as u64,
         config2: site.file_offset,
         sample_period: 1,
-        ..sys::PerfAttr::default()
+        ..perf::PerfAttr::default()
     };
     match pid {
-        Some(pid) => sys::perf_event_open(&attr, pid as i32, -1),
-        None => sys::perf_event_open(&attr, -1, 0),
+        Some(pid) => perf::open(&attr, pid as i32, -1),
+        None => perf::open(&attr, -1, 0),
     }
 }
 

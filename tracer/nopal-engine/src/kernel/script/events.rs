@@ -1,15 +1,14 @@
 //! Points of the kernel: tracepoints, functions, timers, counters. Each is a perf event with a program.
 
 use super::code::{ArgLayout, Kind, Source, Which};
-use super::sys::{self, PerfAttr};
+use super::sys;
 use super::{Attached, ScriptDoor, ScriptError, State};
+use crate::perf::{self, PerfAttr, TYPE_SOFTWARE, TYPE_TRACEPOINT};
 use nopal_program::{PointKind, SoftwareEvent};
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::OwnedFd;
 
-const TYPE_SOFTWARE: u32 = 1;
-const TYPE_TRACEPOINT: u32 = 2;
 const CPU_CLOCK: u64 = 0;
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
@@ -50,7 +49,7 @@ impl ScriptDoor {
         let failed = |error| ScriptError::io(format!("opening {}", describe(kind)), error);
         let mut opened: Vec<OwnedFd> = Vec::with_capacity(cpus.len());
         for cpu in &cpus {
-            let event = match sys::perf_event_open(&attr, -1, *cpu) {
+            let event = match perf::open(&attr, -1, *cpu) {
                 // A CPU that is not there.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) && cpus.len() > 1 => continue,
                 event => event.map_err(failed)?,

@@ -5,7 +5,7 @@ use super::super::bpf::{LinkSite, LoadError, bpf, object_name, owned};
 use super::super::insn::Insn;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP_ELEM: libc::c_int = 1;
@@ -366,39 +366,6 @@ pub fn link_perf_event(program: &OwnedFd, event: &OwnedFd, cookie: u64) -> io::R
         cookie,
     };
     bpf(LINK_CREATE, &mut attr).map(owned)
-}
-
-/// What to count; the fields of `struct perf_event_attr` that are used here, in its layout of 112 bytes.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PerfAttr {
-    pub event_type: u32,
-    pub size: u32,
-    pub config: u64,
-    pub sample_period: u64,
-    pub sample_type: u64,
-    pub read_format: u64,
-    pub flags: u64,
-    pub wakeup_events: u32,
-    pub bp_type: u32,
-    pub config1: u64,
-    pub config2: u64,
-    pub unused: [u64; 5],
-}
-
-const _: () = assert!(size_of::<PerfAttr>() == 112);
-
-pub fn perf_event_open(attr: &PerfAttr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    const CLOSE_ON_EXEC: libc::c_ulong = 8;
-    let attr = PerfAttr { size: size_of::<PerfAttr>() as u32, ..*attr };
-    // SAFETY: `attr` is a live structure of the size it says, and what its addresses name outlives the call.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid, cpu, -1, CLOSE_ON_EXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just returned this descriptor to us and nobody else knows of it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 /// Attaches a program to a perf event without a link, as kernels before 5.15 want it, and switches the event on.

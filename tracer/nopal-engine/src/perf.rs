@@ -1,0 +1,54 @@
+//! `perf_event_open(2)`: events of the kernel that a process, its descendants or a CPU have.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+pub const TYPE_SOFTWARE: u32 = 1;
+pub const TYPE_TRACEPOINT: u32 = 2;
+
+/// Of [`PerfAttr::flags`].
+pub const DISABLED: u64 = 1;
+pub const INHERIT: u64 = 1 << 1;
+pub const EXCLUDE_KERNEL: u64 = 1 << 5;
+pub const MMAP: u64 = 1 << 8;
+pub const TASK: u64 = 1 << 13;
+pub const SAMPLE_ID_ALL: u64 = 1 << 18;
+pub const MMAP2: u64 = 1 << 23;
+pub const USE_CLOCK: u64 = 1 << 25;
+
+/// What to count; the fields of `struct perf_event_attr` that are used here, in its layout of 112 bytes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PerfAttr {
+    pub event_type: u32,
+    pub size: u32,
+    pub config: u64,
+    pub sample_period: u64,
+    pub sample_type: u64,
+    pub read_format: u64,
+    pub flags: u64,
+    pub wakeup_events: u32,
+    pub bp_type: u32,
+    pub config1: u64,
+    pub config2: u64,
+    pub unused: [u64; 2],
+    pub sample_stack_user: u32,
+    pub clock: i32,
+    pub unused_too: [u64; 2],
+}
+
+const _: () = assert!(size_of::<PerfAttr>() == 112);
+
+/// `tid` -1: every thread; `cpu` -1: every CPU.
+pub fn open(attr: &PerfAttr, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    const CLOSE_ON_EXEC: libc::c_ulong = 8;
+    let attr = PerfAttr { size: size_of::<PerfAttr>() as u32, ..*attr };
+    // SAFETY: `attr` is a live structure of the size it says, and what its addresses name outlives the call.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, tid, cpu, -1, CLOSE_ON_EXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just returned this descriptor to us and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
