@@ -57,8 +57,13 @@ pub struct Talk {
 
 impl Talk {
     pub fn start() -> Talk {
+        Talk::with(&mut Command::new(Talk::program()))
+    }
+
+    /// Compiled once: the tests that share it run at the same time.
+    pub fn program() -> &'static Path {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-        Talk::with(&mut Command::new(PROGRAM.get_or_init(|| compile("talk", &["-lnopal"]))))
+        PROGRAM.get_or_init(|| compile("talk", &["-lnopal"]))
     }
 
     /// The program under another one.

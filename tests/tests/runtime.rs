@@ -379,7 +379,7 @@ fn errors_say_what_to_do() {
 
 #[test]
 fn loading_leaves_the_program_half_of_its_file_descriptors() {
-    let program = compile("talk", &["-lnopal"]);
+    let program = Talk::program();
     let mut talk = Talk::with(Command::new("prlimit").args(["--nofile=40"]).arg(program));
     talk.expect(&[("provider app", "0")]);
     let mut last = String::new();
@@ -447,10 +447,7 @@ fn threads_signals_and_forks_while_probes_come_and_go() {
 fn nothing_is_left_in_any_folder() {
     let folder = scratch("runtime-temporary");
     let mut talk = Talk::with(
-        Command::new(compile("talk", &["-lnopal"]))
-            .env("TMPDIR", &folder)
-            .env("HOME", &folder)
-            .current_dir(&folder),
+        Command::new(Talk::program()).env("TMPDIR", &folder).env("HOME", &folder).current_dir(&folder),
     );
     talk.expect(&[("provider leaves_nothing", "0"), ("probe 0 one", "0"), ("load 0", "0")]);
     talk.process.0.kill().unwrap();

@@ -278,7 +278,7 @@ fn wrong_requests_get_one_clear_sentence() {
 
 #[test]
 fn programs_that_a_command_starts_are_found_and_their_lateness_is_stated() {
-    let python = "import time\nf = lambda: 0\nfor i in range(1000): f(); time.sleep(0.01)";
+    let python = "import time\nf = lambda: 0\nfor i in range(500): f(); time.sleep(0.01)";
     for door in ["user", "kernel", "auto"] {
         let probe = r#"python:function__return if funcname == "<lambda>""#;
         let arguments = ["trace", "--json", "--limit", "1", "--door", door, probe];
@@ -467,6 +467,28 @@ fn passes(recording: &Path) -> BTreeMap<u64, u64> {
         *counts.entry(event["args"]["arg0"].as_u64().unwrap()).or_default() += 1;
     }
     counts
+}
+
+#[test]
+fn programs_that_end_before_they_are_seen_are_not_forgotten() {
+    let folder = scratch("tracing_strangers");
+    let program = compile(&folder, "forks");
+    // Each lives about a millisecond, less than it takes to enter it.
+    let script = format!("for i in 1 2 3 4 5; do {} 7; done", program.display());
+    for door in ["auto", "user", "kernel"] {
+        for n in 0..3 {
+            let recording = folder.join(format!("{door}{n}.rec"));
+            let result = output_of(
+                Command::new(nopal())
+                    .args(["record", "-e", "forks:pass", "--json", "--door", door, "-o"])
+                    .arg(&recording)
+                    .args(["--", "sh", "-c", &script]),
+            );
+            let result = events(&result.stdout).pop().unwrap_or_else(|| panic!("{}", errors(&result)));
+            let is_all = result["events"] == 5 * 7;
+            assert_eq!(result["complete"], is_all, "{door}: {result}");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@ use crate::commands::provider_file;
 use crate::failure::Failure;
 use nopal_engine::user;
 use nopal_engine::user::ring::possible_cpus;
-use nopal_session::live::{BY_LINES, Door, Live, LiveError, News, Opened, Request, Way, attach_when_free};
+use nopal_session::live::{
+    self, BY_LINES, Door, Live, LiveError, News, Opened, Request, Way, attach_when_free,
+};
 use nopal_session::plan::Limits;
 use nopal_session::registry::{Choice, Unfit};
 use nopal_trace::localtime::{ClockText, text_of};
@@ -147,9 +149,7 @@ impl Open {
                 News::Late { pid, n_sites } => {
                     self.n_late += 1;
                     if self.is_verbose {
-                        anstream::eprintln!(
-                            "nopal: process {pid}: {n_sites} sites were opened a moment after their program or library had started"
-                        );
+                        anstream::eprintln!("nopal: {}", live::late_in_words(pid, n_sites));
                     }
                 }
                 News::Message(text) => {

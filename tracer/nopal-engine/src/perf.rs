@@ -11,9 +11,11 @@ pub const DISABLED: u64 = 1;
 pub const INHERIT: u64 = 1 << 1;
 pub const EXCLUDE_KERNEL: u64 = 1 << 5;
 pub const MMAP: u64 = 1 << 8;
+pub const COMM: u64 = 1 << 9;
 pub const TASK: u64 = 1 << 13;
 pub const SAMPLE_ID_ALL: u64 = 1 << 18;
 pub const MMAP2: u64 = 1 << 23;
+pub const COMM_EXEC: u64 = 1 << 24;
 pub const USE_CLOCK: u64 = 1 << 25;
 
 /// What to count; the fields of `struct perf_event_attr` that are used here, in its layout of 112 bytes.

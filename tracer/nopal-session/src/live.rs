@@ -8,7 +8,9 @@ mod handover;
 mod types;
 
 pub use by_lines::BY_LINES;
-pub use types::{Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way};
+pub use types::{
+    Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way, late_in_words,
+};
 
 use crate::clock::{Anchor, TscClock};
 use crate::registry::{Event, Registry, Unfit};
@@ -16,7 +18,8 @@ use crate::tasks::Tasks;
 use by_kernel::{How, Kernel, open_by_kernel};
 use handover::Handovers;
 use nopal_abi::ring::Mode;
-use nopal_engine::target::{self, TargetError, changeable_objects};
+use nopal_engine::target::strangers::Strangers;
+use nopal_engine::target::{self, MappedObject, TargetError, changeable_objects};
 use nopal_engine::user;
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::record::RecordKind;
@@ -49,6 +52,8 @@ pub struct Live {
     entered: HashSet<u32>,
     /// Processes, by the pid they know of themselves, that left hits before anybody had seen them.
     unseen: HashSet<u32>,
+    /// Of the commands that were started, without the user door.
+    strangers: Strangers,
     /// What came up between two looks.
     pending: Vec<News>,
     last_look: Instant,
@@ -92,6 +97,7 @@ impl Live {
             code: HashMap::new(),
             entered: HashSet::new(),
             unseen: HashSet::new(),
+            strangers: Strangers::default(),
             pending: Vec::new(),
             last_look: Instant::now(),
             last_sweep: Instant::now(),
@@ -155,8 +161,13 @@ impl Live {
         let how = self.how;
         let mut outcome = Ok(Vec::new());
         let mut left_by_user = Vec::new();
+        let (strangers, is_followed) = (&mut self.strangers, self.user.is_none() && !self.is_only);
         let before_start = |pid: i32, sites: &[SiteReport]| {
             let pid = pid as u32;
+            if is_followed {
+                // Where the kernel does not allow it, what a look finds is all that is known.
+                let _ = strangers.follow(pid);
+            }
             let (mut opened, left) = match door {
                 Door::Auto | Door::User => divide(registry, pid, sites),
                 Door::Kernel => {
@@ -184,7 +195,7 @@ impl Live {
             // The kernel door alone: the same way of starting, with nothing for the user door to open.
             None => {
                 let ring = RingConfig::new(possible_cpus().map_err(LiveError::Cpus)?);
-                let options = Options { ring, is_only: self.is_only, can_relocate: false };
+                let options = Options { ring, is_only: true, can_relocate: false };
                 bare = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(LiveError::User)?;
                 bare.set_library_wait(0);
                 &mut bare
@@ -343,15 +354,18 @@ pub fn attach_when_free(
 fn wanted_in(registry: &Mutex<Registry>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
     let mut wanted = Vec::new();
     for mapped in changeable_objects(pid)? {
-        if let Some(known) = lock(registry).known(&mapped) {
-            wanted.extend(known);
-            continue;
-        }
-        let Ok(image) = mapped.open() else { continue };
-        let Ok(object) = nopal_sdt::read(image.bytes()) else { continue };
-        wanted.extend(lock(registry).select(&mapped, &object));
+        wanted.extend(wanted_in_file(registry, &mapped));
     }
     Ok(wanted)
+}
+
+fn wanted_in_file(registry: &Mutex<Registry>, mapped: &MappedObject) -> Vec<Wanted> {
+    if let Some(known) = lock(registry).known(mapped) {
+        return known;
+    }
+    let Ok(image) = mapped.open() else { return Vec::new() };
+    let Ok(object) = nopal_sdt::read(image.bytes()) else { return Vec::new() };
+    lock(registry).select(mapped, &object)
 }
 
 /// Divides the sites of a process into those the user door opened and those it leaves to the kernel door.

@@ -16,14 +16,17 @@ const DUMMY: u64 = 9;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SET_OUTPUT: libc::c_ulong = 0x2405;
 
+const RECORD_COMM: u32 = 3;
 const RECORD_EXIT: u32 = 4;
 const RECORD_FORK: u32 = 7;
 const RECORD_MMAP2: u32 = 10;
-/// Of a record: it tells the file by its build id.
+/// Of a record of a new name: it is that of a program.
+const MISC_COMM_EXEC: u16 = 1 << 13;
+/// Of a record of a mapping: it tells the file by its build id.
 const MISC_BUILD_ID: u16 = 1 << 14;
 
 /// Without the page of positions before it.
-const RING_BYTES: usize = 256 << 10;
+const RING_BYTES: usize = 128 << 10;
 /// Two positions at fixed places of the first page of a ring.
 const HEAD_AT: usize = 1024;
 const TAIL_AT: usize = 1032;
@@ -37,6 +40,10 @@ pub enum Entry {
     Forked {
         pid: u32,
         parent: u32,
+    },
+    /// A program of its own, of which nothing is mapped yet.
+    Started {
+        pid: u32,
     },
     /// Code of a file.
     Mapped {
@@ -86,6 +93,8 @@ impl Chronicle {
                 | perf::EXCLUDE_KERNEL
                 | perf::MMAP
                 | perf::MMAP2
+                | perf::COMM
+                | perf::COMM_EXEC
                 | perf::TASK
                 | perf::SAMPLE_ID_ALL
                 | perf::USE_CLOCK,
@@ -226,6 +235,7 @@ fn parse(record: &[u8]) -> Option<(u64, Entry)> {
     let entry = match kind {
         // Threads of one process are forked and end by themselves, too.
         RECORD_FORK if u32_at(8)? != u32_at(12)? => Entry::Forked { pid: u32_at(8)?, parent: u32_at(12)? },
+        RECORD_COMM if misc & MISC_COMM_EXEC != 0 => Entry::Started { pid: u32_at(8)? },
         RECORD_EXIT if u32_at(8)? == u32_at(16)? => Entry::Ended { pid: u32_at(8)? },
         RECORD_MMAP2 if misc & MISC_BUILD_ID == 0 => {
             let (pid, start, n_bytes, offset) = (u32_at(8)?, u64_at(16)?, u64_at(24)?, u64_at(32)?);
@@ -329,7 +339,8 @@ mod tests {
             let is_true = |mapping: &Mapping| mapping.path.ends_with("true") && mapping.is_executable;
             matches!(entry, Entry::Mapped { pid: of, mapping } if *of == pid && is_true(mapping))
         });
+        let started = story.iter().position(|entry| *entry == Entry::Started { pid });
         let ended = story.iter().position(|entry| *entry == Entry::Ended { pid });
-        assert!(forked.is_some() && forked < mapped && mapped < ended, "{story:?}");
+        assert!(forked.is_some() && forked < started && started < mapped && mapped < ended, "{story:?}");
     }
 }

@@ -7,6 +7,7 @@ mod image;
 mod maps;
 mod objects;
 mod process;
+pub mod strangers;
 pub mod symbols;
 mod tree;
 pub mod unwind;

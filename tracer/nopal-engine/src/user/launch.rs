@@ -142,7 +142,15 @@ impl Session {
         before_start: impl FnOnce(i32, &[SiteReport]) + Send,
     ) -> Result<(Child, Vec<ProcessReport>)> {
         self.ring().set_enabled(true);
-        let (core, starting) = (&mut self.core, starting.into());
+        let (core, strangers, starting) = (&mut self.core, &mut self.strangers, starting.into());
+        let is_only = self.is_only;
+        let before_start = move |pid: i32, sites: &[SiteReport]| {
+            if !is_only {
+                // Where the kernel does not allow it, what a look finds is all that is known.
+                let _ = strangers.follow(pid as u32);
+            }
+            before_start(pid, sites);
+        };
         let (child, traced) = in_own_thread(move || match starting {
             Starting::Command(command) => start(core, command, before_start),
             Starting::Held(mut held) => {

@@ -15,6 +15,7 @@ use super::stub::space::{self, ObjectIdentity, PlacedStub};
 use super::stub::{Action, Predicate};
 use super::tactic::{Refusal, Tactic};
 use super::text::Patch;
+use crate::target::strangers::Strangers;
 use crate::target::{self, MappedObject};
 use nopal_sdt::probe::Site;
 use std::collections::HashMap;
@@ -325,6 +326,12 @@ impl Core {
         Ok(wanted)
     }
 
+    /// Whether a file has wanted sites.
+    fn wants(&mut self, object: &MappedObject) -> bool {
+        let Some(read) = self.read_object(object) else { return false };
+        !read.object.probes.is_empty() && !(self.select)(object, &read.object).is_empty()
+    }
+
     fn read_object(&mut self, object: &MappedObject) -> Option<Arc<ReadObject>> {
         let mapping = object.mappings.first()?;
         let device = libc::makedev(mapping.device_major, mapping.device_minor);
@@ -384,6 +391,8 @@ pub struct Session {
     pub(super) traced: Vec<Traced>,
     pub(super) roots: Vec<i32>,
     pub(super) is_only: bool,
+    /// Of the commands that were started here.
+    pub(super) strangers: Strangers,
     /// Processes that could not be entered, not to be tried again.
     pub(super) given_up: Vec<(i32, Option<u64>)>,
     pub(super) last_look: Instant,
@@ -409,6 +418,7 @@ impl Session {
             traced: Vec::new(),
             roots: Vec::new(),
             is_only: options.is_only,
+            strangers: Strangers::default(),
             given_up: Vec::new(),
             last_look: Instant::now(),
         })
@@ -434,6 +444,8 @@ impl Session {
                 .roots
                 .iter()
                 .flat_map(|root| target::descendants(*root as u32))
+                // Also those whose parents have ended, so that they are nobody's descendants any more.
+                .chain(self.strangers.waiting())
                 .map(|pid| pid as i32)
                 .filter(|pid| !self.is_known(*pid))
                 .collect();
@@ -442,8 +454,14 @@ impl Session {
             }
             for pid in fresh {
                 let about = target::Process::read(pid as u32);
-                let is_copy = about.map_or(true, |process| !process.has_program_of_its_own);
-                match self.attach_one(pid) {
+                let is_copy = about.map_or(true, |process| !process.has_program_of_its_own)
+                    && !self.strangers.waiting().any(|waiting| waiting == pid as u32);
+                let mut attached = self.attach_one(pid);
+                if matches!(attached, Err(Error::Gone { .. })) && process::is_alive(pid) {
+                    // It has just started another program.
+                    attached = self.attach_one(pid);
+                }
+                match attached {
                     Ok(report) => reports.push(report),
                     // It has ended since it was seen; as a copy of its parent it had everything.
                     Err(
@@ -471,6 +489,30 @@ impl Session {
 
     /// Opens what is wanted in one process that is not traced yet, or more of one that is.
     pub(super) fn attach_one(&mut self, pid: i32) -> Result<ProcessReport> {
+        self.hear();
+        let has_program = self.strangers.take(pid as u32);
+        match self.open_one(pid) {
+            Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. })
+                if has_program =>
+            {
+                Err(Error::EndedEarly { pid })
+            }
+            result => result,
+        }
+    }
+
+    /// Whether a program was started that is to be looked after before the next look is due.
+    pub fn has_news(&mut self) -> bool {
+        self.hear();
+        self.strangers.has_news()
+    }
+
+    fn hear(&mut self) {
+        let core = &mut self.core;
+        self.strangers.hear(|object| core.wants(object));
+    }
+
+    fn open_one(&mut self, pid: i32) -> Result<ProcessReport> {
         process::check_enterable(pid)?;
         // What comes while we are at work is to be noticed at the next look.
         let seen = code_mappings(pid);

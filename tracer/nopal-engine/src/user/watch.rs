@@ -179,6 +179,11 @@ impl Session {
             let fresh = self.attach_descendants();
             notices.extend(fresh.into_iter().filter(ProcessReport::says_something).map(Notice::Opened));
         }
+        notices.extend(self.strangers.take_gone().into_iter().map(|pid| {
+            let pid = pid as i32;
+            Notice::Opened(ProcessReport { pid, outcome: Err(Error::EndedEarly { pid }), interrupted: None })
+        }));
+        self.strangers.settle();
         self.last_look = Instant::now();
         notices
     }

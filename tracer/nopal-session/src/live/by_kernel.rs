@@ -96,6 +96,11 @@ impl Kernel {
         self.tracefs.is_some() || matches!(self.door, Entrance::Lines(_))
     }
 
+    /// Whether all that these processes start has an event from its beginning on.
+    pub fn gives_all(&self, roots: &[u32], event: u32) -> bool {
+        roots.iter().all(|root| self.covered.get(root).is_some_and(|covered| covered.events.contains(&event)))
+    }
+
     fn bpf(&self) -> Result<&KernelDoor, LiveError> {
         match &self.door {
             Entrance::Bpf(door) => Ok(door),

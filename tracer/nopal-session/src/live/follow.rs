@@ -2,7 +2,7 @@
 //! later, and gives the kernel door what the user door leaves.
 
 use super::by_kernel::{ByKernel, open_by_kernel};
-use super::{ASKED_FOR, Door, LOOK, Live, LiveError, News, Way, closed, divide, wanted_in};
+use super::{ASKED_FOR, Door, LOOK, Live, LiveError, News, Way, closed, divide, wanted_in, wanted_in_file};
 use crate::clock::Anchor;
 use nopal_engine::target;
 use nopal_engine::user;
@@ -17,13 +17,28 @@ const SWEEP: Duration = Duration::from_secs(1);
 
 impl Live {
     /// Whether it is time for [`Live::look_after`].
-    pub fn is_look_due(&self) -> bool {
+    pub fn is_look_due(&mut self) -> bool {
         self.last_look.elapsed() >= LOOK || self.has_news()
     }
 
     /// Whether something has happened that the next look will tell.
-    pub fn has_news(&self) -> bool {
-        !self.pending.is_empty()
+    pub fn has_news(&mut self) -> bool {
+        let has_started = match &mut self.user {
+            Some((session, _)) => session.has_news(),
+            None => {
+                self.hear();
+                self.strangers.has_news()
+            }
+        };
+        has_started || !self.pending.is_empty()
+    }
+
+    /// Takes note of programs that were started and lack sites; without the user door, which does the same.
+    fn hear(&mut self) {
+        let (registry, kernel, roots) = (&self.registry, &self.kernel, &self.roots);
+        let is_armed = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
+        self.strangers
+            .hear(|object| wanted_in_file(registry, object).iter().any(|wanted| !is_armed(wanted.event)));
     }
 
     /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
@@ -146,7 +161,11 @@ impl Live {
     pub(super) fn open_children_by_kernel(&mut self, news: &mut Vec<News>) {
         let all: Vec<u32> = match &self.user {
             Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
-            None => self.roots.iter().flat_map(|root| self.family(*root)).collect(),
+            // Also those whose parents have ended, so that they are nobody's descendants any more.
+            None => {
+                let families = self.roots.iter().flat_map(|root| self.family(*root));
+                families.chain(self.strangers.waiting()).collect()
+            }
         };
         for pid in all {
             let is_new = !self.left.contains_key(&pid);
@@ -173,11 +192,14 @@ impl Live {
                     continue;
                 }
             };
+            self.strangers.take(pid);
             if done.n_fresh > 0 {
                 news.push(News::Late { pid, n_sites: done.n_fresh });
                 news.push(News::Opened(done.opened));
             }
         }
+        news.extend(self.strangers.take_gone().into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
+        self.strangers.settle();
     }
 
     /// Gives a child that the user door has found what its parent has by the kernel door.

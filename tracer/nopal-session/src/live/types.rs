@@ -116,7 +116,8 @@ pub enum News {
     Opened(Vec<Opened>),
     /// Hits may be missing.
     Gap(String),
-    /// A process or its program was started while tracing, and this many sites could be opened only afterwards.
+    /// A process or its program was started while tracing, and this many sites could be opened only afterwards; none if it
+    /// ended before.
     Late {
         pid: u32,
         n_sites: usize,
@@ -127,6 +128,16 @@ pub enum News {
         error: LiveError,
     },
     Message(String),
+}
+
+/// [`News::Late`] for people.
+pub fn late_in_words(pid: u32, n_sites: usize) -> String {
+    match n_sites {
+        0 => format!("process {pid} ended before the sites of its program could be opened"),
+        n => format!(
+            "process {pid}: {n} sites were opened a moment after their program or library had started"
+        ),
+    }
 }
 
 /// What one look at the rings gave beside hits.

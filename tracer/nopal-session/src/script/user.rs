@@ -10,9 +10,10 @@ use super::tasks::Everyone;
 use super::timers::Timers;
 use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
 use crate::clock::{Anchor, TscClock, is_tsc_steady};
-use crate::live::{BY_LINES, LiveError, Opened, Way};
+use crate::live::{BY_LINES, LiveError, Opened, Way, late_in_words};
 use crate::tasks::Tasks;
 use nopal_engine::target::{self, MappedObject};
+use nopal_engine::user;
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::launch::Starting;
 use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries, WAIT_MS};
@@ -317,7 +318,8 @@ impl UserRun {
         if self.performer.is_over() {
             return Step::Over;
         }
-        if self.last_look.elapsed() >= LOOK {
+        let has_news = self.door.as_mut().is_some_and(|door| door.session.has_news());
+        if has_news || self.last_look.elapsed() >= LOOK {
             self.last_look = Instant::now();
             self.everyone.look();
             self.performer.names.catch_up();
@@ -338,7 +340,9 @@ impl UserRun {
             return Step::Busy;
         }
         if !self.roots.is_empty() && !self.is_any_alive() {
-            return Step::Over;
+            let has_news = self.door.as_mut().is_some_and(|door| door.session.has_news());
+            // What is missing is told before the end.
+            return if has_news { Step::Busy } else { Step::Over };
         }
         Step::Idle
     }
@@ -543,14 +547,19 @@ impl UserRun {
                     let is_known = self.entered.contains(&(pid as u32));
                     let is_at_once =
                         is_known && self.door.as_mut().is_some_and(|door| matches!(door.session.libraries(pid), Libraries::AtOnce(_)));
-                    let has_new = report.outcome.as_ref().is_ok_and(|sites| !sites.is_empty());
-                    if has_new && !is_at_once {
+                    let n_sites = match &report.outcome {
+                        Ok(sites) if sites.is_empty() || is_at_once => None,
+                        Ok(sites) => Some(sites.len()),
+                        Err(user::Error::EndedEarly { .. }) => Some(0),
+                        Err(_) => None,
+                    };
+                    if let Some(n_sites) = n_sites {
                         self.losses.n_late += 1;
-                        self.notes.push(Note::Detail(format!(
-                            "process {pid}: sites were opened a moment after their program or library had started"
-                        )));
+                        self.notes.push(Note::Detail(late_in_words(pid as u32, n_sites)));
                     }
-                    self.take_reports(vec![report]);
+                    if n_sites != Some(0) {
+                        self.take_reports(vec![report]);
+                    }
                 }
                 Notice::Exec { pid } => {
                     self.entered.remove(&(pid as u32));

@@ -2,7 +2,9 @@
 
 use super::config::{Channel, Mode, Rule};
 use super::error::InWords;
-use crate::live::{Hit, Live, LiveError, News, Opened, Request, StreamId, Way, attach_when_free};
+use crate::live::{
+    Hit, Live, LiveError, News, Opened, Request, StreamId, Way, attach_when_free, late_in_words,
+};
 use crate::plan::Limits;
 use crate::recorder::Recorder;
 use crate::registry::{Registry, Unfit};
@@ -176,9 +178,7 @@ impl Running {
                 News::NotFollowed { pid, error } => {
                     gaps.push(format!("process {pid} could not be followed: {}", in_words(&error)));
                 }
-                News::Late { pid, n_sites } => gaps.push(format!(
-                    "process {pid}: {n_sites} sites were opened a moment after their program or library had started"
-                )),
+                News::Late { pid, n_sites } => gaps.push(late_in_words(pid, n_sites)),
                 News::Message(text) => log(&text),
             }
         }

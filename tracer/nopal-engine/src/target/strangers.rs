@@ -1,0 +1,108 @@
+//! Programs that the descendants of a command start. They are found by looking, now and then; one that comes and goes
+//! between two looks would be missed without a word. The kernel's chronicle tells of each.
+
+use super::chronicle::{Chronicle, Entry};
+use super::{MappedObject, Process, TargetError};
+use std::collections::BTreeMap;
+
+/// Processes that have started a program and have not been looked at since.
+#[derive(Debug, Default)]
+pub struct Strangers {
+    chronicle: Chronicle,
+    /// Whether it has code that is wanted.
+    started: BTreeMap<u32, bool>,
+    /// Had code that is wanted, and ended before anybody looked.
+    gone: Vec<u32>,
+}
+
+impl Strangers {
+    /// Told of from now on: what a process and all it forks start.
+    pub fn follow(&mut self, pid: u32) -> Result<(), TargetError> {
+        let path = format!("/proc/{pid}/task");
+        self.chronicle.follow(pid).map_err(|error| TargetError::of_process(pid, path.as_ref(), &error))
+    }
+
+    /// Takes note of what has happened; `wants` says whether code of a file is wanted.
+    pub fn hear(&mut self, mut wants: impl FnMut(&MappedObject) -> bool) {
+        let (started, gone) = (&mut self.started, &mut self.gone);
+        self.chronicle.read(|entry| match entry {
+            Entry::Started { pid } => {
+                started.insert(pid, false);
+            }
+            Entry::Mapped { pid, mapping } => {
+                if let Some(is_wanted @ false) = started.get_mut(&pid)
+                    && mapping.is_of_file()
+                {
+                    let (path, is_deleted) = (mapping.path.clone(), mapping.is_deleted);
+                    *is_wanted = wants(&MappedObject { pid, path, is_deleted, mappings: vec![mapping] });
+                }
+            }
+            Entry::Ended { pid } => {
+                if started.remove(&pid) == Some(true) {
+                    gone.push(pid);
+                }
+            }
+            Entry::Forked { .. } => {}
+        });
+    }
+
+    /// Those with code that is wanted.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.started.iter().filter(|(_, is_wanted)| **is_wanted).map(|(pid, _)| *pid)
+    }
+
+    /// Whether somebody waits to be looked at, or to be said to have been missed.
+    pub fn has_news(&self) -> bool {
+        !self.gone.is_empty() || self.waiting().next().is_some()
+    }
+
+    /// It is being looked at; true if it waited.
+    pub fn take(&mut self, pid: u32) -> bool {
+        self.started.remove(&pid) == Some(true)
+    }
+
+    /// Those that nobody has looked at.
+    pub fn take_gone(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// All have been looked at that can be; of those that are ending, the end will be told.
+    pub fn settle(&mut self) {
+        self.started.retain(|pid, is_wanted| !*is_wanted || !Process::is_alive(*pid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, id};
+
+    #[test]
+    fn a_program_that_nobody_looked_at_is_told_of() {
+        let mut strangers = Strangers::default();
+        // SAFETY: geteuid has no preconditions.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        match strangers.follow(id()) {
+            // A kernel may forbid it to others.
+            Err(_) if !is_root => return,
+            followed => followed.expect("perf events"),
+        }
+        let mut run = |name: &str| {
+            let mut child = Command::new(name).spawn().expect(name);
+            child.wait().expect(name);
+            strangers.hear(|object| object.path.ends_with("true"));
+            (strangers.take_gone() == [child.id()], strangers.has_news())
+        };
+        assert_eq!((run("true"), run("false")), ((true, false), (false, false)));
+        let mut sleeps = Command::new("sh").args(["-c", "kill -STOP $$"]).spawn().expect("sh");
+        while !strangers.has_news() {
+            strangers.hear(|object| object.path.components().any(|part| part.as_os_str() == "bin"));
+            std::thread::yield_now();
+        }
+        assert_eq!(strangers.waiting().collect::<Vec<_>>(), [sleeps.id()]);
+        assert!(strangers.take(sleeps.id()) && !strangers.has_news());
+        sleeps.kill().and_then(|()| sleeps.wait()).expect("sh");
+        strangers.hear(|_| true);
+        assert!(!strangers.has_news());
+    }
+}
