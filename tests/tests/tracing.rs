@@ -328,7 +328,9 @@ fn a_full_disk_ends_the_recording_and_keeps_what_was_written() {
     let n_events = result["events"].as_u64().unwrap();
     assert!(n_events > 1000, "{result}");
     assert_eq!(babeltrace.stdout.iter().filter(|b| **b == b'\n').count() as u64, n_events);
-    assert_eq!(n_events + result["lost"].as_u64().unwrap(), 3 * 20_000, "{result}");
+    // What the program does after the recording has ended is nobody's loss.
+    let n_lost = result["lost"].as_u64().unwrap();
+    assert!(n_lost > 0 && n_events + n_lost <= 3 * 20_000, "{result}");
     same_verdict(&result, &verdict);
 }
 

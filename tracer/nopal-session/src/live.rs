@@ -202,6 +202,9 @@ impl Live {
             }
         };
         let (mut child, _) = session.launch_with(command, before_start).map_err(LiveError::User)?;
+        if let Some(kernel) = &mut self.kernel {
+            kernel.was_held(child.id());
+        }
         self.roots.push(child.id());
         self.tasks.add(child.id());
         self.left.insert(child.id(), left_by_user);

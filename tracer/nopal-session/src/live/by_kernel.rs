@@ -123,6 +123,13 @@ impl Kernel {
         }
     }
 
+    /// Says that a process could not fork while it joined: all its children have what it has.
+    pub fn was_held(&mut self, pid: u32) {
+        if let Some(covered) = self.covered.get_mut(&pid) {
+            covered.since_ticks = 0;
+        }
+    }
+
     /// A link outlives the program it was made for; what a family gives holds for the next program, too.
     pub fn exec(&mut self, pid: u32) {
         self.links.remove(&pid);
