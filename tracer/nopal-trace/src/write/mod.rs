@@ -18,12 +18,13 @@
 //!
 //! Times are nanoseconds of the clock whose offset to the epoch [`RecordingInfo::clock_offset_ns`] gives (usually
 //! CLOCK_MONOTONIC). Metadata is written when an event type is added, so before the first packet that needs it. A packet
-//! is written by one call, its index entry after it: whatever ends the recorder, every packet in the files but the last
-//! is whole, and readers stop at one that is not.
+//! and a declaration become part of their file in one step: wherever the recorder is killed, every reader can read what
+//! there is.
 
 mod layout;
 mod metadata;
 mod payload;
+mod place;
 mod stream;
 
 pub use payload::Payload;
@@ -109,7 +110,8 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     metadata: File,
-    metadata_bytes: u64,
+    /// All that the file says.
+    text: String,
     types: Vec<Arc<TypeInfo>>,
 }
 
@@ -139,9 +141,10 @@ impl RecordingWriter {
             .mode(0o700)
             .create(&index)
             .map_err(|e| Error::io(&index, "make", e))?;
-        let metadata = new_file(&path)?;
         let uuid = random_uuid()?;
         let is_large = info.n_event_types > stream::MAX_COMPACT_TYPES;
+        let text = metadata::preamble(&info, &uuid, is_large);
+        let metadata = first_metadata(dir, &text)?;
         let shared = Shared {
             dir: dir.to_owned(),
             uuid,
@@ -149,9 +152,8 @@ impl RecordingWriter {
             packet_bytes: info.packet_bytes.max(4096),
             context: Layout::of(&info.context)
                 .map_err(|reason| Error::Payload { event: "the context".to_owned(), reason })?,
-            state: Mutex::new(State { metadata, metadata_bytes: 0, types: Vec::new() }),
+            state: Mutex::new(State { metadata, text, types: Vec::new() }),
         };
-        shared.lock().extend_metadata(dir, &metadata::preamble(&info, &uuid, is_large))?;
         Ok(RecordingWriter { shared: Arc::new(shared) })
     }
 
@@ -191,22 +193,59 @@ impl Shared {
 }
 
 impl State {
-    /// Appends all of `text` or nothing.
+    /// Appends all of `text` or nothing: half a declaration would make the whole recording unreadable.
     fn extend_metadata(&mut self, dir: &Path, text: &str) -> Result<(), Error> {
-        if let Err(e) = self.metadata.write_all(text.as_bytes()) {
-            // Half a declaration would make the whole recording unreadable.
-            let _ = self.metadata.set_len(self.metadata_bytes);
-            return Err(Error::io(dir.join("metadata"), "write", e));
+        let before = self.text.len();
+        self.text.push_str(text);
+        let result = if place::is_one_step(before as u64, text.len() as u64) {
+            self.metadata.write_all(text.as_bytes()).map_err(|e| {
+                let _ = self.metadata.set_len(before as u64);
+                Error::io(dir.join("metadata"), "write", e)
+            })
+        } else {
+            let replace = |new: &Path| fs::rename(new, dir.join("metadata"));
+            metadata_beside(dir, &self.text, replace).map(|file| self.metadata = file)
+        };
+        if result.is_err() {
+            self.text.truncate(before);
         }
-        self.metadata_bytes += text.len() as u64;
-        Ok(())
+        result
     }
 }
 
-/// A new file that only its owner can read. Appending, so that cutting it back moves the place of the next write too.
-fn new_file(path: &Path) -> Result<File, Error> {
+/// Makes the metadata of a recording that there is not yet.
+fn first_metadata(dir: &Path, text: &str) -> Result<File, Error> {
+    let path = dir.join("metadata");
+    let name = |new: &Path| match fs::hard_link(new, &path) {
+        Ok(()) => fs::remove_file(new),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(e),
+        // A file system without links.
+        Err(_) => fs::rename(new, &path),
+    };
+    metadata_beside(dir, text, name)
+}
+
+/// Writes metadata into a file that readers pass over, and gives it its name when it is whole.
+fn metadata_beside(
+    dir: &Path,
+    text: &str,
+    name: impl Fn(&Path) -> std::io::Result<()>,
+) -> Result<File, Error> {
+    let new = dir.join(format!(".metadata.{}", std::process::id()));
+    let mut file = new_file(&new, true)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| name(&new));
+    written.map_err(|e| {
+        let _ = fs::remove_file(&new);
+        Error::io(dir.join("metadata"), "write", e)
+    })?;
+    Ok(file)
+}
+
+/// A new file that only its owner can read. Where appending, cutting it back moves the place of the next write too.
+fn new_file(path: &Path, is_appending: bool) -> Result<File, Error> {
     OpenOptions::new()
-        .append(true)
+        .write(true)
+        .append(is_appending)
         .create_new(true)
         .mode(0o600)
         .open(path)

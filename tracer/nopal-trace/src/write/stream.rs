@@ -7,8 +7,11 @@
 //!  64 u64 packet_seq_num  72 u64 events_discarded  80 u32 cpu_id
 //!  84 events: header (4, 6, 13 or 14 bytes), context, fields, without padding
 //! ```
+//!
+//! How a packet gets into the file is in `place.rs`.
 
 use super::payload::Payload;
+use super::place::{self, HEADER_BYTES};
 use super::{Shared, TypeId, TypeInfo, new_file};
 use crate::error::Error;
 use std::fs::File;
@@ -19,10 +22,11 @@ use std::sync::Arc;
 
 /// Ids 0 to 30 fit the compact header, 31 is its escape.
 pub(super) const MAX_COMPACT_TYPES: usize = 31;
-const HEADER_BYTES: usize = 84;
 const MAGIC: u32 = 0xc1fc_1fc1;
 /// An event larger than this is refused.
 const MAX_EVENT_BYTES: usize = 64 << 20;
+/// A packet of events among which some were lost may grow to this, so that one packet tells of the loss.
+const MAX_LOSS_BYTES: usize = 64 << 20;
 
 /// Writes the events of one CPU in the order of time.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct StreamWriter {
     /// Of the last event, or the end of the last packet.
     last_ns: u64,
     n_discarded: u64,
+    /// Told of, and in no packet yet.
+    loss: Option<Loss>,
     /// As the last packet in the file says.
     n_discarded_told: u64,
     /// In the packets that are in the file.
@@ -54,6 +60,28 @@ struct Files {
     stream_path: PathBuf,
     stream_bytes: u64,
     index: File,
+    /// Memory for what holds a packet's place.
+    blank: Vec<u8>,
+}
+
+/// Events that were lost, and when.
+#[derive(Debug, Clone, Copy)]
+struct Loss {
+    count: u64,
+    from_ns: u64,
+    to_ns: u64,
+    /// The packet being filled is the one that tells of it.
+    is_open: bool,
+}
+
+/// What a packet says of itself.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    begin_ns: u64,
+    end_ns: u64,
+    content_bytes: u64,
+    packet_bytes: u64,
+    n_discarded: u64,
 }
 
 impl StreamWriter {
@@ -69,6 +97,7 @@ impl StreamWriter {
             begin_ns: 0,
             last_ns: 0,
             n_discarded: 0,
+            loss: None,
             n_discarded_told: 0,
             n_events_written: 0,
             n_packets: 0,
@@ -126,10 +155,9 @@ impl StreamWriter {
     /// Everything before the fields. Gives where the event, and the packet if it is its first, begin.
     #[inline]
     fn begin_event(&mut self, ty: TypeId, ns: u64, context: &[u8]) -> Result<usize, Error> {
-        if self.packet.len() + context.len() >= self.shared.packet_bytes {
+        if self.loss.is_some() || self.packet.len() + context.len() >= self.shared.packet_bytes {
             // If the packet cannot be written, this event is lost with it.
-            self.flush_packet(self.last_ns)
-                .inspect_err(|_| self.n_discarded = self.n_discarded.wrapping_add(1))?;
+            self.make_room(ns).inspect_err(|_| self.n_discarded = self.n_discarded.wrapping_add(1))?;
         }
         if ty.0 as usize >= self.types.len() {
             self.types = self.shared.lock().types.clone();
@@ -199,22 +227,66 @@ impl StreamWriter {
         self.packet.extend_from_slice(&ns.to_le_bytes());
     }
 
-    /// States that `count` events were lost in a span of time. Readers see the loss in exactly that span: it gets a
-    /// packet of its own. Events before the span must have been appended, those after it not yet.
+    /// Before an event at `ns`: writes the packet if it is full or if a loss that was told of begins or ends here.
+    #[cold]
+    fn make_room(&mut self, ns: u64) -> Result<(), Error> {
+        match self.loss {
+            Some(loss) if ns > loss.to_ns => self.settle()?,
+            Some(loss) if ns >= loss.from_ns && !loss.is_open => self.open_loss()?,
+            Some(_) | None => {}
+        }
+        let max_bytes = match self.loss {
+            Some(Loss { is_open: true, .. }) => MAX_LOSS_BYTES,
+            _ => self.shared.packet_bytes,
+        };
+        if self.packet.len() >= max_bytes { self.flush_packet(self.last_ns) } else { Ok(()) }
+    }
+
+    /// States that `count` events were lost in a span of time, before any event after its start is appended. Readers see
+    /// the loss in exactly that span: a packet begins with it and another after it.
     pub fn discarded(&mut self, count: u64, span: Range<u64>) -> Result<(), Error> {
         if count == 0 {
             return Ok(());
         }
-        let from = span.start.max(self.last_ns);
-        let to = span.end.max(from);
-        if !self.packet.is_empty() || self.n_packets == 0 {
-            // Readers count from the end of the packet before; the first has none before it.
-            self.start_packet(from);
-            self.flush_packet(from)?;
+        let to_ns = span.end.max(span.start);
+        match &mut self.loss {
+            Some(loss) if span.start <= loss.to_ns => {
+                loss.count = loss.count.wrapping_add(count);
+                loss.from_ns = loss.from_ns.min(span.start);
+                loss.to_ns = loss.to_ns.max(to_ns);
+                return Ok(());
+            }
+            Some(_) => self.settle()?,
+            None => {}
         }
-        self.n_discarded = self.n_discarded.wrapping_add(count);
-        self.start_packet(from);
-        self.flush_packet(to)
+        self.loss = Some(Loss { count, from_ns: span.start, to_ns, is_open: false });
+        Ok(())
+    }
+
+    /// Ends the packet before the loss, so that the next one tells of it: readers count from the end of the packet
+    /// before, and the first has none before it. Where events of the span are in the packet already, it tells itself.
+    fn open_loss(&mut self) -> Result<(), Error> {
+        let Some(loss) = &mut self.loss else { return Ok(()) };
+        loss.is_open = true;
+        let from_ns = loss.from_ns.max(self.last_ns);
+        let is_late = loss.from_ns < self.last_ns && !self.packet.is_empty();
+        if !is_late && (!self.packet.is_empty() || self.n_packets == 0) {
+            self.start_packet(from_ns);
+            self.flush_packet(from_ns)?;
+        }
+        self.start_packet(from_ns);
+        Ok(())
+    }
+
+    /// Tells of a loss, with the packet that is written by that.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(loss) = self.loss else { return Ok(()) };
+        let opened = if loss.is_open { Ok(()) } else { self.open_loss() };
+        self.loss = None;
+        self.n_discarded = self.n_discarded.wrapping_add(loss.count);
+        opened?;
+        self.start_packet(self.last_ns);
+        self.flush_packet(loss.to_ns)
     }
 
     fn start_packet(&mut self, ns: u64) {
@@ -227,12 +299,13 @@ impl StreamWriter {
     /// Writes what there is, as of `now_ns`: call it from time to time so that readers and crashes find recent events in
     /// the file. Does nothing if nothing is waiting.
     pub fn flush(&mut self, now_ns: u64) -> Result<(), Error> {
+        self.settle()?;
         self.flush_packet(now_ns)
     }
 
-    /// Whether events are waiting for their packet to be written.
+    /// Whether events or losses are waiting for their packet to be written.
     pub fn is_dirty(&self) -> bool {
-        !self.packet.is_empty()
+        !self.packet.is_empty() || self.loss.is_some()
     }
 
     /// Bytes of packets written so far.
@@ -242,7 +315,7 @@ impl StreamWriter {
 
     /// Events lost so far, those included whose packet could not be written.
     pub fn events_discarded(&self) -> u64 {
-        self.n_discarded
+        self.n_discarded.wrapping_add(self.loss.map_or(0, |loss| loss.count))
     }
 
     /// Events that a reader of the file finds.
@@ -252,12 +325,12 @@ impl StreamWriter {
 
     /// Lost events that no packet in the file tells of.
     pub fn untold_discarded(&self) -> u64 {
-        self.n_discarded.wrapping_sub(self.n_discarded_told)
+        self.events_discarded().wrapping_sub(self.n_discarded_told)
     }
 
     /// Writes the last packet.
     pub fn finish(mut self) -> Result<(), Error> {
-        self.flush_packet(self.last_ns)
+        self.flush(self.last_ns)
     }
 
     fn flush_packet(&mut self, end_ns: u64) -> Result<(), Error> {
@@ -265,7 +338,6 @@ impl StreamWriter {
             return Ok(());
         }
         let end_ns = end_ns.max(self.last_ns);
-        self.fill_header(end_ns);
         let result = self.write_packet(end_ns);
         self.last_ns = end_ns;
         self.packet.clear();
@@ -286,8 +358,7 @@ impl StreamWriter {
         u64::from(self.part) << 32 | u64::from(self.cpu)
     }
 
-    fn fill_header(&mut self, end_ns: u64) {
-        let bits = self.packet.len() as u64 * 8;
+    fn header_bytes(&self, head: &Head) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
@@ -298,31 +369,62 @@ impl StreamWriter {
         put(&self.shared.uuid);
         put(&0u32.to_le_bytes());
         put(&self.instance().to_le_bytes());
-        for value in [self.begin_ns, end_ns, bits, bits, self.n_packets, self.n_discarded] {
+        let Head { begin_ns, end_ns, content_bytes, packet_bytes, n_discarded } = *head;
+        for value in [begin_ns, end_ns, content_bytes * 8, packet_bytes * 8, self.n_packets, n_discarded] {
             put(&value.to_le_bytes());
         }
         put(&self.cpu.to_le_bytes());
-        self.packet[..HEADER_BYTES].copy_from_slice(&header);
+        header
     }
 
     fn write_packet(&mut self, end_ns: u64) -> Result<(), Error> {
         if self.files.is_none() {
             self.files = Some(self.open_files()?);
         }
-        let instance = self.instance();
-        let Some(files) = &mut self.files else { return Ok(()) };
+        let Some(mut files) = self.files.take() else { return Ok(()) };
+        let result = self.write_to(&mut files, end_ns);
+        self.files = Some(files);
+        result
+    }
+
+    fn write_to(&mut self, files: &mut Files, end_ns: u64) -> Result<(), Error> {
         let offset = files.stream_bytes;
-        if let Err(e) = files.stream.write_all(&self.packet) {
+        let content_bytes = self.packet.len() as u64;
+        let packet_bytes = place::end(offset, content_bytes) - offset;
+        let n_discarded = self.n_discarded;
+        let head = Head { begin_ns: self.begin_ns, end_ns, content_bytes, packet_bytes, n_discarded };
+        let header = self.header_bytes(&head);
+        self.packet[..HEADER_BYTES].copy_from_slice(&header);
+        self.packet.resize(packet_bytes as usize, 0);
+        // Holds the place of this packet: it has no event and tells of no loss.
+        let holder = |packet_bytes| {
+            self.header_bytes(&Head {
+                end_ns: self.begin_ns,
+                content_bytes: HEADER_BYTES as u64,
+                packet_bytes,
+                n_discarded: self.n_discarded_told,
+                ..head
+            })
+        };
+        if let Err(e) = place::put(&files.stream, offset, &self.packet, &holder, &mut files.blank) {
             // Cut off the half packet, so that the file ends with a whole one.
             let _ = files.stream.set_len(offset);
             return Err(Error::io(&files.stream_path, "write", e));
         }
-        files.stream_bytes += self.packet.len() as u64;
-        self.n_bytes += self.packet.len() as u64;
-        let bits = self.packet.len() as u64 * 8;
+        files.stream_bytes += packet_bytes;
+        self.n_bytes += packet_bytes;
         // offset, packet size, content size, begin, end, discarded, stream id, stream instance, sequence number.
-        let entry =
-            [offset, bits, bits, self.begin_ns, end_ns, self.n_discarded, 0, instance, self.n_packets];
+        let entry = [
+            offset,
+            packet_bytes * 8,
+            content_bytes * 8,
+            self.begin_ns,
+            end_ns,
+            self.n_discarded,
+            0,
+            self.instance(),
+            self.n_packets,
+        ];
         let bytes: Vec<u8> = entry.iter().flat_map(|v| v.to_be_bytes()).collect();
         // The index only saves readers time; the packets are complete without it.
         let _ = files.index.write_all(&bytes);
@@ -332,19 +434,19 @@ impl StreamWriter {
     fn open_files(&self) -> Result<Files, Error> {
         let name = format!("channel{}_{}", self.part, self.cpu);
         let stream_path = self.shared.dir.join(&name);
-        let stream = new_file(&stream_path)?;
+        let stream = new_file(&stream_path, false)?;
         let index_path = self.shared.dir.join("index").join(format!("{name}.idx"));
-        let mut index = new_file(&index_path)?;
+        let mut index = new_file(&index_path, true)?;
         // Magic, version 1.1, size of an entry; big endian, as LTTng writes it.
         let head: Vec<u8> = [0xc1f1_dcc1u32, 1, 1, 72].iter().flat_map(|v| v.to_be_bytes()).collect();
         index.write_all(&head).map_err(|e| Error::io(&index_path, "write", e))?;
-        Ok(Files { stream, stream_path, stream_bytes: 0, index })
+        Ok(Files { stream, stream_path, stream_bytes: 0, index, blank: Vec::new() })
     }
 }
 
 impl Drop for StreamWriter {
     /// A stream that nobody finished still leaves its events.
     fn drop(&mut self) {
-        let _ = self.flush_packet(self.last_ns);
+        let _ = self.flush(self.last_ns);
     }
 }
