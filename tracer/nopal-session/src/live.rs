@@ -9,7 +9,7 @@ mod types;
 
 pub use by_lines::BY_LINES;
 pub use types::{
-    Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way, late_in_words,
+    Came, Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way, late_in_words,
 };
 
 use crate::clock::{Anchor, TscClock};
@@ -21,7 +21,7 @@ use nopal_abi::ring::Mode;
 use nopal_engine::target::strangers::Strangers;
 use nopal_engine::target::{self, MappedObject, TargetError, changeable_objects};
 use nopal_engine::user;
-use nopal_engine::user::consumer::{Reader, any_has_thread};
+use nopal_engine::user::consumer::{self, Reader, any_has_thread};
 use nopal_engine::user::record::RecordKind;
 use nopal_engine::user::ring::{RingConfig, Set, possible_cpus};
 use nopal_engine::user::session::{Options, Session, SiteReport, Wanted};
@@ -230,6 +230,14 @@ impl Live {
 
     /// Hands out what has been recorded since the last time.
     pub fn poll(&mut self, mut each: impl FnMut(&Registry, Hit<'_>)) -> Polled {
+        self.poll_in_order(|registry, came| match came {
+            Came::Hit(hit) => each(registry, hit),
+            Came::Loss(_) => {}
+        })
+    }
+
+    /// The same with losses where they belong.
+    pub fn poll_in_order(&mut self, mut each: impl FnMut(&Registry, Came<'_>)) -> Polled {
         if let Some((session, reader)) = &mut self.user {
             let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
             reader.set_liveness(move |tid| any_has_thread(&pids, tid));
@@ -244,14 +252,24 @@ impl Live {
             // Only where some sites are the kernel's is a process that nobody has seen short of hits.
             let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !self.is_only;
             let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
-            let result = reader.poll(|source, record| {
-                let RecordKind::Event(event) = record.kind else { return };
-                let (Some(time), Some(task)) = (record.time, record.task) else { return };
+            let losses = &mut polled.losses;
+            let result = reader.poll_in_order(|source, came| {
                 let kind = match source.set {
                     Set::Rseq => StreamKind::Rseq,
                     Set::Locked => StreamKind::Locked,
                 };
                 let stream = StreamId { cpu: source.cpu, kind };
+                let record = match came {
+                    consumer::Came::Record(record) => record,
+                    consumer::Came::Gap(gap) => {
+                        let (first_ns, last_ns) = (clock.ns(gap.first), clock.ns(gap.last));
+                        let loss = Loss { stream, count: gap.count, first_ns, last_ns };
+                        losses.push(loss);
+                        return each(&registry, Came::Loss(loss));
+                    }
+                };
+                let RecordKind::Event(event) = record.kind else { return };
+                let (Some(time), Some(task)) = (record.time, record.task) else { return };
                 let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
                 if watches && task.pid != last_pid {
                     last_pid = task.pid;
@@ -261,22 +279,10 @@ impl Live {
                 }
                 if registry.holds(&hit) {
                     polled.n_hits += 1;
-                    each(&registry, hit);
+                    each(&registry, Came::Hit(hit));
                 }
             });
             polled.n_damaged += result.damaged + result.abandoned;
-            polled.losses.extend(result.gaps.iter().map(|gap| {
-                let kind = match gap.set {
-                    Set::Rseq => StreamKind::Rseq,
-                    Set::Locked => StreamKind::Locked,
-                };
-                Loss {
-                    stream: StreamId { cpu: gap.cpu, kind },
-                    count: gap.count,
-                    first_ns: clock.ns(gap.first),
-                    last_ns: clock.ns(gap.last),
-                }
-            }));
         }
         if let Some(kernel) = &mut self.kernel {
             kernel.poll(&registry, &mut polled, &mut each);

@@ -131,6 +131,7 @@ impl Recorder {
         file.add((own.0.into(), own.1.into()), (outside.pid.into(), outside.tid.into()))
     }
 
+    /// Adds a loss; hits later than its start come after it.
     pub fn loss(&mut self, loss: &Loss) -> Result<(), Error> {
         self.tally.n_lost += loss.count;
         self.tally.lost_span = Some(widen(self.tally.lost_span, loss));
@@ -138,8 +139,9 @@ impl Recorder {
     }
 
     /// Writes out events that wait for their packet to fill, so that a crash costs little.
-    pub fn flush(&mut self, now_ns: u64) -> Result<(), Error> {
-        self.streams.0.iter_mut().flatten().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(now_ns))
+    pub fn flush(&mut self) -> Result<(), Error> {
+        // Up to the last event only: hits that are in the rings already are earlier than now.
+        self.streams.0.iter_mut().flatten().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(0))
     }
 
     /// Bytes of events written so far.

@@ -3,9 +3,8 @@
 use crate::failure::Failure;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
 use nopal_session::context::ContextField;
-use nopal_session::live::Live;
+use nopal_session::live::{Came, Live};
 use nopal_session::recorder::{Closed, Recorder};
-use nopal_trace::clock::monotonic_ns;
 use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{EnvValue, Error, RecordingInfo};
 use std::io::IsTerminal;
@@ -135,7 +134,7 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
         }
         if last_flush.elapsed() >= FLUSH {
             last_flush = Instant::now();
-            if let Err(error) = recorder.flush(monotonic_ns()) {
+            if let Err(error) = recorder.flush() {
                 break Some(error);
             }
         }
@@ -174,16 +173,18 @@ fn tell_gaps(open: &mut Open, recorder: &mut Recorder) {
 fn pass(live: &mut Live, recorder: &mut Recorder) -> Result<u64, Error> {
     let mut result = Ok(());
     let mut n_dropped = 0;
-    let polled = live.poll(|registry, hit| match result {
-        Ok(()) => result = recorder.hit(registry, hit),
-        Err(_) => n_dropped += 1,
+    let polled = live.poll_in_order(|registry, came| match (came, &result) {
+        (Came::Hit(hit), Ok(())) => result = recorder.hit(registry, hit),
+        (Came::Hit(_), Err(_)) => n_dropped += 1,
+        (Came::Loss(loss), _) => {
+            let told = recorder.loss(&loss);
+            if result.is_ok() {
+                result = told;
+            }
+        }
     });
     recorder.drop_hits(n_dropped);
     recorder.tally.n_malformed += polled.n_damaged;
-    for loss in &polled.losses {
-        let told = recorder.loss(loss);
-        result = result.and(told);
-    }
     result.map(|()| polled.n_hits)
 }
 

@@ -28,7 +28,7 @@ struct Stream {
     /// Bytes ever read.
     position: u64,
     lost_seen: u64,
-    /// End of the last gap that was told.
+    /// No loss that is not told yet was before this.
     told_until: u64,
     /// A place where nothing was committed, since when.
     stalled: Option<(u64, Instant)>,
@@ -43,6 +43,13 @@ pub struct Gap {
     /// Time stamps of the first and last of them.
     pub first: u64,
     pub last: u64,
+}
+
+/// What a ring gives, in its order: a gap comes before every record that is later than its start.
+#[derive(Debug)]
+pub enum Came<'a> {
+    Record(RecordView<'a>),
+    Gap(Gap),
 }
 
 /// What one reading gave.
@@ -114,19 +121,32 @@ impl Reader {
     /// Hands out all committed records, each CPU's in their order, and frees their room. In overwrite mode only the
     /// locked rings are read; see [`Reader::snapshot`] for the others.
     pub fn poll(&mut self, mut each: impl FnMut(Source, RecordView<'_>)) -> Polled {
+        self.poll_in_order(|source, came| match came {
+            Came::Record(record) => each(source, record),
+            Came::Gap(_) => {}
+        })
+    }
+
+    /// The same with gaps where they belong.
+    pub fn poll_in_order(&mut self, mut each: impl FnMut(Source, Came<'_>)) -> Polled {
         let mut polled = Polled::default();
         let memory = Arc::clone(&self.memory);
-        let mut each = |source, record: RecordView<'_>| match record.kind {
-            RecordKind::Event(LIBRARY_EVENT) => memory.note_library(record.time.unwrap_or(0)),
-            RecordKind::Event(_) | RecordKind::Process => each(source, record),
-        };
         for stream in &mut self.streams {
             if stream.set == Set::Rseq && self.memory.layout().mode == Mode::Overwrite {
                 continue;
             }
-            let lost = stream.lost(self.memory.state(stream.set, stream.cpu));
-            stream.drain(&self.memory, &mut self.copy, &mut self.is_alive, &mut polled, &mut each);
-            polled.gaps.extend(lost);
+            let state = self.memory.state(stream.set, stream.cpu);
+            // In this order: what was lost before a record that is handed out now is known by then.
+            let head = state.head.load(Ordering::Acquire);
+            if let Some(gap) = stream.lost(state) {
+                polled.gaps.push(gap);
+                each(Source { cpu: stream.cpu, set: stream.set }, Came::Gap(gap));
+            }
+            let mut record = |source, record: RecordView<'_>| match record.kind {
+                RecordKind::Event(LIBRARY_EVENT) => memory.note_library(record.time.unwrap_or(0)),
+                RecordKind::Event(_) | RecordKind::Process => each(source, Came::Record(record)),
+            };
+            stream.drain(&self.memory, head, &mut self.copy, &mut self.is_alive, &mut polled, &mut record);
         }
         polled
     }
@@ -164,6 +184,8 @@ pub fn any_has_thread(pids: &[i32], tid: u32) -> bool {
 impl Stream {
     /// What the writers counted as lost since the last time.
     fn lost(&mut self, state: &RingState) -> Option<Gap> {
+        // A writer says when before it counts: what is not counted now was not lost before this.
+        let until = state.lost_last.load(Ordering::Acquire);
         let lost = state.lost.load(Ordering::Acquire);
         let count = lost.wrapping_sub(self.lost_seen);
         if count == 0 {
@@ -175,13 +197,14 @@ impl Stream {
             first => first,
         };
         let last = state.lost_last.load(Ordering::Acquire).max(first);
-        self.told_until = last;
+        self.told_until = if until == 0 { first } else { until };
         Some(Gap { cpu: self.cpu, set: self.set, count, first, last })
     }
 
     fn drain(
         &mut self,
         memory: &RingMemory,
+        head: u64,
         copy: &mut Vec<u8>,
         is_alive: &mut Option<Liveness>,
         polled: &mut Polled,
@@ -190,7 +213,6 @@ impl Stream {
         let state = memory.state(self.set, self.cpu);
         let (ring, ring_bytes) = memory.ring(self.set, self.cpu);
         let sub_bytes = 1u64 << memory.layout().geometry(self.set).sub_shift;
-        let head = state.head.load(Ordering::Acquire);
         let ahead = head.wrapping_sub(self.position);
         if ahead == 0 {
             return;

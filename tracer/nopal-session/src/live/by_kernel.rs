@@ -1,7 +1,9 @@
 //! The kernel door's side of a live session: what is armed where, and its records in the order of time.
 
 use super::by_lines::{BY_LINES, ByLines};
-use super::{Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock};
+use super::{
+    Came, Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock,
+};
 use crate::registry::{FileId, Registry, file_of};
 use nopal_engine::kernel::family::{Family, Member};
 use nopal_engine::kernel::tracefs::Tracefs;
@@ -271,8 +273,8 @@ impl Kernel {
         Ok(Prepared { sites: Armable::Alone(object), refused: in_words(refused) })
     }
 
-    /// Hands out some records in the order of time; tells how many.
-    fn poll_batch(&mut self, each: &mut impl FnMut(Hit<'_>)) -> usize {
+    /// Hands out some records in the order of time, and before them what was lost; tells how many.
+    fn poll_batch(&mut self, lost: &mut Vec<Loss>, each: &mut impl FnMut(Came<'_>)) -> usize {
         let batch = &mut self.batch;
         let n_records = match &mut self.door {
             Entrance::Bpf(door) => door.poll(BATCH_RECORDS, |cpu, record| {
@@ -289,12 +291,15 @@ impl Kernel {
                 0
             }
         };
+        let n_told = lost.len();
+        self.find_losses(lost);
+        lost[n_told..].iter().for_each(|loss| each(Came::Loss(*loss)));
         // Programs of one CPU can come in between each other: their order in the buffer is almost that of time.
         self.batch.sort_by_key(|(_, ns, ..)| *ns);
         for (stream, ns, event, task, payload) in self.batch.drain(..) {
             let last = self.last_ns.entry(stream.cpu).or_default();
             *last = ns.max(*last);
-            each(Hit { stream, event, ns: *last, task, payload: &payload });
+            each(Came::Hit(Hit { stream, event, ns: *last, task, payload: &payload }));
         }
         n_records
     }
@@ -303,25 +308,38 @@ impl Kernel {
         &mut self,
         registry: &Registry,
         polled: &mut Polled,
-        each: &mut impl FnMut(&Registry, Hit<'_>),
+        each: &mut impl FnMut(&Registry, Came<'_>),
     ) {
         let Polled { n_hits, losses, .. } = polled;
-        self.poll_hits(losses, &mut |hit| {
-            if registry.holds(&hit) {
+        self.poll_all(losses, &mut |came| match came {
+            Came::Hit(hit) if !registry.holds(&hit) => {}
+            Came::Hit(_) => {
                 *n_hits += 1;
-                each(registry, hit);
+                each(registry, came);
             }
+            Came::Loss(_) => each(registry, came),
         });
     }
 
-    /// Hands out what has come, in the order of time, and what was lost meanwhile.
+    /// Hands out the hits that have come, in the order of time, and what was lost meanwhile.
     pub fn poll_hits(&mut self, lost: &mut Vec<Loss>, each: &mut impl FnMut(Hit<'_>)) {
+        self.poll_all(lost, &mut |came| match came {
+            Came::Hit(hit) => each(hit),
+            Came::Loss(_) => {}
+        });
+    }
+
+    fn poll_all(&mut self, lost: &mut Vec<Loss>, each: &mut impl FnMut(Came<'_>)) {
         // More often than a full ring needs, so that a poll ends however fast hits come.
         for _ in 0..MAX_BATCHES {
-            if self.poll_batch(each) < BATCH_RECORDS {
+            if self.poll_batch(lost, each) < BATCH_RECORDS {
                 break;
             }
         }
+    }
+
+    /// What was lost since the last time.
+    fn find_losses(&mut self, lost: &mut Vec<Loss>) {
         let losses = match &mut self.door {
             Entrance::Bpf(door) => door.loss(),
             Entrance::Lines(lines) => {

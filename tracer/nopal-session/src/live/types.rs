@@ -110,6 +110,13 @@ pub struct Loss {
     pub last_ns: u64,
 }
 
+/// What a stream gives, in its order: a loss comes before the hits that are later than its start.
+#[derive(Debug)]
+pub enum Came<'a> {
+    Hit(Hit<'a>),
+    Loss(Loss),
+}
+
 /// Something that happened while tracing.
 #[derive(Debug)]
 pub enum News {

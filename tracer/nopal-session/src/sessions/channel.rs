@@ -141,22 +141,21 @@ impl Running {
 
     /// Moves hits from the rings to where they go; tells how many there were.
     pub fn pass(&mut self) -> Result<u64, Error> {
+        use crate::live::Came;
         let mut result = Ok(());
         let (recorder, held, span) = (&mut self.recorder, &mut self.held, &self.span);
-        let polled = self.live.poll(|registry, hit| {
-            if result.is_err() || !span.contains(&hit.ns) {
-                return;
+        let polled = self.live.poll_in_order(|registry, came| match (came, &mut *recorder) {
+            _ if result.is_err() => {}
+            (Came::Hit(hit), _) if !span.contains(&hit.ns) => {}
+            (Came::Hit(hit), Some((recorder, _))) => result = recorder.hit(registry, hit),
+            (Came::Hit(hit), None) => held.push(hit),
+            (Came::Loss(loss), Some((recorder, _))) if span.contains(&loss.last_ns) => {
+                result = recorder.loss(&loss);
             }
-            match recorder {
-                Some((recorder, _)) => result = recorder.hit(registry, hit),
-                None => held.push(hit),
-            }
+            (Came::Loss(_), _) => {}
         });
         result?;
         if let Some((recorder, _)) = recorder {
-            for loss in polled.losses.iter().filter(|loss| span.contains(&loss.last_ns)) {
-                recorder.loss(loss)?;
-            }
             recorder.tally.n_malformed += polled.n_damaged;
         }
         Ok(polled.n_hits)
@@ -195,7 +194,7 @@ impl Running {
 
     pub fn flush(&mut self) -> Result<(), Error> {
         match &mut self.recorder {
-            Some((recorder, _)) => recorder.flush(monotonic_ns()),
+            Some((recorder, _)) => recorder.flush(),
             None => Ok(()),
         }
     }
