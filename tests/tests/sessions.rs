@@ -334,8 +334,10 @@ fn a_killed_recorder_costs_nothing_that_was_written() {
     wait_until("the session is stale again", 10, || place.state() == "stale");
     place.nopal(&["start"]);
     server.send("set", 7);
-    place.nopal(&["stop"]);
+    let stopped: Value = serde_json::from_str(&place.nopal(&["stop", "--json"])).unwrap();
     assert_eq!(place.count("set"), 137);
+    // What killed recorders had written counts too.
+    assert_eq!(stopped["events"], place.events(&place.out()).len());
     assert!(is_alive(server.pid));
 }
 

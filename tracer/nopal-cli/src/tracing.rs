@@ -410,6 +410,26 @@ pub fn say_cut(n_truncated: u64, max_bytes: u64) {
     }
 }
 
+/// What a recording has a part of only, and what it has because of that.
+pub fn cuts_in_words(verdict: &nopal_trace::Verdict) -> Vec<String> {
+    let mut said = Vec::new();
+    if verdict.n_cut > 0 {
+        let were = if verdict.n_cut == 1 { "was" } else { "were" };
+        said.push(format!(
+            "{} {were} cut, of texts and arrays; --max-string keeps more",
+            counted(verdict.n_cut, "value")
+        ));
+    }
+    if verdict.n_undecided > 0 {
+        let were = if verdict.n_undecided == 1 { "is" } else { "are" };
+        said.push(format!(
+            "{} {were} here because too little of a text was copied to decide the filter",
+            counted(verdict.n_undecided, "event")
+        ));
+    }
+    said
+}
+
 /// `4M`, `64k`, `1G`, `4096`.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -140,6 +140,9 @@ impl Recorder {
 
     /// Writes out events that wait for their packet to fill, so that a crash costs little.
     pub fn flush(&mut self) -> Result<(), Error> {
+        if self.verdict.n_cut != self.tally.n_truncated {
+            self.write_verdict();
+        }
         // Up to the last event only: hits that are in the rings already are earlier than now.
         self.streams.0.iter_mut().flatten().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(0))
     }
@@ -171,6 +174,7 @@ impl Recorder {
 
     fn write_verdict(&mut self) {
         self.verdict.n_malformed = self.tally.n_malformed;
+        self.verdict.n_cut = self.tally.n_truncated;
         // It has its room already; if it cannot be written even so, the streams cannot either, and say it.
         let _ = self.verdict_file.write(&self.verdict);
     }

@@ -7,6 +7,8 @@
 //! malformed 0
 //! disk 0
 //! late 2
+//! cut 0
+//! undecided 0
 //! gaps 1
 //! gap 1794710000000000000 another tool took over ...
 //! ```
@@ -39,6 +41,10 @@ pub struct Verdict {
     pub n_disk: u64,
     /// Programs and libraries whose first hits may be missing.
     pub n_late: u64,
+    /// Texts and arrays of which only a part is in their event.
+    pub n_cut: u64,
+    /// Events that are there although their filter would have had to see more of a text than was copied.
+    pub n_undecided: u64,
     pub n_gaps: u64,
     /// The first of them: nanoseconds since the epoch, and what happened.
     pub gaps: Vec<(i64, String)>,
@@ -67,6 +73,8 @@ impl Verdict {
         self.n_malformed = self.n_malformed.saturating_add(other.n_malformed);
         self.n_disk = self.n_disk.saturating_add(other.n_disk);
         self.n_late = self.n_late.saturating_add(other.n_late);
+        self.n_cut = self.n_cut.saturating_add(other.n_cut);
+        self.n_undecided = self.n_undecided.saturating_add(other.n_undecided);
         self.n_gaps = self.n_gaps.saturating_add(other.n_gaps);
         self.gaps.extend(other.gaps.iter().take(MAX_LISTED).cloned());
         self.gaps.sort();
@@ -96,6 +104,8 @@ impl Verdict {
                 "malformed" => verdict.n_malformed = number(),
                 "disk" => verdict.n_disk = number(),
                 "late" => verdict.n_late = number(),
+                "cut" => verdict.n_cut = number(),
+                "undecided" => verdict.n_undecided = number(),
                 "gaps" => verdict.n_gaps = number(),
                 "gap" if verdict.gaps.len() < MAX_LISTED => {
                     if let Some((ns, what)) = value.split_once(' ')
@@ -114,8 +124,8 @@ impl Verdict {
     fn text(&self) -> String {
         let state = if self.is_unfinished { "recording" } else { "finished" };
         let mut text = format!(
-            "{FIRST_LINE}\nstate {state}\nmalformed {}\ndisk {}\nlate {}\ngaps {}\n",
-            self.n_malformed, self.n_disk, self.n_late, self.n_gaps
+            "{FIRST_LINE}\nstate {state}\nmalformed {}\ndisk {}\nlate {}\ncut {}\nundecided {}\ngaps {}\n",
+            self.n_malformed, self.n_disk, self.n_late, self.n_cut, self.n_undecided, self.n_gaps
         );
         for (ns, what) in &self.gaps {
             let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -169,7 +179,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let mut verdict = Verdict { n_malformed: 1, n_disk: 2, n_late: 3, ..Verdict::default() };
+        let counts = Verdict { n_malformed: 1, n_disk: 2, n_late: 3, ..Verdict::default() };
+        let mut verdict = Verdict { n_cut: 4, n_undecided: 5, ..counts };
         verdict.gap(-5, "first");
         verdict.gap(1_794_710_000_000_000_000, "second, with \u{20ac} and\na second line");
         let read = Verdict::parse(&verdict.text()).unwrap();

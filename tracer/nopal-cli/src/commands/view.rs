@@ -292,6 +292,8 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
             "lost_packets": report.lost_packets,
             "gaps": verdict.n_gaps,
             "late_processes": verdict.n_late,
+            "cut": verdict.n_cut,
+            "undecided": verdict.n_undecided,
             "notes": notes,
         });
         if !args.count {
@@ -299,7 +301,7 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
         }
         return;
     }
-    for note in &notes {
+    for note in notes.iter().chain(&crate::tracing::cuts_in_words(verdict)) {
         anstream::eprintln!("nopal: {note}");
     }
     let mut parts = Vec::new();

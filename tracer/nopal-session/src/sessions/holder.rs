@@ -117,17 +117,13 @@ impl<'a> Holder<'a> {
         surroundings: Surroundings<'a>,
     ) -> Result<(Holder<'a>, Started), SessionError> {
         let config = session.config()?;
+        let mut state = session.state();
+        super::killed::count(session, &mut state);
         let now = Instant::now();
         let mut holder = Holder {
             session: session.clone(),
             programs: Programs::new(&config.track),
-            state: State {
-                is_started: true,
-                failure: None,
-                gaps: Vec::new(),
-                pids: Vec::new(),
-                ..session.state()
-            },
+            state: State { is_started: true, failure: None, gaps: Vec::new(), pids: Vec::new(), ..state },
             config,
             surroundings,
             listener: Listener::open(session)?,

@@ -8,6 +8,7 @@ pub mod control;
 mod error;
 pub mod holder;
 pub mod home;
+pub mod killed;
 mod programs;
 
 pub use config::{Channel, Rule, SessionConfig, Tracked};

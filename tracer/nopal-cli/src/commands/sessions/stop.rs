@@ -49,12 +49,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 bytes_in_words(status.n_bytes),
                 output.display()
             );
+            let recorded = nopal_trace::Recording::open(&output).map(|r| r.verdict()).unwrap_or_default();
             let object = serde_json::json!({
                 "session": session.name, "events": status.n_events, "lost": status.n_lost,
                 "snapshots": status.n_snapshots, "path": output.display().to_string(),
                 "complete": status.n_lost == 0 && status.gaps.is_empty(), "gaps": status.gaps,
+                "cut": recorded.n_cut, "undecided": recorded.n_undecided,
             });
-            say(args.json, &text, object, &[]);
+            say(args.json, &text, object, &crate::tracing::cuts_in_words(&recorded));
             Ok(())
         }
         Ended::WasStale { n_restored } => {
@@ -96,7 +98,8 @@ pub fn end(session: &Session) -> Result<Ended, Failure> {
         },
         Life::Stopped => Ok(Ended::WasStopped),
         Life::Stale => {
-            let state = session.state();
+            let mut state = session.state();
+            nopal_session::sessions::killed::count(session, &mut state);
             let mut n_restored = 0;
             for pid in &state.pids {
                 if let Ok(report) = nopal_engine::user::leave::detach(*pid as i32) {
