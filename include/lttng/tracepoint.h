@@ -5,7 +5,7 @@
    library is needed while the program runs. Arguments and fields are evaluated only while somebody traces.
 
    A field that is a number, an enum or a string is an operand of the probe, for the first ten of them. All others are
-   packed into a block on the stack, whose address and length are operands 11 and 12. The nopal note tells which is where.
+   packed into a block, whose address and length are operands 11 and 12. The nopal note tells which is where.
 
    C99 or C++11, GCC or clang, Linux on x86-64 or arm64; elsewhere tracepoints compile to nothing.
 

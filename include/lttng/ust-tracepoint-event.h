@@ -3,6 +3,7 @@
    What comes out, for a class of tracepoints and for each tracepoint:
 
      struct values  all fields of the class, evaluated        with CREATE_PROBES
+     fixed          how much of a block they take at least    with CREATE_PROBES
      measure        puts them into slots or counts them       with CREATE_PROBES
      pack           writes the others into a block            with CREATE_PROBES
      evaluate       fills the values, measures, packs         with CREATE_PROBES
@@ -16,6 +17,7 @@
 #pragma GCC system_header
 
 #include "ust-tracepoint-site.h"
+#include "ust-tracepoint-block.h"
 
 #define LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ 1
 #if LTTNG_UST_COMPAT_API(0)
@@ -51,25 +53,52 @@
   const void *_nopal_f_##name; __SIZE_TYPE__ _nopal_n_##name;
 #include _NOPAL_TP_FILE
 
-/* The slots, and the size of the block; what has no bound of its own is cut where it would exceed the room there is. */
+/* What the block has in any event: a constant. */
 #include "ust-tracepoint-event-reset.h"
 #undef _NOPAL_TP_CLASS
 #define _NOPAL_TP_CLASS(provider, name, args, fields)			\
-  _NOPAL_TP_INLINE __SIZE_TYPE__ _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name) \
-    (struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)), \
-     unsigned long *_nopal_slots __attribute__((__unused__)))		\
+  _NOPAL_TP_INLINE __SIZE_TYPE__ _NOPAL_TP_PASTE(__nopal_fixed_, provider, ___, name)(void) \
   {									\
-    __SIZE_TYPE__ _nopal_bytes = 0, _nopal_room __attribute__((__unused__)) = _NOPAL_TP_ROOM; \
+    __SIZE_TYPE__ _nopal_bytes = 0;					\
     int _nopal_n __attribute__((__unused__)) = 0;			\
     _NOPAL_TP_OPEN fields						\
     return _nopal_bytes;						\
   }
 #undef _NOPAL_TP_SCALAR
+#define _NOPAL_TP_SCALAR(bytes) _nopal_bytes += _nopal_n++ < _NOPAL_TP_SLOTS ? 0 : (bytes);
+#undef _NOPAL_TP_INT
+#define _NOPAL_TP_INT(type, name, expr, items) _NOPAL_TP_SCALAR(sizeof(type))
+#undef _NOPAL_TP_FLOAT
+#define _NOPAL_TP_FLOAT(type, name, expr, items) _NOPAL_TP_SCALAR(sizeof(type))
+#undef _NOPAL_TP_STRING
+#define _NOPAL_TP_STRING(name, expr, items) _NOPAL_TP_SCALAR(1)
+#undef _NOPAL_TP_ENUM
+#define _NOPAL_TP_ENUM(provider, table, type, name, expr, items) _NOPAL_TP_SCALAR(sizeof(type))
+#undef _NOPAL_TP_ARRAY
+#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items) _nopal_bytes += sizeof(type) * (count);
+#undef _NOPAL_TP_SEQUENCE
+#define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) _nopal_bytes += 4;
+#include _NOPAL_TP_FILE
+
+/* The slots, and the size of the block. Strings and sequences are cut where it would exceed what it may have at most; if
+   already the arrays exceed that, the block ends there. */
+#include "ust-tracepoint-event-reset.h"
+#undef _NOPAL_TP_CLASS
+#define _NOPAL_TP_CLASS(provider, name, args, fields)			\
+  _NOPAL_TP_INLINE __SIZE_TYPE__ _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name) \
+    (struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)), \
+     unsigned long *_nopal_slots __attribute__((__unused__)), __SIZE_TYPE__ _nopal_most) \
+  {									\
+    __SIZE_TYPE__ _nopal_bytes = _NOPAL_TP_PASTE(__nopal_fixed_, provider, ___, name)(); \
+    __SIZE_TYPE__ _nopal_room __attribute__((__unused__)) = _nopal_bytes < _nopal_most ? _nopal_most - _nopal_bytes : 0; \
+    int _nopal_n __attribute__((__unused__)) = 0;			\
+    _NOPAL_TP_OPEN fields						\
+    return _nopal_bytes < _nopal_most ? _nopal_bytes : _nopal_most;	\
+  }
+#undef _NOPAL_TP_SCALAR
 #define _NOPAL_TP_SCALAR(name)						\
   if (_nopal_n < _NOPAL_TP_SLOTS)					\
-    __builtin_memcpy(&_nopal_slots[_nopal_n++], &_nopal_values->_nopal_f_##name, sizeof _nopal_values->_nopal_f_##name); \
-  else									\
-    _nopal_bytes += sizeof _nopal_values->_nopal_f_##name;
+    __builtin_memcpy(&_nopal_slots[_nopal_n++], &_nopal_values->_nopal_f_##name, sizeof _nopal_values->_nopal_f_##name);
 #undef _NOPAL_TP_INT
 #define _NOPAL_TP_INT(type, name, expr, items) _NOPAL_TP_SCALAR(name)
 #undef _NOPAL_TP_FLOAT
@@ -82,8 +111,6 @@
     _nopal_slots[_nopal_n++] = (unsigned long) _nopal_values->_nopal_f_##name; \
   else									\
     _nopal_bytes += __nopal_tp_string_bytes(_nopal_values->_nopal_f_##name, &_nopal_values->_nopal_n_##name, &_nopal_room);
-#undef _NOPAL_TP_ARRAY
-#define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items) _nopal_bytes += sizeof(type) * (count);
 #undef _NOPAL_TP_SEQUENCE
 #define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
   _nopal_bytes += __nopal_tp_sequence_bytes(&_nopal_values->_nopal_n_##name, sizeof(type), &_nopal_room);
@@ -95,7 +122,7 @@
 #define _NOPAL_TP_CLASS(provider, name, args, fields)			\
   _NOPAL_TP_INLINE void _NOPAL_TP_PASTE(__nopal_pack_, provider, ___, name) \
     (const struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)), \
-     char *_nopal_to __attribute__((__unused__)))			\
+     char *_nopal_to __attribute__((__unused__)), const char *_nopal_end __attribute__((__unused__))) \
   {									\
     int _nopal_n __attribute__((__unused__)) = 0;			\
     _NOPAL_TP_OPEN fields						\
@@ -103,7 +130,8 @@
 #undef _NOPAL_TP_SCALAR
 #define _NOPAL_TP_SCALAR(name)						\
   if (_nopal_n++ >= _NOPAL_TP_SLOTS)					\
-    _nopal_to = __nopal_tp_append(_nopal_to, &_nopal_values->_nopal_f_##name, sizeof _nopal_values->_nopal_f_##name);
+    _nopal_to = __nopal_tp_append(_nopal_to, _nopal_end, &_nopal_values->_nopal_f_##name, \
+				  sizeof _nopal_values->_nopal_f_##name);
 #undef _NOPAL_TP_INT
 #define _NOPAL_TP_INT(type, name, expr, items) _NOPAL_TP_SCALAR(name)
 #undef _NOPAL_TP_FLOAT
@@ -113,16 +141,16 @@
 #undef _NOPAL_TP_STRING
 #define _NOPAL_TP_STRING(name, expr, items)				\
   if (_nopal_n++ >= _NOPAL_TP_SLOTS) {					\
-    _nopal_to = __nopal_tp_append(_nopal_to, _nopal_values->_nopal_f_##name, _nopal_values->_nopal_n_##name); \
-    *_nopal_to++ = 0;							\
+    _nopal_to = __nopal_tp_append(_nopal_to, _nopal_end, _nopal_values->_nopal_f_##name, _nopal_values->_nopal_n_##name); \
+    _nopal_to = __nopal_tp_append(_nopal_to, _nopal_end, "", 1);	\
   }
 #undef _NOPAL_TP_ARRAY
 #define _NOPAL_TP_ARRAY(type, name, expr, count, is_text, items)	\
-  _nopal_to = __nopal_tp_append(_nopal_to, _nopal_values->_nopal_f_##name, sizeof(type) * (count));
+  _nopal_to = __nopal_tp_append(_nopal_to, _nopal_end, _nopal_values->_nopal_f_##name, sizeof(type) * (count));
 #undef _NOPAL_TP_SEQUENCE
 #define _NOPAL_TP_SEQUENCE(type, name, expr, length_type, length, is_text, items) \
-  _nopal_to = __nopal_tp_append_sequence(_nopal_to, _nopal_values->_nopal_f_##name, _nopal_values->_nopal_n_##name, \
-					 sizeof(type));
+  _nopal_to = __nopal_tp_append_sequence(_nopal_to, _nopal_end, _nopal_values->_nopal_f_##name, \
+					 _nopal_values->_nopal_n_##name, sizeof(type));
 #include _NOPAL_TP_FILE
 
 /* Each expression is evaluated once, in the order of the fields; then all of it goes to the site. One function, since a field
@@ -137,19 +165,29 @@
     struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values = &_nopal_all_values; \
     unsigned long _nopal_slots[_NOPAL_TP_SLOTS + 2];			\
     __SIZE_TYPE__ _nopal_bytes;						\
+    char *_nopal_block = 0;						\
+    int *_nopal_taken = 0;						\
     /* Slots that no operand names are never read; the compiler need not fear that they are. */ \
     __asm__ ("" : "=m" (_nopal_slots));					\
     _NOPAL_TP_OPEN fields						\
-    _nopal_bytes = _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name)(_nopal_values, _nopal_slots); \
-    if (_nopal_bytes > 0) {						\
-      char *_nopal_block = (char *) __builtin_alloca(_nopal_bytes);	\
-      _NOPAL_TP_PASTE(__nopal_pack_, provider, ___, name)(_nopal_values, _nopal_block); \
-      _nopal_slots[_NOPAL_TP_SLOTS] = (unsigned long) _nopal_block;	\
-    } else {								\
-      _nopal_slots[_NOPAL_TP_SLOTS] = 0;				\
+    _nopal_bytes = _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name)(_nopal_values, _nopal_slots, _NOPAL_TP_LONG); \
+    if (_nopal_bytes > _NOPAL_TP_SHORT) {				\
+      _nopal_taken = __nopal_tp_take(&_nopal_block);			\
+      if (!_nopal_taken)						\
+	_nopal_bytes = _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name)(_nopal_values, _nopal_slots, _NOPAL_TP_SHORT); \
     }									\
+    if (_nopal_bytes > 0) {						\
+      if (!_nopal_taken)						\
+	_nopal_block = (char *) __builtin_alloca(_nopal_bytes);		\
+      _NOPAL_TP_PASTE(__nopal_pack_, provider, ___, name)		\
+	(_nopal_values, _nopal_block,					\
+	 _NOPAL_TP_PASTE(__nopal_fixed_, provider, ___, name)() > _NOPAL_TP_SHORT ? _nopal_block + _nopal_bytes : 0); \
+    }									\
+    _nopal_slots[_NOPAL_TP_SLOTS] = (unsigned long) _nopal_block;	\
     _nopal_slots[_NOPAL_TP_SLOTS + 1] = _nopal_bytes;			\
     _nopal_site(_nopal_slots);						\
+    if (_nopal_taken)							\
+      __nopal_tp_give(_nopal_taken);					\
   }
 #undef _NOPAL_TP_INT
 #define _NOPAL_TP_INT(type, name, expr, items) _nopal_values->_nopal_f_##name = (type) (expr);
@@ -262,7 +300,7 @@
 /* The function of the site is one of its own, so that each tracepoint has one site; its first parameter is in a register
    that the operands can name. The asm statements make the eleven bytes of the site and no other code. */
 # define _NOPAL_TP_SITE(class_provider, class_name, provider, name)	\
-  __attribute__((__noinline__ _NOPAL_TP_NOCLONE)) static void		\
+  _NOPAL_TP_OUTLINE static void						\
   _NOPAL_TP_PASTE(__nopal_site_, provider, ___, name)(const unsigned long *_nopal_slots) \
   {									\
     _NOPAL_TP_PIN(_nopal_pinned, _nopal_slots)				\
@@ -281,32 +319,37 @@
 #if defined LTTNG_UST_TRACEPOINT_DEFINE && defined LTTNG_UST_TRACEPOINT_CREATE_PROBES
 # define _NOPAL_TP_INSTANCE(class_provider, class_name, provider, name, args) \
   _NOPAL_TP_SITE(class_provider, class_name, provider, name)		\
-  void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args)		\
+  _NOPAL_TP_OUTLINE void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args) \
   {									\
     _NOPAL_TP_PASTE(__nopal_evaluate_, class_provider, ___, class_name)	\
       (_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
   }
 #elif defined LTTNG_UST_TRACEPOINT_DEFINE && defined LTTNG_UST_TRACEPOINT_PROBE_DYNAMIC_LINKAGE
-/* A pointer, which the library of the probes sets when it is loaded; it finds it by a note in memory. */
 # define _NOPAL_TP_INSTANCE(class_provider, class_name, provider, name, args) \
   _NOPAL_TP_SITE(class_provider, class_name, provider, name)		\
   _NOPAL_TP_EXTERN_C __attribute__((__visibility__("hidden")))		\
-  void (*volatile _NOPAL_TP_PASTE(__nopal_link_, provider, ___, name))(__nopal_tp_site _NOPAL_TP_MORE_PROTO args); \
-  void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args)		\
+  struct __nopal_tp_link _NOPAL_TP_PASTE(__nopal_link_, provider, ___, name); \
+  _NOPAL_TP_OUTLINE void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args) \
   {									\
-    void (*_nopal_probe)(__nopal_tp_site _NOPAL_TP_MORE_PROTO args) \
-      = _NOPAL_TP_PASTE(__nopal_link_, provider, ___, name);		\
+    /* Here in front: the compiler must not make two of it. */		\
     _NOPAL_TP_ASM (_NOPAL_TP_LINK(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name), \
-				  _NOPAL_SDT_TEXT(_NOPAL_TP_PASTE(__nopal_link_, provider, ___, name)))); \
+				  _NOPAL_SDT_TEXT(_NOPAL_TP_PASTE(__nopal_link_, provider, ___, name))) : \
+		   : [_nopal_size] "n" (sizeof(struct __nopal_tp_link))); \
+    __nopal_tp_probe _nopal_probe;					\
+    int *_nopal_passing = __nopal_tp_enter(&_NOPAL_TP_PASTE(__nopal_link_, provider, ___, name), &_nopal_probe); \
+    if (!_nopal_passing)						\
+      return;								\
     if (_nopal_probe)							\
-      _nopal_probe(_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
+      ((void (*)(__nopal_tp_site _NOPAL_TP_MORE_PROTO args)) _nopal_probe) \
+	(_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
+    __nopal_tp_leave(_nopal_passing);					\
   }
 #elif defined LTTNG_UST_TRACEPOINT_DEFINE
 # define _NOPAL_TP_INSTANCE(class_provider, class_name, provider, name, args) \
   _NOPAL_TP_SITE(class_provider, class_name, provider, name)		\
   _NOPAL_TP_EXTERN_C void _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name) \
     (__nopal_tp_site _NOPAL_TP_MORE_PROTO args);		\
-  void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args)		\
+  _NOPAL_TP_OUTLINE void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args) \
   {									\
     _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)		\
       (_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
@@ -324,7 +367,12 @@
   __attribute__((__constructor__)) static void _NOPAL_TP_PASTE(__nopal_register_, provider, ___, name)(void) \
   {									\
     __nopal_lttng_provide(_NOPAL_SDT_TEXT(provider) ":" _NOPAL_SDT_TEXT(name), \
-			  (void (*)(void)) _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)); \
+			  (__nopal_tp_probe) _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)); \
+  }									\
+  __attribute__((__destructor__)) static void _NOPAL_TP_PASTE(__nopal_unregister_, provider, ___, name)(void) \
+  {									\
+    __nopal_lttng_withdraw(_NOPAL_SDT_TEXT(provider) ":" _NOPAL_SDT_TEXT(name), \
+			   (__nopal_tp_probe) _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)); \
   }
 #endif
 #include _NOPAL_TP_FILE

@@ -1,4 +1,4 @@
-/* How a tracepoint looks to the assembler, and the few functions that pack fields. Read by ust-tracepoint-event.h.
+/* How a tracepoint looks to the assembler, and how it finds probes in a library. Read by ust-tracepoint-event.h.
 
    A probe's two notes are written in pieces, one asm statement for each field, since a statement has room for thirty
    constants and a tracepoint for any number of fields. Statements that are volatile keep their order.
@@ -11,8 +11,6 @@
 #pragma GCC system_header
 
 #define _NOPAL_TP_SLOTS 10
-/* Strings and sequences of one event, together, in bytes: they are copied to the stack. */
-#define _NOPAL_TP_ROOM 16384
 
 #define _NOPAL_TP_INLINE static __inline__ __attribute__((__always_inline__, __unused__))
 #if defined __clang__
@@ -20,6 +18,8 @@
 #else
 # define _NOPAL_TP_NOCLONE , __noclone__
 #endif
+/* What is only called while somebody traces takes no room on its callers' stacks. */
+#define _NOPAL_TP_OUTLINE __attribute__((__noinline__ _NOPAL_TP_NOCLONE))
 /* GCC guesses the size of an asm statement by its lines, see nopal.h. */
 #if defined __clang__ || __GNUC__ < 9
 # define _NOPAL_TP_ASM __asm__ __volatile__
@@ -28,6 +28,9 @@
 #endif
 
 typedef void (*__nopal_tp_site)(const unsigned long *);
+/* One of a few places, which is mostly this thread's alone: by its stack. */
+#define _NOPAL_TP_OWN(n) \
+  (((unsigned long) __builtin_frame_address(0) >> 16) * 0x9e3779b97f4a7c15ul >> 32) % (n)
 #define _NOPAL_TP_IS_SIGNED(type) ((type) -1 < (type) 1)
 
 /* 1. The two notes. Their sections are left after each piece. */
@@ -158,70 +161,59 @@ typedef void (*__nopal_tp_site)(const unsigned long *);
   "\t.set .Lnopal_next, .Lnopal_next + 1\n"
 #define _NOPAL_TP_LABEL_END(label) _NOPAL_TP_IN_NOTE("983:\t.ascii " _NOPAL_SDT_TEXT(label) "\n984:\n")
 
-/* 3. Probes in a library that is loaded later, docs/formats.md section 3: a pointer, and a note in memory that leads to
-   it. */
-#define _NOPAL_TP_LINK(provider, name, pointer)				\
-  "\t.pushsection .data.rel.nopal,\"aw\",\"progbits\"\n"		\
-  "\t.balign 8\n"							\
-  "\t.weak " pointer "\n"						\
-  "\t.hidden " pointer "\n"						\
-  "\t.type " pointer ", \"object\"\n"					\
-  "\t.size " pointer ", 8\n"						\
-  pointer ":\n"								\
-  "\t.8byte 0\n"							\
+/* 3. Probes in a library that comes and goes, docs/formats.md section 3: a link, and a note in memory that leads to it. */
+#define _NOPAL_TP_LINK(provider, name, link)				\
+  "\t.pushsection .bss.nopal,\"aw\",\"nobits\"\n"			\
+  "\t.balign 64\n"							\
+  "\t.weak " link "\n"							\
+  "\t.hidden " link "\n"						\
+  "\t.type " link ", \"object\"\n"					\
+  "\t.size " link ", %c[_nopal_size]\n"					\
+  link ":\n"								\
+  "\t.zero %c[_nopal_size]\n"						\
   "\t.popsection\n"							\
   "\t.pushsection .note.nopal.link,\"a\",\"note\"\n"			\
   "\t.balign 4\n"							\
-  "\t.4byte 962f-961f, 964f-963f, 2\n"					\
+  "\t.4byte 962f-961f, 964f-963f, 3\n"					\
   "961:\t.asciz \"nopal\"\n"						\
   "962:\t.balign 4\n"							\
-  "963:\t.4byte " pointer " - .\n"					\
+  "963:\t.4byte " link " - .\n"						\
   "\t.asciz \"" provider ":" name "\"\n"				\
   "964:\t.balign 4\n"							\
   "\t.popsection\n"
 
-_NOPAL_TP_EXTERN_C void __nopal_lttng_provide(const char *tracepoint, void (*probe)(void));
+typedef void (*__nopal_tp_probe)(void);
 
-/* 4. Packing. */
+/* The library enters its probe when it is loaded; before it is unloaded it withdraws it and waits until nobody is in it.
+   The passes in progress are counted in several places, so that threads rarely meet. */
+#define _NOPAL_TP_COUNTS 8
+struct __nopal_tp_link {
+  __nopal_tp_probe probe __attribute__((__aligned__(64)));
+  struct {
+    int n __attribute__((__aligned__(64)));
+  } passing[_NOPAL_TP_COUNTS];
+};
 
-_NOPAL_TP_INLINE __SIZE_TYPE__ __nopal_tp_length(long length)
+/* Where to leave again; null if there is no probe. */
+_NOPAL_TP_INLINE int *__nopal_tp_enter(struct __nopal_tp_link *link, __nopal_tp_probe *probe)
 {
-  return length < 0 ? 0 : (__SIZE_TYPE__) length;
+  int *passing;
+  *probe = __atomic_load_n(&link->probe, __ATOMIC_RELAXED);
+  if (!*probe)
+    return 0;
+  passing = &link->passing[_NOPAL_TP_OWN(_NOPAL_TP_COUNTS)].n;
+  __atomic_fetch_add(passing, 1, __ATOMIC_SEQ_CST);
+  /* Only now is it sure to stay. */
+  *probe = __atomic_load_n(&link->probe, __ATOMIC_SEQ_CST);
+  return passing;
 }
 
-_NOPAL_TP_INLINE char *__nopal_tp_append(char *to, const void *from, __SIZE_TYPE__ bytes)
+_NOPAL_TP_INLINE void __nopal_tp_leave(int *passing)
 {
-  __builtin_memcpy(to, from, bytes);
-  return to + bytes;
+  __atomic_fetch_sub(passing, 1, __ATOMIC_RELEASE);
 }
 
-_NOPAL_TP_INLINE __SIZE_TYPE__ __nopal_tp_string_bytes(const char *text, __SIZE_TYPE__ *length, __SIZE_TYPE__ *room)
-{
-  *length = __builtin_strlen(text);
-  if (*length > *room)
-    *length = *room;
-  *room -= *length;
-  return *length + 1;
-}
-
-/* The count as it will stand in the block: bit 31 says that there were more. */
-_NOPAL_TP_INLINE __SIZE_TYPE__ __nopal_tp_sequence_bytes(__SIZE_TYPE__ *count, __SIZE_TYPE__ size, __SIZE_TYPE__ *room)
-{
-  __SIZE_TYPE__ fit = *room / size, n = *count;
-  if (n > fit) {
-    n = fit;
-    *count = n | 0x80000000ul;
-  }
-  *room -= n * size;
-  return 4 + n * size;
-}
-
-_NOPAL_TP_INLINE char *__nopal_tp_append_sequence(char *to, const void *from, __SIZE_TYPE__ count, __SIZE_TYPE__ size)
-{
-  __UINT32_TYPE__ word = (__UINT32_TYPE__) count;
-  to = __nopal_tp_append(to, &word, 4);
-  count &= 0x7ffffffful;
-  return count ? __nopal_tp_append(to, from, count * size) : to;
-}
+_NOPAL_TP_EXTERN_C void __nopal_lttng_provide(const char *tracepoint, __nopal_tp_probe probe);
+_NOPAL_TP_EXTERN_C void __nopal_lttng_withdraw(const char *tracepoint, __nopal_tp_probe probe);
 
 #endif

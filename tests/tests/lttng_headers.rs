@@ -361,6 +361,104 @@ fn providers_may_be_linked_in_any_way() {
     }
 }
 
+/// The probes of a program's tracepoints are in a library that comes and goes while the program is traced.
+#[test]
+fn probes_may_be_unloaded_and_loaded_again() {
+    let dir = scratch("lttng-unloaded");
+    link(
+        &dir,
+        "cc -fPIC -shared -o probes.so $source/two-probes.c $lib; cp probes.so again.so
+         cc -DDYNAMIC -o program $source/reload.c $source/two-define.c -lpthread -ldl",
+    );
+    let theirs = scratch("lttng-unloaded-theirs");
+    let script = format!(
+        "cd {}; source={}; cc() {{ gcc -I$source \"$@\"; }}
+         cc -fPIC -shared -o probes.so $source/two-probes.c -llttng-ust
+         cc -DDYNAMIC -o program $source/reload.c $source/two-define.c -lpthread -ldl",
+        theirs.display(),
+        root().join("tests/fixtures/lttng").display(),
+    );
+    run(Command::new("sh").args(["-e", "-c", &script]));
+    let comes_and_goes = "1 +./probes.so 2 -./probes.so 3 +./probes.so 1 -./probes.so 2";
+    let program = format!("./program {comes_and_goes}");
+    let wanted = lttng::events(&lttng::record(&theirs, &["two_files"], &program));
+    assert_eq!(wanted.len(), 2, "LTTng's: {wanted:?}");
+    let called = |n: usize| {
+        let list = ["[0] = 10", "[1] = 20", "[2] = 30"][..n].join(", ");
+        format!("two_files:called: {{ n = {n}, s = \"call\", _p_length = {n}, p = [ {list} ] }}")
+    };
+    let asked = || "two_files:asked: { n = 0 }".to_owned();
+    for door in ["user", "kernel"] {
+        for (arguments, wanted) in [
+            (comes_and_goes, wanted.clone()),
+            // The same probes in two libraries: the one that goes leaves those of the other.
+            (
+                "+./probes.so 1 +./again.so 2 -./probes.so 3 -./again.so 1",
+                vec![called(1), called(2), called(3)],
+            ),
+            // 0 of the probe says that it was waited for.
+            ("during ./probes.so 1 during ./probes.so +./probes.so 2", vec![asked(), asked(), called(2)]),
+        ] {
+            let recording = dir.join(format!("{door}-{}", arguments.replace(['.', '/', ' '], "")));
+            let output = run(Command::new(nopal())
+                .current_dir(&dir)
+                .args(["record", "--door", door, "-e", "two_files:*", "-o"])
+                .arg(&recording)
+                .args(["--", "./program"])
+                .args(arguments.split(' ')));
+            assert_eq!(output, "done\n", "{door}, {arguments}");
+            assert_eq!(lttng::events(&recording), wanted, "{door}, {arguments}");
+        }
+    }
+}
+
+/// Events of 30000 bytes and more, on the smallest stack a thread can have and on one of 8 KiB for signals.
+#[test]
+fn tracepoints_need_little_of_the_stack() {
+    let stacks = Program {
+        name: "stacks",
+        folder: "lttng_stacks",
+        sources: &["stacks.c"],
+        providers: &["stacks"],
+        is_cplusplus: true,
+    };
+    let dir = scratch("lttng-stacks");
+    for (idx, compiler) in COMPILERS.iter().enumerate() {
+        compile(&stacks, compiler, &lttng::ours(), dir.join("program"));
+        // What the kernel sees does not depend on the compiler.
+        for door in if idx == 0 { &["user", "kernel"][..] } else { &["user"] } {
+            let recording = dir.join(format!("{door}-{idx}"));
+            let output = run(Command::new(nopal())
+                .args(["record", "--door", door, "-e", "stacks:*", "-o"])
+                .arg(&recording)
+                .arg("--")
+                .arg(dir.join("program")));
+            assert_eq!(output, "done\n", "{door}, {compiler:?}");
+            let events: Vec<String> =
+                lttng::events(&recording).iter().map(|event| shortened(event)).collect();
+            let wanted = ["thread: long", "handler: long", "thread: 504", "handler: 504"].map(|texts| {
+                let (place, n) = texts.split_once(": ").expect("they are so above");
+                [
+                    format!("stacks:sequences: {{ where = \"{place}\", text = {n}, n = 30000 }}"),
+                    format!("stacks:arrays: {{ where = \"{place}\", text = 3, last = 7 }}"),
+                ]
+            });
+            assert_eq!(events, wanted.concat(), "{door}, {compiler:?}");
+        }
+    }
+}
+
+/// The text by its length, where what a recording keeps at least is long; without the numbers.
+fn shortened(event: &str) -> String {
+    let (start, rest) = event.split_once("text = \"").expect("it has a text");
+    let (text, rest) = rest.split_once('"').expect("the text ends");
+    assert!(text.bytes().all(|byte| byte == b'z'), "{event}");
+    let (_, rest) = rest.split_once("], ").expect("it has numbers");
+    let start = start.replace(&format!("_text_length = {}, ", text.len()), "");
+    let length = if text.len() >= 4092 { "long".to_owned() } else { text.len().to_string() };
+    format!("{start}text = {length}, {rest}")
+}
+
 /// The examples that come with LTTng's headers, as they are.
 #[test]
 fn lttngs_own_examples_record_unchanged() {
@@ -453,5 +551,34 @@ fn the_library_is_found_by_pkg_config_and_needed_by_no_running_program() {
         let events = lttng::events(&recording);
         assert_eq!(events.len(), 10, "{linker}: {events:?}");
         assert!(events[9].contains("msg = \"no such file\""), "{linker}: {events:?}");
+    }
+}
+
+#[test]
+fn the_library_may_be_moved_and_have_blanks_in_its_path() {
+    let dir = scratch("lttng-blanks");
+    let folder = dir.join("here and there");
+    run(Command::new(root().join("tracee/nopal-lttng/install")).arg(dir.join("first here")));
+    std::fs::rename(dir.join("first here"), &folder).unwrap();
+    let named =
+        [format!("-I{}", folder.join("include").display()), format!("-L{}", folder.join("lib").display())];
+    let named = [&named[..], &["-llttng-ust".to_owned()]].concat();
+    let by_file = [named[0].clone(), folder.join("lib/liblttng-ust.so").display().to_string()];
+    // As a shell reads it: blanks are behind a backslash.
+    let script = "eval printf '%s\\\\n' \"$(pkg-config --cflags --libs lttng-ust)\"";
+    let asked = run(Command::new("sh")
+        .args(["-e", "-c", script])
+        .env("PKG_CONFIG_PATH", folder.join("lib/pkgconfig")));
+    let asked: Vec<String> = asked.lines().map(str::to_owned).collect();
+    assert!(asked[0].contains("here and there"), "{asked:?}");
+    for (way, flags) in [("named", &named[..]), ("by_file", &by_file), ("asked", &asked)] {
+        for linker in ["bfd", "gold", "lld", "mold"] {
+            let linker = format!("-fuse-ld={linker}");
+            let program =
+                compile(&PROGRAMS[3], &["gcc", "-DSHORT_LEVELS", &linker], flags, dir.join("program"));
+            let probes = tools::readelf(&program);
+            let is_message = |note: &&tools::Note| note.site.probe == "lttng_ust_tracef:event";
+            assert_eq!(probes.iter().filter(is_message).count(), 1, "{way}, {linker}");
+        }
     }
 }

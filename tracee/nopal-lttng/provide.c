@@ -1,27 +1,27 @@
 /* Probes in a library that a program loads later (LTTNG_UST_TRACEPOINT_PROBE_DYNAMIC_LINKAGE): when the library comes, its
-   functions are entered where the program's tracepoints look for them. The program need not be linked with anything; its
-   tracepoints are found by notes in its memory (docs/formats.md, section 3).
+   functions are entered where the program's tracepoints look for them; before it goes they are withdrawn. The program need
+   not be linked with anything; its tracepoints are found by notes in its memory (docs/formats.md, section 3).
 
    SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 #define _GNU_SOURCE
 #include <link.h>
-#include <stdint.h>
-#include <string.h>
+#include <lttng/tracepoint.h>
+#include <lttng/ust-tracepoint-site.h>
+#include <time.h>
 
-void __nopal_lttng_provide(const char *tracepoint, void (*probe)(void));
-
-struct wanted {
+struct search {
   const char *tracepoint;
-  void (*probe)(void);
+  void (*found)(struct __nopal_tp_link *link, __nopal_tp_probe probe);
+  __nopal_tp_probe probe;
 };
 
 static size_t aligned(size_t n) { return (n + 3) & ~(size_t) 3; }
 
 /* The notes of one segment: head, owner, description; each padded to 4 bytes. */
-static void enter_into(const char *notes, size_t bytes, const struct wanted *wanted)
+static void read_notes(const char *notes, size_t bytes, const struct search *search)
 {
-  size_t length = strlen(wanted->tracepoint) + 1;
+  size_t length = strlen(search->tracepoint) + 1;
   while (bytes >= sizeof(ElfW(Nhdr))) {
     const ElfW(Nhdr) *head = (const ElfW(Nhdr) *) notes;
     const char *owner = notes + sizeof *head;
@@ -29,33 +29,63 @@ static void enter_into(const char *notes, size_t bytes, const struct wanted *wan
     size_t whole = sizeof *head + aligned(head->n_namesz) + aligned(head->n_descsz);
     if (whole > bytes)
       return;
-    if (head->n_type == 2 && head->n_namesz == 6 && !memcmp(owner, "nopal", 6)
-	&& head->n_descsz == 4 + length && !memcmp(desc + 4, wanted->tracepoint, length)) {
+    if (head->n_type == 3 && head->n_namesz == 6 && !memcmp(owner, "nopal", 6)
+	&& head->n_descsz == 4 + length && !memcmp(desc + 4, search->tracepoint, length)) {
       int32_t distance;
       memcpy(&distance, desc, sizeof distance);
       /* The distance counts from where it stands. */
-      void (**pointer)(void) = (void (**)(void)) (uintptr_t) (desc + distance);
-      __atomic_store_n(pointer, wanted->probe, __ATOMIC_RELEASE);
+      search->found((struct __nopal_tp_link *) (uintptr_t) (desc + distance), search->probe);
     }
     notes += whole;
     bytes -= whole;
   }
 }
 
-static int look_into(struct dl_phdr_info *object, size_t size, void *wanted)
+static int look_into(struct dl_phdr_info *object, size_t size, void *search)
 {
   (void) size;
   for (int i = 0; i < object->dlpi_phnum; i++) {
     const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
     /* Segments aligned to 8 hold notes that are padded otherwise, none of ours. */
     if (segment->p_type == PT_NOTE && segment->p_align <= 4)
-      enter_into((const char *) (object->dlpi_addr + segment->p_vaddr), segment->p_memsz, wanted);
+      read_notes((const char *) (object->dlpi_addr + segment->p_vaddr), segment->p_memsz, search);
   }
   return 0;
 }
 
-void __nopal_lttng_provide(const char *tracepoint, void (*probe)(void))
+/* What the library that goes may still wait, for all of its probes together. The process that loaded it waits for threads in
+   the middle of a tracepoint, but not forever: one may have left it by longjmp(), or be the one that unloads. In a child of
+   fork() most of them are not there. */
+enum { PATIENCE_MS = 250, PATIENCE_OF_CHILD_MS = 10 };
+static pid_t process;
+static int waited_ms;
+
+static void enter(struct __nopal_tp_link *link, __nopal_tp_probe probe)
 {
-  struct wanted wanted = { tracepoint, probe };
-  dl_iterate_phdr(look_into, &wanted);
+  __atomic_store_n(&link->probe, probe, __ATOMIC_RELEASE);
+}
+
+/* Another library's stays. */
+static void withdraw(struct __nopal_tp_link *link, __nopal_tp_probe probe)
+{
+  if (!__atomic_compare_exchange_n(&link->probe, &probe, NULL, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+    return;
+  int patience_ms = getpid() == process ? PATIENCE_MS : PATIENCE_OF_CHILD_MS;
+  for (int i = 0; i < _NOPAL_TP_COUNTS; i++)
+    while (__atomic_load_n(&link->passing[i].n, __ATOMIC_SEQ_CST) > 0 && waited_ms < patience_ms) {
+      nanosleep(&(struct timespec) { .tv_nsec = 1000000 }, NULL);
+      waited_ms++;
+    }
+}
+
+void __nopal_lttng_provide(const char *tracepoint, __nopal_tp_probe probe)
+{
+  process = getpid();
+  waited_ms = 0;
+  dl_iterate_phdr(look_into, &(struct search) { tracepoint, enter, probe });
+}
+
+void __nopal_lttng_withdraw(const char *tracepoint, __nopal_tp_probe probe)
+{
+  dl_iterate_phdr(look_into, &(struct search) { tracepoint, withdraw, probe });
 }
