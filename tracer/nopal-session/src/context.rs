@@ -2,9 +2,9 @@
 
 use crate::live::Hit;
 use crate::registry::Registry;
+use crate::remembered::name_at;
 use crate::tasks::Tasks;
-use nopal_engine::target::mapped_objects;
-use nopal_engine::target::unwind::{StackTop, Stacks};
+use nopal_engine::target::unwind::StackTop;
 use nopal_trace::{Integer, RecordingInfo, Type};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -79,7 +79,6 @@ pub struct Contexts {
     pub tasks: Tasks,
     names: HashMap<(u32, u32), (Vec<u8>, Instant)>,
     addresses: HashMap<(u32, u32), u64>,
-    stacks: Stacks,
     frames: Vec<u64>,
 }
 
@@ -95,7 +94,7 @@ impl Contexts {
                 ContextField::Vpid => into.extend_from_slice(&hit.task.pid.to_le_bytes()),
                 ContextField::Vtid => into.extend_from_slice(&hit.task.tid.to_le_bytes()),
                 ContextField::Procname => {
-                    into.extend_from_slice(self.name(hit));
+                    into.extend_from_slice(self.name(registry, hit));
                     into.push(0);
                 }
                 ContextField::Ip => into.extend_from_slice(&self.address(registry, hit).to_le_bytes()),
@@ -117,26 +116,25 @@ impl Contexts {
         match event.plan.stack(event.site_idx, hit.payload) {
             Some((bp, sp, bytes)) => {
                 let top = StackTop { ip, sp, bp, bytes };
-                self.stacks.unwind(pid, top, MAX_FRAMES, &mut self.frames);
+                registry.unwind(pid, hit.event, top, MAX_FRAMES, &mut self.frames);
             }
             None => self.frames.push(ip),
         }
     }
 
-    fn name(&mut self, hit: &Hit<'_>) -> &[u8] {
+    fn name(&mut self, registry: &Registry, hit: &Hit<'_>) -> &[u8] {
         let key = (hit.task.pid, hit.task.tid);
         let is_fresh = self.names.get(&key).is_some_and(|(_, since)| since.elapsed() < NAME_AGE);
         if !is_fresh {
             let task = self.tasks.translate(hit.task);
-            let read = |path: String| std::fs::read(path).ok();
             // Of a thread that has ended the last name known is kept; one never seen alive has that of its process,
             // which is what a thread is called unless it calls itself otherwise.
             let known = self.names.remove(&key).map(|(name, _)| name);
-            let mut name = read(format!("/proc/{}/task/{}/comm", task.pid, task.tid))
+            let name = name_at(&format!("/proc/{}/task/{}/comm", task.pid, task.tid))
                 .or(known)
-                .or_else(|| read(format!("/proc/{}/comm", task.pid)))
+                .or_else(|| registry.name_of(task))
+                .or_else(|| name_at(&format!("/proc/{}/comm", task.pid)))
                 .unwrap_or_default();
-            name.retain(|byte| *byte != b'\n' && *byte != 0);
             self.names.insert(key, (name, Instant::now()));
         }
         self.names.get(&key).map_or(b"", |(name, _)| name)
@@ -147,25 +145,8 @@ impl Contexts {
             return *address;
         }
         let pid = self.tasks.translate(hit.task).pid;
-        let address = find_address(registry, pid, hit.event);
+        let address = registry.address_in(pid, hit.event);
         self.addresses.insert((hit.task.pid, hit.event), address);
         address
     }
-}
-
-/// Where a site is in a process; its link-time address if that cannot be told any more.
-fn find_address(registry: &Registry, pid: u32, event: u32) -> u64 {
-    let event = &registry.events[event as usize];
-    let address = event.site.address;
-    for mapped in mapped_objects(pid).unwrap_or_default() {
-        if mapped.path != event.path {
-            continue;
-        }
-        let Ok(image) = mapped.open() else { continue };
-        let Ok(object) = nopal_sdt::read(image.bytes()) else { continue };
-        if let Some(bias) = mapped.load_biases(&object).first() {
-            return address.wrapping_add(*bias);
-        }
-    }
-    address
 }

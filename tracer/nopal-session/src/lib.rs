@@ -8,6 +8,7 @@ pub mod plan;
 pub mod predicate;
 pub mod recorder;
 pub mod registry;
+mod remembered;
 pub mod script;
 pub mod sessions;
 pub mod tasks;

@@ -207,6 +207,7 @@ impl Live {
         }
         self.roots.push(child.id());
         self.tasks.add(child.id());
+        self.look_at(child.id());
         self.left.insert(child.id(), left_by_user);
         self.say_libraries(child.id());
         if outcome.as_ref().is_ok_and(|opened| !opened.is_empty()) {

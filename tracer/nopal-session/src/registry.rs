@@ -1,15 +1,20 @@
 //! Which probes are wanted, and the events they leave: one number per site, kept for the whole session, so that records
 //! of any process and either door can be read.
 
+use crate::context::ContextField;
 use crate::live::Hit;
 use crate::plan::{EventPlan, Limits};
 use crate::predicate::{Comparison, Constant, Predicate, PredicateError};
+use crate::remembered::Remembered;
 use nopal_engine::target::MappedObject;
+use nopal_engine::target::unwind::StackTop;
+use nopal_engine::user::record::Task;
 use nopal_engine::user::session::Wanted;
 use nopal_engine::user::stub::{self, Action, Relation};
 use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +103,8 @@ pub struct Registry {
     pub others: Vec<(String, String)>,
     /// By choice: whether a probe fits it, and why its condition did not fit one.
     outcomes: Vec<Outcome>,
+    /// Of the processes; it grows as hits are read.
+    remembered: RefCell<Remembered>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -130,7 +137,47 @@ impl Registry {
             by_file: HashMap::new(),
             others: Vec::new(),
             outcomes: vec![Outcome::default(); n_choices],
+            remembered: RefCell::default(),
         }
+    }
+
+    /// From now on remembers of processes what these fields need, as they may have ended when their hits are read.
+    pub fn keep_for(&mut self, fields: &[ContextField]) {
+        self.remembered.get_mut().keep_for(fields);
+    }
+
+    /// Looks at a process for that; to be called again when it may have changed.
+    pub fn look(&self, pid: u32) {
+        self.remembered.borrow_mut().look(pid, &self.files());
+    }
+
+    fn files(&self) -> HashSet<FileId> {
+        self.events.iter().map(|event| event.file).collect()
+    }
+
+    /// The name of a thread, by our numbers, as it was last seen.
+    pub(crate) fn name_of(&self, task: Task) -> Option<Vec<u8>> {
+        self.remembered.borrow().name(task).map(<[u8]>::to_vec)
+    }
+
+    /// Where an event's site is in a process; its link-time address if nobody knows.
+    pub(crate) fn address_in(&self, pid: u32, event: u32) -> u64 {
+        let event = &self.events[event as usize];
+        let bias = self.remembered.borrow_mut().bias(pid, event.file, &self.files());
+        event.site.address.wrapping_add(bias.unwrap_or(0))
+    }
+
+    /// Appends where an event's thread was, from its stack.
+    pub(crate) fn unwind(
+        &self,
+        pid: u32,
+        event: u32,
+        top: StackTop<'_>,
+        max_frames: usize,
+        into: &mut Vec<u64>,
+    ) {
+        let file = self.events[event as usize].file;
+        self.remembered.borrow_mut().unwind(pid, file, top, max_frames, into);
     }
 
     /// The wanted sites of a mapped file; the same numbers every time it is asked for the same file.

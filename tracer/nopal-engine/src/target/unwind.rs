@@ -68,18 +68,31 @@ impl Stacks {
     /// Appends the addresses: the hit's own, then where each caller will go on. Ends where the copy ends or the tables do.
     pub fn unwind(&mut self, pid: u32, top: StackTop<'_>, max_frames: usize, into: &mut Vec<u64>) {
         let start = into.len();
-        if !self.processes.contains_key(&pid) {
-            let known = self.read(pid);
-            self.processes.insert(pid, known);
+        if !self.knows(pid) && !self.remember(pid) {
+            into.push(top.ip);
+            return;
         }
         let is_whole = self.walk(pid, top, max_frames, into);
         let is_old = self.processes.get(&pid).is_some_and(|known| known.read_at.elapsed() >= READ_AGAIN);
-        if !is_whole && is_old {
-            let known = self.read(pid);
-            self.processes.insert(pid, known);
+        if !is_whole && is_old && self.remember(pid) {
             into.truncate(start);
             self.walk(pid, top, max_frames, into);
         }
+    }
+
+    pub fn knows(&self, pid: u32) -> bool {
+        self.processes.contains_key(&pid)
+    }
+
+    /// Looks at the code a process maps now, so that its stacks can be unwound when it has ended. Whether it has not.
+    pub fn remember(&mut self, pid: u32) -> bool {
+        let objects = mapped_objects(pid).unwrap_or_default();
+        if objects.is_empty() {
+            return false;
+        }
+        let known = self.read(&objects);
+        self.processes.insert(pid, known);
+        true
     }
 
     fn walk(&mut self, pid: u32, top: StackTop<'_>, max_frames: usize, into: &mut Vec<u64>) -> bool {
@@ -101,13 +114,13 @@ impl Stacks {
         true
     }
 
-    fn read(&mut self, pid: u32) -> Known {
+    fn read(&mut self, objects: &[MappedObject]) -> Known {
         let mut unwinder = UnwinderX86_64::new();
-        for mapped in mapped_objects(pid).unwrap_or_default() {
+        for mapped in objects {
             let mapping = &mapped.mappings[0];
             let key = (mapping.device_major, mapping.device_minor, mapping.inode);
             let sections =
-                self.sections.entry(key).or_insert_with(|| Sections::read(&mapped).map(Arc::new)).clone();
+                self.sections.entry(key).or_insert_with(|| Sections::read(mapped).map(Arc::new)).clone();
             let Some(sections) = sections else { continue };
             let Some(bias) = mapped.load_biases(&sections.object).first().copied() else { continue };
             let range = sections.base.wrapping_add(bias)..sections.end.wrapping_add(bias);

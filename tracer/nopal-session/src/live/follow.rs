@@ -144,10 +144,14 @@ impl Live {
 
     /// Forgets processes that have ended.
     fn sweep(&mut self) {
+        let is_time = self.last_sweep.elapsed() >= SWEEP;
         self.last_sweep = Instant::now();
         let mut known: HashSet<u32> =
             self.left.keys().chain(&self.entered).chain(self.code.keys()).copied().collect();
         known.retain(is_alive);
+        if is_time {
+            known.iter().for_each(|pid| self.look_at(*pid));
+        }
         if let Some(kernel) = &mut self.kernel {
             kernel.retain(|pid| known.contains(pid) || self.roots.contains(pid) || is_alive(pid));
         }
@@ -205,6 +209,7 @@ impl Live {
     /// Gives a child that the user door has found what its parent has by the kernel door.
     fn open_child(&mut self, pid: u32) -> Result<ByKernel, LiveError> {
         self.tasks.add(pid);
+        self.look_at(pid);
         let parent = target::Process::read(pid).map(|p| p.parent).unwrap_or(0);
         let left = self.left.get(&parent).cloned().unwrap_or_default();
         self.left.insert(pid, left.clone());
@@ -215,6 +220,11 @@ impl Live {
             return Ok(ByKernel::default());
         }
         self.attach_kernel(pid, left)
+    }
+
+    /// Remembers what its hits will need when it has ended.
+    pub(super) fn look_at(&self, pid: u32) {
+        self.registry().look(pid);
     }
 
     fn inherit(&mut self, pid: u32) {
@@ -253,6 +263,7 @@ impl Live {
         for report in reports {
             let pid = report.pid as u32;
             self.tasks.add(pid);
+            self.look_at(pid);
             if !self.left.contains_key(&pid) && report.says_something() {
                 self.say_libraries(pid);
             }
@@ -291,6 +302,7 @@ impl Live {
     pub(super) fn attach_by_kernel(&mut self, pid: u32) -> Result<ByKernel, LiveError> {
         self.tasks.add(pid);
         let wanted = wanted_in(&self.registry, pid).map_err(LiveError::Target)?;
+        self.look_at(pid);
         self.has_other_code(pid);
         let known = self.left.entry(pid).or_default();
         let sites: Vec<_> = wanted

@@ -67,6 +67,7 @@ impl Running {
             ring_bytes,
             is_overwriting: config.mode == Mode::Overwrite,
         })?;
+        live.registry().keep_for(&config.context_fields());
         Ok(Running {
             config: config.clone(),
             rules,
