@@ -247,10 +247,13 @@ fn a_program_that_starts_later_is_picked_up() {
     copy_program(nopal(), &program);
     place.create(&[]);
     place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
-    place.nopal(&["track", "-u", "--program", "later-server"]);
+    let link = place.dir.join("link");
+    std::os::unix::fs::symlink(&program, &link).unwrap();
+    place.nopal(&["track", "-u", "--program", link.to_str().unwrap()]);
     let output = place.output(&["start"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("waiting for later-server"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("waiting for") && !said.contains("no probe matches"), "{said}");
     let server = Server::of(Command::new(&program).args(["demo", "--serve", "0", "--json"]));
     wait_until("the server is picked up", 30, || {
         let status: Value = serde_json::from_str(&place.nopal(&["status", "s", "--json"])).unwrap();
@@ -403,6 +406,29 @@ fn wrong_requests_say_what_to_do() {
     check(10, &["start", "t"], &["no session `t`", "did you mean `s`"]);
     check(1, &["create", "../x"], &["no name"]);
     check(15, &["start"], &["no event is enabled", "nopal enable-event"]);
+    // What can never be right is told of at once.
+    let trigger = ["create", "t", "--output", out.to_str().unwrap(), "--snapshot", "--trigger"];
+    for (text, part) in [("a:b if size >", "column"), ("a:b if", "in ``"), ("", "no name of an event")] {
+        check(1, &[&trigger[..], &[text]].concat(), &[part]);
+    }
+    check(
+        1,
+        &["create", "t", "--output", place.out().to_str().unwrap()],
+        &["session `s` records into", "--output"],
+    );
+    for event in ["", "a:b:c"] {
+        check(1, &["enable-event", "-u", event], &["no name of an event", "provider:name"]);
+    }
+    check(1, &["enable-channel", "-u", "a/b"], &["no name for a channel"]);
+    for program in ["", "late*", "./"] {
+        check(2, &["track", "-u", "--program", program], &["no name of a program"]);
+    }
+    check(2, &["enable-event", "-k", "sched_switch"], &["only the userspace domain"]);
+    check(
+        2,
+        &["enable-channel", "-u", "c", "--tracefile-size", "1000"],
+        &["cannot be limited", "nopal rotate"],
+    );
     check(1, &["enable-event", "-u", "a:b", "--filter", "size >"], &["column", "filter"]);
     check(1, &["enable-event", "-u", "a:b", "--loglevel", "LOUD"], &["no log level", "EMERG"]);
     check(1, &["add-context", "-u", "-t", "hue"], &["no context `hue`", "procname"]);
@@ -421,6 +447,13 @@ fn wrong_requests_say_what_to_do() {
     assert!(String::from_utf8_lossy(&started.stderr).contains("valkey_comands:*"));
     check(13, &["start"], &["started already"]);
     check(1, &["snapshot", "record"], &["--snapshot"]);
+    // Each rule that fits nothing is told of, and one that is excluded does not get itself for an answer.
+    place.nopal(&["enable-event", "-u", "redis:*", "--filter", "size > 1"]);
+    let said = place.output(&["enable-event", "-u", "valkey_db:*", "--exclude", "*"]);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    let told =
+        ["`valkey_comands:*`", "no argument `size`", "matches `valkey_db:*`", "it is there, but excluded"];
+    assert!(told.iter().all(|part| said.contains(part)), "{said}");
     check(1, &["untrack", "-u", "-p", "1"], &["not tracked"]);
     let json = place.fails(13, &["start", "--json"]);
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["error"]["code"], "already-started");
@@ -431,7 +464,7 @@ fn wrong_requests_say_what_to_do() {
     run(Command::new("mount").args(["-t", "tmpfs", "-o", "ro", "none"]).arg(&read_only));
     let said = place.output(&["create", "ro", "--output", read_only.join("x").to_str().unwrap()]);
     run(Command::new("umount").arg(&read_only));
-    assert_eq!(said.status.code(), Some(1));
+    assert_eq!(said.status.code(), Some(19));
     assert!(String::from_utf8_lossy(&said.stderr).contains("--output"));
     check(10, &["status", "ro"], &["no session `ro`"]);
 }
@@ -454,6 +487,15 @@ fn sessions_are_their_owners() {
         command.env("NOPAL_HOME", home).env("HOME", &theirs).output().unwrap()
     };
     assert!(as_other(&theirs.join("home"), &["create", "s"]).status.success());
+    // SAFETY: getpid has no preconditions; this process is not the other user's.
+    let own = unsafe { libc::getpid() }.to_string();
+    assert_eq!(as_other(&theirs.join("home"), &["track", "-u", "-p", &own]).status.code(), Some(19));
+    let forbidden = place.dir.join("forbidden");
+    fs::create_dir(&forbidden).unwrap();
+    fs::set_permissions(&forbidden, fs::Permissions::from_mode(0o700)).unwrap();
+    let line = ["create", "t", "--output", forbidden.to_str().unwrap()];
+    assert_eq!(as_other(&theirs.join("home"), &line).status.code(), Some(19));
+    assert_eq!(as_other(&forbidden, &["status"]).status.code(), Some(19));
     let said = as_other(&place.dir.join("home"), &["create", "mine"]);
     assert!(!said.status.success());
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
@@ -570,4 +612,142 @@ fn a_view_follows_a_session() {
     assert!(rest.iter().all(|line| !line.contains("(+?")), "only the first event has none before it");
     assert!(rest.iter().chain([&first]).filter(|l| l.contains("\"get\"")).count() <= n_sent);
     assert!(viewer.0.wait().unwrap().success());
+}
+
+#[test]
+fn rings_that_are_written_over_are_written_at_rotate_and_stop_each_event_once() {
+    for has_other in [false, true] {
+        let (server, place) = (Server::start(), Place::new(&format!("ring-{has_other}")));
+        place.create(&[]);
+        place.nopal(&["enable-channel", "-u", "ring", "--overwrite"]);
+        place.nopal(&["enable-event", "-u", "-c", "ring", "valkey_commands:*"]);
+        if has_other {
+            place.nopal(&["enable-event", "-u", "redis:call__end"]);
+        }
+        place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+        place.nopal(&["start"]);
+        server.send("set", 100);
+        place.nopal(&["rotate"]);
+        assert_eq!(place.events(&place.out().join("chunk-1/ring")).len(), 100);
+        server.send("get", 50);
+        place.nopal(&["rotate"]);
+        // A channel that is opened anew is written too.
+        place.nopal(&["enable-event", "-u", "-c", "ring", "valkey_db:no_such"]);
+        server.send("set", 30);
+        let stopped = place.nopal(&["stop"]);
+        let n_all = if has_other { 360 } else { 180 };
+        assert!(stopped.contains(&format!("{n_all} events")), "{stopped}");
+        assert_eq!((place.count("set"), place.count("get")), (130, 50));
+        assert_eq!(place.events(&place.out()).len(), n_all);
+    }
+}
+
+#[test]
+fn a_flight_recorder_that_is_changed_keeps_what_it_held() {
+    let (first, second, place) = (Server::start(), Server::start(), Place::new("changed"));
+    place.create(&["--snapshot", "--trigger", "valkey_commands:command_call if name == \"del\""]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &first.pid.to_string()]);
+    place.nopal(&["start"]);
+    // What one snapshot has of each command.
+    let held = || {
+        let answer: Value = serde_json::from_str(&place.nopal(&["snapshot", "record", "--json"])).unwrap();
+        let events = place.events(Path::new(answer["path"].as_str().unwrap()));
+        ["set", "get"].map(|word| events.iter().filter(|e| e["args"]["name"] == word).count())
+    };
+    first.send("set", 40);
+    place.nopal(&["enable-event", "-u", "redis:call__end"]);
+    assert_eq!(held(), [40, 0]);
+    first.send("get", 10);
+    place.nopal(&["add-context", "-u", "-t", "procname"]);
+    assert_eq!(held(), [40, 10]);
+    place.nopal(&["track", "-u", "-p", &second.pid.to_string()]);
+    second.send("set", 5);
+    assert_eq!(held(), [45, 10]);
+    // What makes a snapshot is waited for in the second too.
+    second.send("del", 1);
+    let has_triggered = || {
+        let names = fs::read_dir(place.out()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.into_iter().any(|name| name.ends_with("trigger"))
+    };
+    wait_until("the trigger makes a snapshot", 30, has_triggered);
+    // A name that cannot be is no snapshot.
+    place.fails(1, &["snapshot", "record", "--name", "a/b"]);
+    place.nopal(&["untrack", "-u", "-p", &first.pid.to_string()]);
+    first.send("set", 7);
+    assert_eq!(held(), [45, 10]);
+    let said = place.output(&["untrack", "-u", "--all"]);
+    assert!(said.status.success() && String::from_utf8_lossy(&said.stderr).contains("no process is tracked"));
+    second.send("set", 7);
+    place.nopal(&["track", "-u", "-p", &first.pid.to_string()]);
+    first.send("set", 2);
+    assert_eq!(held(), [47, 10]);
+    let stopped: Value = serde_json::from_str(&place.nopal(&["stop", "--json"])).unwrap();
+    assert_eq!(stopped["snapshots"], 6);
+}
+
+#[test]
+fn commands_at_the_same_time_lose_no_change() {
+    let (server, place) = (Server::start(), Place::new("parallel"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    let at_once = |lines: Vec<Vec<String>>| {
+        let start = |line: &Vec<String>| {
+            let line: Vec<&str> = line.iter().map(String::as_str).collect();
+            place.command(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let running: Vec<_> = lines.iter().map(start).collect();
+        running.into_iter().map(|child| child.wait_with_output().unwrap()).collect::<Vec<Output>>()
+    };
+    let enable = |part: &str, count: u32| {
+        let lines =
+            (0..count).map(|n| ["enable-event", "-u", &format!("{part}:e{n}")].map(str::to_owned).to_vec());
+        at_once(lines.collect())
+    };
+    assert!(enable("before", 12).iter().all(|output| output.status.success()));
+    let saved = place.nopal(&["save", "s"]);
+    assert_eq!(saved.matches("before:e").count(), 12, "{saved}");
+    place.nopal(&["start"]);
+    assert!(enable("started", 4).iter().all(|output| output.status.success()));
+    let saved = place.nopal(&["save", "s"]);
+    assert_eq!(saved.matches("started:e").count(), 4, "{saved}");
+    server.send("set", 20);
+    // Whoever asks while it ends is told how it ended; who comes later, that it is over.
+    let stops = at_once(vec![vec!["stop".to_owned()]; 4]);
+    let codes: Vec<_> = stops.iter().map(|output| output.status.code().unwrap()).collect();
+    assert!(codes.contains(&0) && codes.iter().all(|code| [0, 12].contains(code)), "{stops:?}");
+    assert_eq!(place.count("set"), 20);
+}
+
+#[test]
+fn a_view_tells_that_the_recorder_was_killed() {
+    let (server, place) = (Server::start(), Place::new("live-killed"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    place.nopal(&["start"]);
+    let mut command = place.command(&["view", "s", "--live"]);
+    let mut viewer = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut lines = BufReader::new(viewer.0.stdout.take().unwrap()).lines();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| lines.next().unwrap().unwrap());
+        wait_until("the viewer shows something", 30, || {
+            server.send("get", 1);
+            reader.is_finished()
+        });
+    });
+    let recorder = place.recorder();
+    // SAFETY: kill has no preconditions; the recorder is ours.
+    unsafe { libc::kill(recorder as i32, libc::SIGKILL) };
+    assert_eq!(lines.map(|line| line.unwrap()).filter(|line| !line.contains("\"get\"")).count(), 0);
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut viewer.0.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(viewer.0.wait().unwrap().code(), Some(17), "{said}");
+    assert!(said.contains("the recorder of session `s` was killed"), "{said}");
+    // It goes on at once, though the kernel may not have put the old one away.
+    place.nopal(&["start"]);
+    // SAFETY: as above.
+    unsafe { libc::kill(place.recorder() as i32, libc::SIGKILL) };
+    place.fails(17, &["stop"]);
 }

@@ -346,6 +346,9 @@ pub fn failure_of(error: &LiveError) -> Failure {
             let failure =
                 Failure::new("no-such-probe", format!("no probe matches `{pattern}` in what is traced"));
             match (suggestion, has_probes) {
+                (Some(suggestion), _) if suggestion == pattern => {
+                    failure.hint("it is there, but excluded, or less severe than the log level asked for")
+                }
                 (Some(suggestion), _) => failure.hint(format!("did you mean `{suggestion}`?")),
                 (None, true) => failure.hint(
                     "`nopal list -p PID` shows the probes of a process, `nopal list FILE` of a program",

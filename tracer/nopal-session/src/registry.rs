@@ -271,18 +271,31 @@ impl Registry {
 
     /// The first choice that no probe fits.
     pub fn unfit(&self) -> Option<Unfit> {
-        let (choice, outcome) = self.choices.iter().zip(&self.outcomes).find(|(_, outcome)| !outcome.fits)?;
-        if let Some(error) = &outcome.error {
-            return Some(Unfit::Condition(error.clone()));
-        }
+        self.each_unfit().next()
+    }
+
+    /// Every choice that no probe fits.
+    pub fn all_unfit(&self) -> Vec<Unfit> {
+        self.each_unfit().collect()
+    }
+
+    fn each_unfit(&self) -> impl Iterator<Item = Unfit> {
+        let outcomes = self.choices.iter().zip(&self.outcomes).filter(|(_, outcome)| !outcome.fits);
+        outcomes.map(|(choice, outcome)| match &outcome.error {
+            Some(error) => Unfit::Condition(error.clone()),
+            None => self.no_probe(choice),
+        })
+    }
+
+    fn no_probe(&self, choice: &Choice) -> Unfit {
         let wanted = self.plans.iter().map(|plan| (&plan.event_type.provider, &plan.event_type.name));
         let others = self.others.iter().map(|(provider, name)| (provider, name));
         let known: Vec<(&str, &str)> = wanted.chain(others).map(|(p, n)| (p.as_str(), n.as_str())).collect();
-        Some(Unfit::NoProbe {
+        Unfit::NoProbe {
             pattern: choice.pattern.text().to_owned(),
             suggestion: choice.pattern.suggest(known.iter().copied()),
             has_probes: !known.is_empty(),
-        })
+        }
     }
 }
 

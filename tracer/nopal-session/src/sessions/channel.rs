@@ -2,16 +2,16 @@
 
 use super::config::{Channel, Mode, Rule};
 use super::error::InWords;
-use crate::live::{
-    Hit, Live, LiveError, News, Opened, Request, StreamId, Way, attach_when_free, late_in_words,
-};
+use super::held::{Held, Past};
+use crate::live::{Live, LiveError, News, Opened, Request, Way, attach_when_free, late_in_words};
 use crate::plan::Limits;
 use crate::recorder::Recorder;
 use crate::registry::{Registry, Unfit};
-use nopal_engine::user::record::Task;
+use nopal_engine::user::ring::possible_cpus;
 use nopal_trace::clock::monotonic_ns;
 use nopal_trace::{EnvValue, Error, RecordingInfo};
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Per CPU, where the channel does not say.
@@ -29,7 +29,10 @@ pub(super) struct Running {
     pub attached: HashSet<u32>,
     recorder: Option<(Recorder, PathBuf)>,
     /// Hits before and after belong to others, which were there before or come later.
-    span: std::ops::Range<u64>,
+    span: Range<u64>,
+    /// Of a channel that is written over: hits that its rings keep of before are written already.
+    unwritten_ns: u64,
+    /// Of a channel that is written over: the hits that its rings do not keep.
     held: Held,
     pub sites: Sites,
 }
@@ -53,7 +56,7 @@ pub(super) struct Written {
 impl Running {
     pub fn open(config: &Channel) -> Result<Running, LiveError> {
         let rules: Vec<Rule> = config.events.iter().filter(|rule| rule.enabled).cloned().collect();
-        let ring_bytes = config.ring_bytes.unwrap_or(RING_BYTES).next_power_of_two();
+        let ring_bytes = ring_bytes(config);
         let live = Live::new(Request {
             choices: rules.iter().map(Rule::choice).collect(),
             given: Vec::new(),
@@ -75,6 +78,7 @@ impl Running {
             attached: HashSet::new(),
             recorder: None,
             span: 0..u64::MAX,
+            unwritten_ns: 0,
             held: Held::new(ring_bytes as usize),
             sites: Sites::default(),
         })
@@ -91,6 +95,11 @@ impl Running {
         enabled.eq(self.rules.iter()) && settings(config) == settings(&self.config)
     }
 
+    /// Whether it records a process that is not among these.
+    pub fn has_other_than(&self, pids: &HashSet<u32>) -> bool {
+        !self.attached.is_subset(pids)
+    }
+
     pub fn attach(&mut self, pid: u32, is_stopped: impl Fn() -> bool) -> Result<(), LiveError> {
         let opened = attach_when_free(&mut self.live, pid, is_stopped)?;
         self.attached.insert(pid);
@@ -99,9 +108,9 @@ impl Running {
         Ok(())
     }
 
-    /// What of the rules nothing fits so far.
-    pub fn unfit(&self) -> Option<Unfit> {
-        self.live.unfit()
+    /// The rules that nothing fits so far.
+    pub fn unfit(&self) -> Vec<Unfit> {
+        self.live.registry().all_unfit()
     }
 
     /// Hits before are another's.
@@ -127,17 +136,7 @@ impl Running {
     }
 
     fn recorder_in(&self, dir: &Path) -> Result<Recorder, Error> {
-        let text = |value: &str| EnvValue::Text(value.to_owned());
-        let info = RecordingInfo::of_this_host()
-            .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
-            .env("channel", text(&self.config.name));
-        let info = RecordingInfo { n_event_types: self.live.registry().plans.len(), ..info };
-        let mut recorder = Recorder::create(dir, info, &self.config.context_fields())?;
-        recorder.declare(&self.live.registry())?;
-        for pid in &self.attached {
-            recorder.contexts.tasks.add(*pid);
-        }
-        Ok(recorder)
+        recorder_in(dir, &self.config, &self.live.registry(), &self.attached)
     }
 
     /// Moves hits from the rings to where they go; tells how many there were.
@@ -214,29 +213,55 @@ impl Running {
     /// Ends the recording under way.
     pub fn finish(&mut self) -> Result<Option<Written>, Error> {
         let Some((recorder, path)) = self.recorder.take() else { return Ok(None) };
-        let tally = recorder.tally;
-        let n_bytes = recorder.finish()?;
-        let n_lost = tally.n_lost + tally.n_malformed;
-        Ok(Some(Written { path, n_events: tally.n_events, n_lost, n_bytes }))
+        Written::of(recorder, path).map(Some)
     }
 
     /// Writes what the rings hold into a folder of `dir`. They go on as before.
     pub fn snapshot(&mut self, dir: &Path) -> Result<Written, Error> {
+        self.pass()?;
+        self.write_rings(dir, self.span.clone())
+    }
+
+    /// The same of what came since the last time.
+    pub fn write_new(&mut self, dir: &Path) -> Result<Written, Error> {
+        // Hits may come into a ring while it is read; those are the next time's.
+        let now_ns = monotonic_ns();
+        self.pass()?;
+        let since_ns = self.unwritten_ns.max(self.span.start);
+        let written = self.write_rings(dir, since_ns..now_ns.min(self.span.end))?;
+        self.held.clear();
+        self.unwritten_ns = now_ns;
+        Ok(written)
+    }
+
+    fn write_rings(&mut self, dir: &Path, span: Range<u64>) -> Result<Written, Error> {
         let path = free_dir(dir, &self.config.name);
         let mut recorder = self.recorder_in(&path)?;
-        self.pass()?;
         let mut result = Ok(());
         let polled = self.live.snapshot(|registry, hit| {
-            if result.is_ok() {
+            if result.is_ok() && span.contains(&hit.ns) {
                 result = recorder.hit(registry, hit);
             }
         });
         result?;
         recorder.tally.n_malformed += polled.n_damaged;
         self.held.replay(&self.live.registry(), &mut recorder)?;
-        let tally = recorder.tally;
-        let n_bytes = recorder.finish()?;
-        Ok(Written { path, n_events: tally.n_events, n_lost: tally.n_malformed, n_bytes })
+        Written::of(recorder, path)
+    }
+
+    /// What the rings hold, for the snapshots to come, without the rings themselves.
+    pub fn into_past(mut self) -> Result<Past, Error> {
+        self.pass()?;
+        let (mut held, span) = (self.held, self.span);
+        held.set_max_bytes(usize::MAX);
+        self.live.snapshot(|_, hit| {
+            if span.contains(&hit.ns) {
+                held.push(hit);
+            }
+        });
+        let empty = Registry::new(Vec::new(), Vec::new(), Limits::default());
+        let registry = std::mem::replace(&mut *self.live.registry(), empty);
+        Ok(Past::new(self.config, registry, self.attached, held))
     }
 
     fn count(&mut self, opened: &[Opened]) {
@@ -257,8 +282,46 @@ impl Running {
     }
 }
 
+impl Written {
+    /// Ends a recording.
+    pub fn of(recorder: Recorder, path: PathBuf) -> Result<Written, Error> {
+        let tally = recorder.tally;
+        let n_bytes = recorder.finish()?;
+        Ok(Written { path, n_events: tally.n_events, n_lost: tally.n_lost + tally.n_malformed, n_bytes })
+    }
+}
+
+fn ring_bytes(config: &Channel) -> u64 {
+    config.ring_bytes.unwrap_or(RING_BYTES).next_power_of_two()
+}
+
+/// What all rings of a channel hold; a hit beside a ring takes up to twice the room.
+pub(super) fn max_held_bytes(config: &Channel) -> usize {
+    let n_cpus = possible_cpus().map_or(1, u64::from);
+    usize::try_from(ring_bytes(config) * n_cpus * 2).unwrap_or(usize::MAX)
+}
+
+pub(super) fn recorder_in(
+    dir: &Path,
+    config: &Channel,
+    registry: &Registry,
+    pids: &HashSet<u32>,
+) -> Result<Recorder, Error> {
+    let text = |value: &str| EnvValue::Text(value.to_owned());
+    let info = RecordingInfo::of_this_host()
+        .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
+        .env("channel", text(&config.name));
+    let info = RecordingInfo { n_event_types: registry.plans.len(), ..info };
+    let mut recorder = Recorder::create(dir, info, &config.context_fields())?;
+    recorder.declare(registry)?;
+    for pid in pids {
+        recorder.contexts.tasks.add(*pid);
+    }
+    Ok(recorder)
+}
+
 /// `NAME`, or `NAME-2` and so on where that is taken.
-fn free_dir(parent: &Path, name: &str) -> PathBuf {
+pub(super) fn free_dir(parent: &Path, name: &str) -> PathBuf {
     let mut dir = parent.join(name);
     let mut n = 2;
     while dir.exists() {
@@ -266,53 +329,4 @@ fn free_dir(parent: &Path, name: &str) -> PathBuf {
         n += 1;
     }
     dir
-}
-
-/// A [`Hit`] that owns its payload.
-#[derive(Debug)]
-struct HeldHit {
-    stream: StreamId,
-    event: u32,
-    ns: u64,
-    task: Task,
-    payload: Box<[u8]>,
-}
-
-impl HeldHit {
-    fn n_bytes(&self) -> usize {
-        size_of::<HeldHit>() + self.payload.len()
-    }
-}
-
-/// The newest hits of those that no ring keeps: the kernel door's and those of threads without rseq.
-#[derive(Debug)]
-struct Held {
-    hits: VecDeque<HeldHit>,
-    n_bytes: usize,
-    max_bytes: usize,
-}
-
-impl Held {
-    fn new(max_bytes: usize) -> Held {
-        Held { hits: VecDeque::new(), n_bytes: 0, max_bytes }
-    }
-
-    fn push(&mut self, hit: Hit<'_>) {
-        let Hit { stream, event, ns, task, payload } = hit;
-        let held = HeldHit { stream, event, ns, task, payload: payload.into() };
-        self.n_bytes += held.n_bytes();
-        self.hits.push_back(held);
-        while self.n_bytes > self.max_bytes {
-            let Some(oldest) = self.hits.pop_front() else { break };
-            self.n_bytes -= oldest.n_bytes();
-        }
-    }
-
-    fn replay(&self, registry: &Registry, recorder: &mut Recorder) -> Result<(), Error> {
-        for held in &self.hits {
-            let HeldHit { stream, event, ns, task, payload } = held;
-            recorder.hit(registry, Hit { stream: *stream, event: *event, ns: *ns, task: *task, payload })?;
-        }
-        Ok(())
-    }
 }

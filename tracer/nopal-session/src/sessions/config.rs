@@ -38,6 +38,14 @@ pub struct Tracked {
     pub programs: Vec<String>,
 }
 
+impl Tracked {
+    /// Whether everything that is tracked here is tracked there too.
+    pub fn is_part_of(&self, other: &Tracked) -> bool {
+        self.processes.iter().all(|process| other.processes.contains(process))
+            && self.programs.iter().all(|program| other.programs.contains(program))
+    }
+}
+
 /// The time of its start tells a process from a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -133,8 +141,9 @@ impl SessionConfig {
             SessionError::new("bad-session-file", format!("this is no session: {}", e.to_string().trim_end()))
                 .hint("`nopal save` writes one that can be loaded")
         })?;
-        check_name(&config.name)?;
+        check_name("a session", &config.name)?;
         for channel in &config.channels {
+            check_name("a channel", &channel.name)?;
             for name in &channel.context {
                 context_field(name)?;
             }
@@ -229,8 +238,8 @@ pub fn context_field(name: &str) -> Result<Option<ContextField>, SessionError> {
     })
 }
 
-/// Names become parts of paths.
-pub fn check_name(name: &str) -> Result<(), SessionError> {
+/// Names become parts of paths. `what` is what the name is for: `a session`.
+pub fn check_name(what: &str, name: &str) -> Result<(), SessionError> {
     let is_fine = !name.is_empty()
         && name.len() <= 100
         && !name.starts_with(['.', '-'])
@@ -238,7 +247,7 @@ pub fn check_name(name: &str) -> Result<(), SessionError> {
     if is_fine {
         return Ok(());
     }
-    Err(SessionError::new("bad-name", format!("`{name}` is no name for a session"))
+    Err(SessionError::new("bad-name", format!("`{name}` is no name for {what}"))
         .hint("letters, digits and . _ - @ + make a name of up to 100 characters"))
 }
 

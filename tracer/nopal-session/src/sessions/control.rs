@@ -2,14 +2,14 @@
 //! its owner can enter.
 
 use super::error::SessionError;
-use super::home::Session;
+use super::home::{Life, Session};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a recorder can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,38 +72,127 @@ pub struct Status {
 const MAX_LINE: u64 = 1 << 20;
 /// A rotation or a snapshot of large rings takes its time; a recorder that is busy longer than this is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// One that a signal stopped is not waited for so long.
+const HALTED_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a recorder that does not answer is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// A recorder begins to listen a moment after it took the lock; a killed one loses the lock a moment after its socket.
+const SETTLE: Duration = Duration::from_secs(5);
 
-/// Asks a session's recorder; an error of kind `not-started` if there is none.
+/// Asks a session's recorder; an error of kind `not-started` if there is none, of kind `stale` if it was killed.
 pub fn ask(session: &Session, request: &Request) -> Result<Reply, SessionError> {
-    let path = session.socket();
-    let stream = with_short_path(session, UnixStream::connect).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            SessionError::new("not-started", format!("session `{}` is not started", session.name))
-                .hint(format!("`nopal start {}` starts it", session.name))
-        }
-        _ => SessionError::io(&path, "reach the recorder through", &e),
-    })?;
-    let talk = || -> io::Result<Reply> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut line = serde_json::to_string(request)?;
-        line.push('\n');
-        (&stream).write_all(line.as_bytes())?;
-        let mut answer = String::new();
-        BufReader::new((&stream).take(MAX_LINE)).read_line(&mut answer)?;
-        if answer.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the recorder ended without an answer"));
-        }
-        Ok(serde_json::from_str(&answer)?)
-    };
-    match talk() {
+    let stream = connect(session)?;
+    match talk(session, &stream, request) {
         Ok(Reply::Failed(error)) => Err(error),
         Ok(reply) => Ok(reply),
-        Err(e) => Err(SessionError::new(
-            "recorder",
-            format!("the recorder of session `{}` does not answer: {e}", session.name),
-        )
-        .hint(format!("its last words are in {}", session.log().display()))),
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => Err(no_answer(session)),
+        Err(e) => Err(match settled(session) {
+            Life::Started => {
+                let text = format!("the recorder of session `{}` does not answer: {e}", session.name);
+                SessionError::new("recorder", text).hint(last_words(session))
+            }
+            life => absent(session, life),
+        }),
     }
+}
+
+fn connect(session: &Session) -> Result<UnixStream, SessionError> {
+    let end = Instant::now() + SETTLE;
+    loop {
+        let error = match with_short_path(session, UnixStream::connect) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) {
+            return Err(SessionError::io(&session.socket(), "reach the recorder through", &error));
+        }
+        match session.life() {
+            Life::Started if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            life => return Err(absent(session, life)),
+        }
+    }
+}
+
+fn talk(session: &Session, stream: &UnixStream, request: &Request) -> io::Result<Reply> {
+    let since = Instant::now();
+    stream.set_read_timeout(Some(LOOK))?;
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    let mut to = stream;
+    to.write_all(line.as_bytes())?;
+    let mut from = BufReader::new(stream.take(MAX_LINE));
+    let mut answer = Vec::new();
+    loop {
+        match from.read_until(b'\n', &mut answer) {
+            Ok(_) => break,
+            Err(e) if !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Err(e);
+            }
+            Err(_) => {
+                let waited = since.elapsed();
+                let is_halted = || session.recorder_pid().is_some_and(is_halted);
+                if waited >= PATIENCE || waited >= HALTED_PATIENCE && is_halted() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+    }
+    if answer.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the recorder ended without an answer"));
+    }
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// What there is instead of a recorder.
+fn absent(session: &Session, life: Life) -> SessionError {
+    let name = &session.name;
+    match (life, session.state().failure) {
+        (Life::Stale, _) => {
+            SessionError::new("stale", format!("the recorder of session `{name}` was killed"))
+                .hint(format!("`nopal start {name}` goes on, `nopal stop {name}` puts the processes back"))
+        }
+        (Life::Failed, Some(failure)) => failure,
+        _ => SessionError::new("not-started", format!("session `{name}` is not started"))
+            .hint(format!("`nopal start {name}` starts it")),
+    }
+}
+
+fn no_answer(session: &Session) -> SessionError {
+    let name = &session.name;
+    match session.recorder_pid() {
+        Some(pid) if is_halted(pid) => SessionError::new(
+            "recorder",
+            format!("the recorder of session `{name}`, process {pid}, was stopped by a signal"),
+        )
+        .hint(format!("`kill -CONT {pid}` lets it go on; then try again")),
+        Some(pid) => {
+            let text = format!("the recorder of session `{name}`, process {pid}, does not answer");
+            SessionError::new("recorder", text).hint(last_words(session))
+        }
+        None => absent(session, session.life()),
+    }
+}
+
+fn last_words(session: &Session) -> String {
+    format!("its last words are in {}", session.log().display())
+}
+
+/// What became of a session whose recorder hung up.
+pub fn settled(session: &Session) -> Life {
+    let end = Instant::now() + SETTLE;
+    loop {
+        match session.life() {
+            Life::Started if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            life => return life,
+        }
+    }
+}
+
+/// Whether a signal or a debugger stopped the process.
+fn is_halted(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name may hold anything, also blanks and parentheses.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 /// The recorder's end.
@@ -130,15 +219,33 @@ impl Listener {
         Ok(Listener { listener })
     }
 
-    /// The next request, if somebody asks. Whoever does not say what he wants within a moment is not waited for.
+    /// The next request, if somebody asks.
     pub fn next(&self) -> Option<Asked> {
-        let (stream, _) = self.listener.accept().ok()?;
+        Listener::read(self.listener.accept().ok()?.0)
+    }
+
+    /// Everybody who still waits. Once the socket's file is removed nobody else can come.
+    pub fn rest(self) -> Vec<Asked> {
+        std::iter::from_fn(|| self.listener.accept().ok())
+            .filter_map(|(stream, _)| Listener::read(stream))
+            .collect()
+    }
+
+    /// Whoever does not say what he wants within a moment is not waited for.
+    fn read(stream: UnixStream) -> Option<Asked> {
         stream.set_nonblocking(false).ok()?;
         stream.set_read_timeout(Some(Duration::from_millis(100))).ok()?;
         stream.set_write_timeout(Some(Duration::from_millis(500))).ok()?;
         let mut line = String::new();
         BufReader::new((&stream).take(MAX_LINE)).read_line(&mut line).ok()?;
         let request = serde_json::from_str(&line).ok()?;
+        // Whoever lost patience was told that nothing was done.
+        stream.set_nonblocking(true).ok()?;
+        let has_hung_up = matches!((&stream).read(&mut [0]), Ok(0));
+        stream.set_nonblocking(false).ok()?;
+        if has_hung_up {
+            return None;
+        }
         Some(Asked { request, stream })
     }
 }

@@ -5,6 +5,7 @@ use super::channel::{Running, Written};
 use super::config::{Channel, Mode, Rule, SessionConfig};
 use super::control::{Asked, Listener, Reply, Request, Status};
 use super::error::{InWords, SessionError};
+use super::held::Past;
 use super::home::{Session, State};
 use super::programs::Programs;
 use crate::live::LiveError;
@@ -89,21 +90,23 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-struct Holder<'a> {
-    session: Session,
-    config: SessionConfig,
-    surroundings: Surroundings<'a>,
+pub(super) struct Holder<'a> {
+    pub session: Session,
+    pub config: SessionConfig,
+    pub surroundings: Surroundings<'a>,
     listener: Listener,
-    running: Vec<Running>,
+    pub running: Vec<Running>,
+    /// What flight recorders held when they were opened anew, the older first.
+    pub past: Vec<Past>,
     /// Watches for the events that make a snapshot.
-    trigger: Option<Running>,
-    programs: Programs,
+    pub trigger: Option<Running>,
+    pub programs: Programs,
     state: State,
-    chunk: Option<PathBuf>,
+    pub chunk: Option<PathBuf>,
     /// Tracked processes that were alive when last looked at.
-    alive: HashSet<u32>,
+    pub alive: HashSet<u32>,
     /// Of all processes that were attached to; a number that came again is not attached to twice.
-    known: HashSet<u32>,
+    pub known: HashSet<u32>,
     last_flush: Instant,
     last_death_look: Instant,
     last_triggered: Option<Instant>,
@@ -128,6 +131,7 @@ impl<'a> Holder<'a> {
             surroundings,
             listener: Listener::open(session)?,
             running: Vec::new(),
+            past: Vec::new(),
             trigger: None,
             chunk: None,
             alive: HashSet::new(),
@@ -169,14 +173,14 @@ impl<'a> Holder<'a> {
         let pids = self.tracked(&mut notes)?;
         for channel in &wanted {
             let mut running = Running::open(channel).map_err(|e| (self.surroundings.in_words)(&e))?;
-            let attached = self.attach_all(&mut running, &pids, &mut notes);
+            let attached = attach_all(&self.surroundings, &mut running, &pids, &mut notes);
             // What is open must be closed even where not all could be.
             self.running.push(running);
             attached?;
         }
         if !self.config.triggers.is_empty() {
             let mut trigger = self.open_trigger()?;
-            let attached = self.attach_all(&mut trigger, &pids, &mut notes);
+            let attached = attach_all(&self.surroundings, &mut trigger, &pids, &mut notes);
             self.trigger = Some(trigger);
             attached?;
         }
@@ -188,7 +192,7 @@ impl<'a> Holder<'a> {
         Ok(notes)
     }
 
-    fn wanted_channels(&self) -> impl Iterator<Item = &Channel> {
+    pub fn wanted_channels(&self) -> impl Iterator<Item = &Channel> {
         self.config.channels.iter().filter(|c| c.enabled && c.events.iter().any(|rule| rule.enabled))
     }
 
@@ -210,8 +214,8 @@ impl<'a> Holder<'a> {
                 ));
             }
         }
-        let known = pids.iter().copied().collect();
-        pids.extend(self.programs.fresh(&known));
+        let programs = self.programs.running();
+        pids.extend(programs.into_iter().filter(|pid| !track.processes.iter().any(|p| p.pid == *pid)));
         if pids.is_empty() && track.programs.is_empty() {
             return Err(SessionError::new("gone", "every tracked process has ended")
                 .hint("track one that runs: `nopal list -u` shows programs with probes"));
@@ -222,43 +226,26 @@ impl<'a> Holder<'a> {
         Ok(pids)
     }
 
-    fn attach_all(
-        &self,
-        running: &mut Running,
-        pids: &[u32],
-        notes: &mut Vec<String>,
-    ) -> Result<(), SessionError> {
-        let mut failure = None;
-        for pid in pids {
-            if let Err(error) = running.attach(*pid, self.surroundings.is_stopped) {
-                let error = (self.surroundings.in_words)(&error);
-                notes.push(format!("process {pid}: {error}"));
-                failure = Some(error);
-            }
-        }
-        match failure {
-            Some(error) if running.attached.is_empty() => Err(error),
-            _ => Ok(()),
-        }
-    }
-
     /// Rules that fit nothing are told of; a session in which nothing at all was found is an error.
     fn judge(&self, notes: &mut Vec<String>) -> Result<(), SessionError> {
-        for running in self.running.iter().chain(&self.trigger) {
-            let Some(unfit) = running.unfit() else { continue };
-            let error = (self.surroundings.in_words)(&LiveError::Unfit(unfit));
+        // Nothing can be said of a program yet to be started.
+        let known = self.running.iter().chain(&self.trigger).filter(|running| !running.attached.is_empty());
+        for running in known {
             let has_sites = running.sites.user + running.sites.kernel + running.sites.closed > 0;
-            // A program yet to be started may have what is not there now; a condition that cannot be read never fits.
-            let may_come = !self.programs.is_empty() && error.code != "bad-condition";
-            if !has_sites && !may_come {
-                return Err(error);
+            for unfit in running.unfit() {
+                let error = (self.surroundings.in_words)(&LiveError::Unfit(unfit));
+                // A program yet to be started may have what is not there now; a condition that cannot be read never fits.
+                let may_come = !self.programs.is_empty() && error.code != "bad-condition";
+                if !has_sites && !may_come {
+                    return Err(error);
+                }
+                notes.push(error.to_string());
             }
-            notes.push(error.to_string());
         }
         Ok(())
     }
 
-    fn open_trigger(&self) -> Result<Running, SessionError> {
+    pub fn open_trigger(&self) -> Result<Running, SessionError> {
         let rule = |text: &String| match text.split_once(" if ") {
             Some((pattern, filter)) => {
                 Rule { filter: Some(filter.trim().to_owned()), ..Rule::new(pattern.trim()) }
@@ -274,14 +261,21 @@ impl<'a> Holder<'a> {
         Running::open(&channel).map_err(|e| (self.surroundings.in_words)(&e))
     }
 
-    /// Begins recordings in a folder of their own. Channels that are written over have none until they are asked for.
-    fn next_chunk(&mut self) -> Result<(), SessionError> {
-        if self.running.iter().all(Running::is_overwriting) {
+    /// Begins recordings in a folder of their own. Channels that are written over have none until they are asked for, by
+    /// a snapshot or by the end of the chunk.
+    pub fn next_chunk(&mut self) -> Result<(), SessionError> {
+        if self.config.snapshot && self.running.iter().all(Running::is_overwriting) {
             self.chunk = None;
             return Ok(());
         }
-        self.state.n_chunks += 1;
-        let chunk = self.config.output.join(format!("chunk-{}", self.state.n_chunks));
+        let chunk = loop {
+            self.state.n_chunks += 1;
+            let chunk = self.config.output.join(format!("chunk-{}", self.state.n_chunks));
+            // An older session may have used the folder.
+            if !chunk.exists() {
+                break chunk;
+            }
+        };
         make_dir(&chunk)?;
         for running in self.running.iter_mut().filter(|r| !r.is_overwriting()) {
             running.record_into(&chunk).map_err(|e| recording_error(&e))?;
@@ -335,7 +329,7 @@ impl<'a> Holder<'a> {
             Request::Reload => self.reload().map(|notes| Reply::Done { notes }),
             Request::Rotate => self.rotate(),
             Request::Snapshot { name } => {
-                if !self.running.iter().any(Running::is_overwriting) {
+                if !self.running.iter().any(Running::is_overwriting) && self.past.is_empty() {
                     return Err(SessionError::new(
                         "no-snapshot",
                         "no channel of this session keeps a snapshot",
@@ -398,70 +392,7 @@ impl<'a> Holder<'a> {
         pids
     }
 
-    /// Does what the configuration newly says. A channel that changes is opened anew beside the old one; each hit goes to
-    /// exactly one of them, by its time.
-    fn reload(&mut self) -> Result<Vec<String>, SessionError> {
-        let config = self.session.config()?;
-        let mut notes = Vec::new();
-        let is_retracked = config.track != self.config.track;
-        self.programs.set(&config.track);
-        self.config = config;
-        let pids = match is_retracked {
-            true => self.tracked(&mut notes)?,
-            false => self.alive.iter().copied().collect(),
-        };
-        let wanted: Vec<Channel> = self.wanted_channels().cloned().collect();
-        let has_same_processes = |running: &Running| {
-            !is_retracked || pids.iter().copied().collect::<HashSet<_>>() == running.attached
-        };
-        let mut fresh = Vec::new();
-        for channel in &wanted {
-            let is_done = self.running.iter().any(|r| r.does(channel) && has_same_processes(r));
-            if is_done {
-                continue;
-            }
-            let mut running = Running::open(channel).map_err(|e| (self.surroundings.in_words)(&e))?;
-            if let Err(error) = self.attach_all(&mut running, &pids, &mut notes) {
-                running.live.close();
-                return Err(error);
-            }
-            if let Some(unfit) = running.unfit() {
-                notes.push((self.surroundings.in_words)(&LiveError::Unfit(unfit)).to_string());
-            }
-            fresh.push(running);
-        }
-        let cut_ns = monotonic_ns();
-        let (kept, ended): (Vec<Running>, Vec<Running>) = std::mem::take(&mut self.running)
-            .into_iter()
-            .partition(|r| wanted.iter().any(|channel| r.does(channel)) && has_same_processes(r));
-        self.running = kept;
-        for mut running in ended {
-            running.end_at(cut_ns);
-            running.live.close();
-            running.pass().map_err(|e| recording_error(&e))?;
-            if let Some(written) = running.finish().map_err(|e| recording_error(&e))? {
-                self.add(&written);
-            }
-        }
-        if self.chunk.is_none() && fresh.iter().any(|r| !r.is_overwriting()) {
-            self.running.extend(fresh);
-            self.next_chunk()?;
-        } else {
-            for mut running in fresh {
-                running.begin_at(cut_ns);
-                if let Some(chunk) = self.chunk.as_deref().filter(|_| !running.is_overwriting()) {
-                    running.record_into(chunk).map_err(|e| recording_error(&e))?;
-                }
-                self.running.push(running);
-            }
-        }
-        self.known.extend(&pids);
-        self.alive.extend(&pids);
-        self.keep_state();
-        Ok(notes)
-    }
-
-    fn add(&mut self, written: &Written) {
+    pub fn add(&mut self, written: &Written) {
         self.state.n_events += written.n_events;
         self.state.n_lost += written.n_lost;
         self.state.n_bytes += written.n_bytes;
@@ -478,15 +409,15 @@ impl<'a> Holder<'a> {
         Ok(Reply::Written { path, n_events })
     }
 
-    /// Ends the recordings under way. Rings that are written over in a session that records are written out too.
+    /// Ends the recordings under way. Rings that are written over are written out too, unless for snapshots only.
     fn end_chunk(&mut self) -> Result<u64, SessionError> {
         let mut n_events = 0;
-        let chunk = self.chunk.take();
+        let chunk = self.chunk.take().filter(|_| !self.config.snapshot);
         for idx in 0..self.running.len() {
             let running = &mut self.running[idx];
             running.pass().map_err(|e| recording_error(&e))?;
             let written = match (running.is_overwriting(), &chunk) {
-                (true, Some(chunk)) => Some(running.snapshot(chunk)),
+                (true, Some(chunk)) => Some(running.write_new(chunk)),
                 _ => running.finish().transpose(),
             };
             if let Some(written) = written.transpose().map_err(|e| recording_error(&e))? {
@@ -498,17 +429,19 @@ impl<'a> Holder<'a> {
     }
 
     fn snapshot(&mut self, name: Option<&str>) -> Result<Written, SessionError> {
-        self.state.n_snapshots += 1;
-        let mut folder = format!("snapshot-{}-{}", self.state.n_snapshots, stamp());
+        let n_snapshots = self.state.n_snapshots + 1;
+        let mut folder = format!("snapshot-{n_snapshots}-{}", stamp());
         if let Some(name) = name {
-            super::config::check_name(name)?;
+            super::config::check_name("a snapshot", name)?;
             folder = format!("{folder}-{name}");
         }
         let path = self.config.output.join(folder);
         make_dir(&path)?;
-        let mut all = Written { path, n_events: 0, n_lost: 0, n_bytes: 0 };
-        for running in self.running.iter_mut().filter(|r| r.is_overwriting()) {
-            let written = running.snapshot(&all.path).map_err(|e| recording_error(&e))?;
+        self.state.n_snapshots = n_snapshots;
+        let mut all = Written { path: path.clone(), n_events: 0, n_lost: 0, n_bytes: 0 };
+        let now = self.running.iter_mut().filter(|r| r.is_overwriting()).map(|r| r.snapshot(&path));
+        for written in now.chain(self.past.iter().map(|past| past.snapshot(&path))) {
+            let written = written.map_err(|e| recording_error(&e))?;
             all.n_events += written.n_events;
             all.n_lost += written.n_lost;
             all.n_bytes += written.n_bytes;
@@ -519,7 +452,7 @@ impl<'a> Holder<'a> {
     }
 
     /// A snapshot by itself, when an event that was waited for has come.
-    fn watch_trigger(&mut self) -> Result<(), SessionError> {
+    pub fn watch_trigger(&mut self) -> Result<(), SessionError> {
         let Some(trigger) = &mut self.trigger else { return Ok(()) };
         let gaps = trigger.look_after(self.surroundings.in_words, self.surroundings.log);
         let n_hits = trigger.drain();
@@ -581,7 +514,7 @@ impl<'a> Holder<'a> {
     }
 
     /// What a later command must know if we are killed. A full disk must not end the recording for that.
-    fn keep_state(&mut self) {
+    pub fn keep_state(&mut self) {
         self.state.pids = self.pids();
         if let Err(error) = self.session.set_state(&self.state) {
             (self.surroundings.log)(&error.to_string());
@@ -609,13 +542,38 @@ impl<'a> Holder<'a> {
         }
         let _ = std::fs::remove_file(self.session.socket());
         let status = self.status();
-        if let Some(asked) = self.asked_to_stop.take() {
-            match &result {
-                Ok(()) => asked.answer(&Reply::Status(status)),
-                Err(error) => asked.answer(&Reply::Failed(error.clone())),
-            }
+        let not_started =
+            SessionError::new("not-started", format!("session `{}` was stopped", self.session.name));
+        for asked in self.asked_to_stop.take().into_iter().chain(self.listener.rest()) {
+            let reply = match (&result, &asked.request) {
+                (Err(error), _) => Reply::Failed(error.clone()),
+                (Ok(()), Request::Stop) => Reply::Status(status.clone()),
+                (Ok(()), _) => Reply::Failed(not_started.clone()),
+            };
+            asked.answer(&reply);
         }
         result
+    }
+}
+
+/// Attaches to processes; an error only if there is none then.
+pub(super) fn attach_all<'a>(
+    surroundings: &Surroundings<'_>,
+    running: &mut Running,
+    pids: impl IntoIterator<Item = &'a u32>,
+    notes: &mut Vec<String>,
+) -> Result<(), SessionError> {
+    let mut failure = None;
+    for pid in pids {
+        if let Err(error) = running.attach(*pid, surroundings.is_stopped) {
+            let error = (surroundings.in_words)(&error);
+            notes.push(format!("process {pid}: {error}"));
+            failure = Some(error);
+        }
+    }
+    match failure {
+        Some(error) if running.attached.is_empty() => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -641,7 +599,7 @@ pub fn stamp() -> String {
     format!("{date}-{time}")
 }
 
-fn recording_error(error: &Error) -> SessionError {
+pub(super) fn recording_error(error: &Error) -> SessionError {
     if error.is_disk_full() {
         return SessionError::new("disk-full", format!("the disk is full: {error}"))
             .hint("what was written before is whole and can be viewed");

@@ -4,8 +4,9 @@ use super::config::{SessionConfig, check_name};
 use super::error::SessionError;
 use nopal_sdt::pattern::nearest;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,7 @@ impl Home {
 
     /// Makes a session's folder; the session becomes the current one.
     pub fn create(&self, config: &SessionConfig) -> Result<Session, SessionError> {
-        check_name(&config.name)?;
+        check_name("a session", &config.name)?;
         private_dir(&self.dir)?;
         let session = self.session(&config.name);
         match DirBuilder::new().mode(0o700).create(&session.dir) {
@@ -103,17 +104,21 @@ impl Home {
     pub fn get(&self, name: Option<&str>) -> Result<Session, SessionError> {
         let name = match name {
             Some(name) => name.to_owned(),
-            None => self.current().ok_or_else(|| {
-                SessionError::new("no-session", "there is no current session")
-                    .hint("`nopal create NAME` makes one, `nopal status` lists those there are")
-            })?,
+            None => match self.current() {
+                Some(name) => name,
+                None => {
+                    self.all()?;
+                    return Err(SessionError::new("no-session", "there is no current session")
+                        .hint("`nopal create NAME` makes one, `nopal status` lists those there are"));
+                }
+            },
         };
         let session = self.session(&name);
-        if check_name(&name).is_ok() && session.dir.join(CONFIG).is_file() {
+        if check_name("a session", &name).is_ok() && session.dir.join(CONFIG).is_file() {
             return Ok(session);
         }
         let error = SessionError::new("no-such-session", format!("there is no session `{name}`"));
-        let names: Vec<String> = self.all().into_iter().map(|s| s.name).collect();
+        let names: Vec<String> = self.all()?.into_iter().map(|s| s.name).collect();
         Err(match nearest(&name, names.iter().map(String::as_str)) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None if names.is_empty() => error.hint("`nopal create NAME` makes one"),
@@ -122,14 +127,19 @@ impl Home {
     }
 
     /// All sessions, by name.
-    pub fn all(&self) -> Vec<Session> {
-        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+    pub fn all(&self) -> Result<Vec<Session>, SessionError> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(SessionError::io(&self.dir, "read", &e)),
+        };
         let mut sessions: Vec<Session> = entries
+            .flatten()
             .filter(|entry| entry.path().join(CONFIG).is_file())
             .filter_map(|entry| Some(self.session(entry.file_name().to_str()?)))
             .collect();
         sessions.sort_by(|a, b| a.name.cmp(&b.name));
-        sessions
+        Ok(sessions)
     }
 
     pub fn current(&self) -> Option<String> {
@@ -155,6 +165,7 @@ impl Home {
 const CONFIG: &str = "session.toml";
 const STATE: &str = "state.json";
 const LOCK: &str = "lock";
+const EDIT_LOCK: &str = "edit-lock";
 const CURRENT: &str = ".current";
 
 impl Session {
@@ -201,16 +212,37 @@ impl Session {
     pub fn lock(&self) -> Result<Option<File>, SessionError> {
         let path = self.dir.join(LOCK);
         let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(|e| SessionError::io(&path, "open", &e))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(e)) => Err(SessionError::io(&path, "lock", &e)),
+        let mut file = file.map_err(|e| SessionError::io(&path, "open", &e))?;
+        match lock_call(&file, libc::F_OFD_SETLK) {
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(e) => return Err(SessionError::io(&path, "lock", &e)),
         }
+        // Whoever gets no answer can say from whom. It is of no weight beside the lock, so a full disk may cost it.
+        let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+        Ok(Some(file))
+    }
+
+    /// The process that holds the lock, if one does.
+    pub fn recorder_pid(&self) -> Option<u32> {
+        let path = self.dir.join(LOCK);
+        if !is_locked(&path) {
+            return None;
+        }
+        fs::read_to_string(path).ok()?.parse().ok()
+    }
+
+    /// Waits until nobody else changes what the session wants. To be held from reading it until the recorder does it.
+    pub fn edit(&self) -> Result<File, SessionError> {
+        let path = self.dir.join(EDIT_LOCK);
+        let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(|e| SessionError::io(&path, "open", &e))?;
+        file.lock().map_err(|e| SessionError::io(&path, "lock", &e))?;
+        Ok(file)
     }
 
     pub fn life(&self) -> Life {
-        if matches!(self.lock(), Ok(None)) {
+        if is_locked(&self.dir.join(LOCK)) {
             return Life::Started;
         }
         let state = self.state();
@@ -219,6 +251,29 @@ impl Session {
             (true, None) => Life::Stale,
             (false, None) => Life::Stopped,
         }
+    }
+}
+
+/// Whether somebody has the lock. Asking takes none, so that nobody takes whoever asks for the recorder.
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    lock_call(&file, libc::F_OFD_GETLK).is_ok_and(|kind| kind != libc::F_UNLCK)
+}
+
+/// Takes or asks for a lock of the open file; gives what the kernel says of it.
+fn lock_call(file: &File, command: libc::c_int) -> io::Result<libc::c_int> {
+    let kind = libc::F_WRLCK as libc::c_short;
+    let mut lock = libc::flock {
+        l_type: kind,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open, and the kernel reads and writes one flock where the pointer leads.
+    match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(lock.l_type.into()),
     }
 }
 
@@ -293,11 +348,43 @@ mod tests {
         assert_eq!(first.life(), Life::Stale);
         let held = first.lock().unwrap();
         assert!(held.is_some() && first.lock().unwrap().is_none());
-        assert_eq!(first.life(), Life::Started);
+        assert_eq!((first.life(), first.recorder_pid()), (Life::Started, Some(std::process::id())));
         drop(held);
+        assert_eq!((first.life(), first.recorder_pid()), (Life::Stale, None));
 
         home.remove(&first).unwrap();
-        assert_eq!(home.all().len(), 1);
+        assert_eq!(home.all().unwrap().len(), 1);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn whoever_asks_is_not_taken_for_the_recorder() {
+        let dir = std::env::temp_dir().join(format!("nopal-asked-{}", std::process::id()));
+        let session = Home::at(&dir).create(&config("asked")).unwrap();
+        drop(session.lock().unwrap());
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            let askers: Vec<_> = (0..3)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut lives = Vec::new();
+                        while !is_over.load(order) {
+                            lives.push(session.life());
+                        }
+                        lives.iter().all(|life| *life == Life::Stopped)
+                    })
+                })
+                .collect();
+            let n_seen = (0..2000).filter(|_| session.life() != Life::Stopped).count();
+            is_over.store(true, order);
+            assert!(n_seen == 0 && askers.into_iter().all(|asker| asker.join().unwrap()));
+            // Nor do they keep the recorder out.
+            let asker = scope.spawn(|| (0..2000).filter(|_| session.life() == Life::Stale).count());
+            while !asker.is_finished() {
+                assert!(session.lock().unwrap().is_some());
+            }
+        });
         fs::remove_dir_all(&dir).unwrap();
     }
 }

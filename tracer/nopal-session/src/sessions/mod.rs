@@ -6,10 +6,12 @@ mod channel;
 pub mod config;
 pub mod control;
 mod error;
+mod held;
 pub mod holder;
 pub mod home;
 pub mod killed;
 mod programs;
+mod reload;
 
 pub use config::{Channel, Rule, SessionConfig, Tracked};
 pub use error::SessionError;

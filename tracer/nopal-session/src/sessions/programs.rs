@@ -43,14 +43,17 @@ impl Programs {
     }
 
     pub fn set(&mut self, tracked: &Tracked) {
-        if self.names != tracked.programs {
-            self.names.clone_from(&tracked.programs);
-            self.last_full_look = None;
-        }
+        self.names.clone_from(&tracked.programs);
     }
 
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
+    }
+
+    /// All processes that have one of the names now.
+    pub fn running(&mut self) -> Vec<u32> {
+        (self.last_look, self.last_full_look) = (None, None);
+        self.fresh(&HashSet::new())
     }
 
     /// Processes that have one of the names and were not there, or not called so, the last time.

@@ -29,7 +29,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     for name in &args.types {
         fields.extend(context_field(name)?);
     }
-    let (session, notes) = change(args.which.session.as_deref(), |config| {
+    let (session, notes) = change(&args.which, |config| {
         if let Some(name) = &args.channel
             && config.channel(name).is_none()
         {

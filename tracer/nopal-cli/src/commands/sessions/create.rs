@@ -1,9 +1,12 @@
 //! `nopal create`: a new session.
 
+use super::enable_event::{check_event, check_filter};
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
-use nopal_session::sessions::config::{SessionConfig, Tracked, check_name};
-use nopal_session::sessions::{Home, holder::stamp};
+use nopal_session::registry::Choice;
+use nopal_session::sessions::config::check_name;
+use nopal_session::sessions::holder::stamp;
+use nopal_session::sessions::{Home, Session, SessionConfig, SessionError, Tracked};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +43,8 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failure> {
     let name = args.name.unwrap_or_else(|| format!("auto-{}", stamp()));
-    check_name(&name)?;
+    check_name("a session", &name)?;
+    args.trigger.iter().try_for_each(|trigger| check_trigger(trigger))?;
     let output = match args.output {
         Some(output) => output,
         None => default_output(&name)?,
@@ -48,6 +52,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let output = std::path::absolute(&output)
         .map_err(|e| Failure::new("output", format!("cannot find {}: {e}", output.display())))?;
     let home = Home::find()?;
+    let notes = check_output(&home, &name, &output)?;
     let config = SessionConfig {
         name: name.clone(),
         output: output.clone(),
@@ -63,7 +68,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let text = format!("Session `{name}` created; its recordings go to {}", output.display());
     let object = serde_json::json!({ "session": name, "output": output.display().to_string(), "snapshot": args.snapshot });
-    say(args.json, &text, object, &[]);
+    say(args.json, &text, object, &notes);
     Ok(())
 }
 
@@ -78,14 +83,39 @@ fn default_output(name: &str) -> Result<PathBuf, Failure> {
     Ok(Path::new(&home).join("nopal-traces").join(stamped))
 }
 
+/// Recordings of two sessions in one folder could not be told apart; of older ones there is a note.
+pub fn check_output(home: &Home, name: &str, output: &Path) -> Result<Vec<String>, Failure> {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_same = |other: &Session| other.config().is_ok_and(|c| real(&c.output) == real(output));
+    if let Some(other) = home.all()?.into_iter().filter(|other| other.name != name).find(is_same) {
+        let text = format!("session `{}` records into {}", other.name, output.display());
+        return Err(Failure::new("output", text).hint("choose another folder with --output"));
+    }
+    let is_recording = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.starts_with("chunk-") || name.starts_with("snapshot-")
+    };
+    let mut entries = std::fs::read_dir(output).into_iter().flatten().flatten();
+    let has_recordings = entries.any(is_recording);
+    let note = || format!("{} has older recordings; `nopal view` shows them too", output.display());
+    Ok(has_recordings.then(note).into_iter().collect())
+}
+
+/// What can never be read is told of now, not when the session starts.
+fn check_trigger(text: &str) -> Result<(), Failure> {
+    let choice = Choice::parse(text);
+    check_event(choice.pattern.text())?;
+    choice.condition.as_deref().map_or(Ok(()), check_filter)
+}
+
 /// Found out now rather than when the first event comes: whether anything can be written there.
 fn make_output(output: &Path) -> Result<(), Failure> {
     let fails = |e: std::io::Error| {
-        Failure::new("output", format!("cannot write into {}: {e}", output.display()))
-            .hint("choose another folder with --output")
+        SessionError::io(output, "write into", &e).hint("choose another folder with --output")
     };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(output).map_err(fails)?;
     let probe = output.join(format!(".nopal-{}", std::process::id()));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(output).map_err(fails)?;
     std::fs::write(&probe, b"").map_err(fails)?;
-    std::fs::remove_file(&probe).map_err(fails)
+    std::fs::remove_file(&probe).map_err(fails)?;
+    Ok(())
 }

@@ -30,7 +30,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failure> {
     let home = Home::find()?;
-    let sessions = if args.all { home.all() } else { vec![home.get(args.name.as_deref())?] };
+    let sessions = if args.all { home.all()? } else { vec![home.get(args.name.as_deref())?] };
     for session in sessions {
         let output = session.config().map(|config| config.output);
         let mut notes = Vec::new();

@@ -3,7 +3,7 @@
 use super::{Which, change, say};
 use crate::failure::Failure;
 use crate::tracing::{DoorArg, size};
-use nopal_session::sessions::config::{DoorChoice, Mode};
+use nopal_session::sessions::config::{DoorChoice, Mode, check_name};
 
 /// Makes a channel, or sets one that is there.
 #[derive(Debug, clap::Args)]
@@ -35,8 +35,57 @@ pub struct Args {
     /// Which way into the processes.
     #[arg(long, value_enum)]
     pub door: Option<DoorArg>,
+    #[command(flatten)]
+    pub lttng: LttngOnly,
     #[arg(value_name = "CHANNEL")]
     pub name: String,
+}
+
+/// LTTng's options that have no counterpart: those without effect here are taken, others are refused in words.
+#[derive(Debug, clap::Args)]
+pub struct LttngOnly {
+    #[arg(long, hide = true)]
+    pub switch_timer: Option<String>,
+    #[arg(long, hide = true)]
+    pub read_timer: Option<String>,
+    #[arg(long, hide = true)]
+    pub monitor_timer: Option<String>,
+    #[arg(long, hide = true)]
+    pub output: Option<String>,
+    #[arg(long, hide = true)]
+    pub buffers_uid: bool,
+    #[arg(long, hide = true)]
+    pub buffers_pid: bool,
+    #[arg(long, hide = true)]
+    pub buffers_global: bool,
+    #[arg(long, hide = true)]
+    pub blocking_timeout: Option<String>,
+    #[arg(short = 'C', long, hide = true)]
+    pub tracefile_size: Option<String>,
+    #[arg(short = 'W', long, hide = true)]
+    pub tracefile_count: Option<String>,
+}
+
+impl LttngOnly {
+    /// Notes on what has no effect; an error for what would be missed.
+    fn check(&self) -> Result<Vec<String>, Failure> {
+        let is_limit = self.tracefile_size.is_some() || self.tracefile_count.is_some();
+        if is_limit {
+            return Err(Failure::usage("the size of recordings cannot be limited")
+                .hint("`nopal rotate` ends a recording, which can then be moved or removed; --overwrite keeps the newest events in memory"));
+        }
+        if self.blocking_timeout.is_some() {
+            return Err(Failure::usage("a program never waits for room in a ring")
+                .hint("a larger --subbuf-size loses less"));
+        }
+        let is_timed =
+            self.switch_timer.is_some() || self.read_timer.is_some() || self.monitor_timer.is_some();
+        let is_shared = self.buffers_uid || self.buffers_pid || self.buffers_global || self.output.is_some();
+        let timed = "timers have no effect: rings are read all the time, and written out every second";
+        let shared = "--buffers-* and --output have no effect: a channel has one ring for each CPU";
+        let notes = [(is_timed, timed), (is_shared, shared)];
+        Ok(notes.into_iter().filter(|(is_told, _)| *is_told).map(|(_, note)| note.to_owned()).collect())
+    }
 }
 
 /// Switches a channel off with all its events.
@@ -55,7 +104,7 @@ const USUAL_SUBBUF_BYTES: u64 = 1 << 20;
 const USUAL_NUM_SUBBUF: u64 = 4;
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    nopal_session::sessions::config::check_name(&args.name)?;
+    check_name("a channel", &args.name)?;
     let ring_bytes = (args.subbuf_size.is_some() || args.num_subbuf.is_some()).then(|| {
         args.subbuf_size
             .unwrap_or(USUAL_SUBBUF_BYTES)
@@ -65,7 +114,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage("the ring of a CPU can have 64k to 1G")
             .hint("that is --subbuf-size times --num-subbuf"));
     }
-    let (session, notes) = change(args.which.session.as_deref(), |config| {
+    let mut notes = args.lttng.check()?;
+    let (session, more) = change(&args.which, |config| {
         let is_snapshot = config.snapshot;
         let channel = config.channel_mut(&args.name);
         channel.enabled = true;
@@ -85,13 +135,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         Ok(())
     })?;
+    notes.extend(more);
     let text = format!("Channel {} enabled in session `{}`", args.name, session.name);
     say(args.which.json, &text, serde_json::json!({ "session": session.name, "channel": args.name }), &notes);
     Ok(())
 }
 
 pub fn disable(args: DisableArgs) -> Result<(), Failure> {
-    let (session, notes) = change(args.which.session.as_deref(), |config| {
+    let (session, notes) = change(&args.which, |config| {
         match config.channels.iter_mut().find(|channel| channel.name == args.name) {
             Some(channel) => {
                 channel.enabled = false;

@@ -3,7 +3,7 @@
 use super::{EXIT_HELP, Which, change, say};
 use crate::failure::Failure;
 use nopal_session::predicate;
-use nopal_session::sessions::config::{DEFAULT_CHANNEL, Rule, log_level};
+use nopal_session::sessions::config::{DEFAULT_CHANNEL, Rule, check_name, log_level};
 
 /// Adds events to a session; a started one records them from now on.
 #[derive(Debug, clap::Args)]
@@ -69,6 +69,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         check_filter(filter)?;
     }
     let events = if args.all { vec!["*:*".to_owned()] } else { args.events };
+    events.iter().chain(&args.exclude).try_for_each(|event| check_event(event))?;
+    check_name("a channel", &args.channel)?;
     let rules: Vec<Rule> = events
         .iter()
         .map(|pattern| Rule {
@@ -79,7 +81,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             ..Rule::new(pattern)
         })
         .collect();
-    let (session, notes) = change(args.which.session.as_deref(), |config| {
+    let (session, notes) = change(&args.which, |config| {
         let channel = config.channel_mut(&args.channel);
         for rule in rules {
             // The same events with the same filter again only switch them on.
@@ -100,7 +102,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 pub fn disable(args: DisableArgs) -> Result<(), Failure> {
     let mut n_disabled = 0;
-    let (session, notes) = change(args.which.session.as_deref(), |config| {
+    let (session, notes) = change(&args.which, |config| {
         let mut known = Vec::new();
         let is_meant = |name: &str| args.channel.as_deref().is_none_or(|channel| channel == name);
         for channel in config.channels.iter_mut().filter(|channel| is_meant(&channel.name)) {
@@ -132,8 +134,18 @@ pub fn disable(args: DisableArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether it can be the name of events. Those of bpftrace have more colons.
+pub fn check_event(text: &str) -> Result<(), Failure> {
+    let is_fine = text.starts_with("usdt:") || text.matches(':').count() <= 1;
+    if is_fine && !text.trim().is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new("bad-event", format!("`{text}` is no name of an event"))
+        .hint("events are `provider:name`, with * and ?; --all is every event"))
+}
+
 /// Names are checked against the probes when the session starts; what can never be read is told of now.
-fn check_filter(filter: &str) -> Result<(), Failure> {
+pub fn check_filter(filter: &str) -> Result<(), Failure> {
     predicate::Predicate::parse(filter, &|_| Some(0)).map(drop).map_err(|e| {
         Failure::new("bad-condition", format!("in `{filter}` at column {}: {}", e.offset + 1, e.reason))
             .hint("a filter compares arguments: 'size > 100 && name == \"get*\"'")

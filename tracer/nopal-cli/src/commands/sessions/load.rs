@@ -1,5 +1,6 @@
 //! `nopal load`: a session from a file.
 
+use super::create::check_output;
 use super::say;
 use crate::failure::Failure;
 use nopal_session::sessions::{Home, SessionConfig};
@@ -30,25 +31,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut config = SessionConfig::from_toml(&text)?;
     config.name = args.name.unwrap_or(config.name);
     config.output = args.output.unwrap_or(config.output);
-    // Recordings of two sessions in one folder could not be told apart.
     config.output = std::path::absolute(&config.output)
         .map_err(|e| Failure::new("output", format!("cannot find {}: {e}", config.output.display())))?;
     let home = Home::find()?;
-    let taken = home.all().into_iter().filter(|session| session.name != config.name);
-    if let Some(other) = taken.into_iter().find(|s| s.config().is_ok_and(|c| c.output == config.output)) {
-        return Err(Failure::new(
-            "output",
-            format!("session `{}` records into {}", other.name, config.output.display()),
-        )
-        .hint("choose another folder with --output"));
-    }
+    let notes = check_output(&home, &config.name, &config.output)?;
     home.create(&config)?;
     let text = format!("Session `{}` loaded; its recordings go to {}", config.name, config.output.display());
     say(
         args.json,
         &text,
         serde_json::json!({ "session": config.name, "output": config.output.display().to_string() }),
-        &[],
+        &notes,
     );
     Ok(())
 }

@@ -84,10 +84,16 @@ fn in_words(error: &LiveError) -> SessionError {
 
 /// Changes what a session wants and, if it is started, has its recorder do it. Gives the recorder's notes.
 fn change(
-    name: Option<&str>,
+    which: &Which,
     edit: impl FnOnce(&mut SessionConfig) -> Result<(), Failure>,
 ) -> Result<(Session, Vec<String>), Failure> {
-    let session = Home::find()?.get(name)?;
+    if which.kernel || which.jul || which.log4j || which.python {
+        return Err(
+            Failure::usage("nopal has only the userspace domain").hint("leave the option out, or say -u")
+        );
+    }
+    let session = Home::find()?.get(which.session.as_deref())?;
+    let _alone = session.edit()?;
     let before = session.config()?;
     let mut config = before.clone();
     edit(&mut config)?;
@@ -98,6 +104,8 @@ fn change(
     match control::ask(&session, &Request::Reload) {
         Ok(Reply::Done { notes }) => Ok((session, notes)),
         Ok(_) => Ok((session, Vec::new())),
+        // It was stopped or killed meanwhile, so that there is nothing to do but save.
+        Err(_) if session.life() != Life::Started => Ok((session, Vec::new())),
         Err(error) => {
             // What is saved is what is done.
             session.save(&before)?;
@@ -128,6 +136,15 @@ pub struct Which {
     /// The userspace domain; nopal has no other.
     #[arg(short, long)]
     pub userspace: bool,
+    /// LTTng's other domains, so that their absence can be told.
+    #[arg(short, long, hide = true)]
+    pub kernel: bool,
+    #[arg(short, long, hide = true)]
+    pub jul: bool,
+    #[arg(short, long, hide = true)]
+    pub log4j: bool,
+    #[arg(long, hide = true)]
+    pub python: bool,
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 Examples:
   nopal save valkey                       to standard output
   nopal save valkey -o valkey.toml
-  nopal load valkey.toml --name again")]
+  nopal load valkey.toml --name again --output /var/tmp/again")]
 pub struct Args {
     /// The session; without it the current one.
     pub name: Option<String>,

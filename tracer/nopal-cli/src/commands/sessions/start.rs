@@ -3,6 +3,7 @@
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
 use crate::tracing::counted;
+use nopal_session::sessions::control::{Request, ask};
 use nopal_session::sessions::holder::Started;
 use nopal_session::sessions::home::Life;
 use nopal_session::sessions::{Home, Session, SessionError};
@@ -31,12 +32,16 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failure> {
     let session = Home::find()?.get(args.name.as_deref())?;
+    // What is changed now is changed before the recorder reads it, or when it listens.
+    let _alone = session.edit()?;
     if session.life() == Life::Started {
-        return Err(SessionError::new(
-            "already-started",
-            format!("session `{}` is started already", session.name),
-        )
-        .into());
+        let answer = ask(&session, &Request::Status);
+        // A killed recorder keeps its lock until the kernel has put it away.
+        if session.life() == Life::Started {
+            answer?;
+            let text = format!("session `{}` is started already", session.name);
+            return Err(SessionError::new("already-started", text).into());
+        }
     }
     let started = spawn(&session)??;
     let sites = [

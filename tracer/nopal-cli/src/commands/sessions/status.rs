@@ -5,7 +5,7 @@ use crate::tracing::{bytes_in_words, counted};
 use nopal_session::sessions::config::{Mode, log_level_name};
 use nopal_session::sessions::control::{Reply, Request, Status, ask};
 use nopal_session::sessions::home::Life;
-use nopal_session::sessions::{Channel, Home, Rule, Session, SessionConfig};
+use nopal_session::sessions::{Channel, Home, Rule, Session, SessionConfig, SessionError};
 use serde_json::{Value, json};
 
 /// Shows the sessions, or what one wants and how it is doing.
@@ -30,16 +30,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let session = home.get(Some(name))?;
         let (config, status) = (session.config()?, status_of(&session));
         match args.json {
-            true => anstream::println!("{}", object(&session, &config, status.as_ref(), current.as_deref())),
-            false => show(&session, &config, status.as_ref()),
+            true => anstream::println!("{}", object(&session, &config, &status, current.as_deref())),
+            false => show(&session, &config, &status),
         }
         return Ok(());
     }
-    let sessions = home.all();
+    let sessions = home.all()?;
     if args.json {
         let rows: Vec<Value> = sessions
             .iter()
-            .filter_map(|s| Some(object(s, &s.config().ok()?, status_of(s).as_ref(), current.as_deref())))
+            .filter_map(|s| Some(object(s, &s.config().ok()?, &status_of(s), current.as_deref())))
             .collect();
         anstream::println!("{}", Value::from(rows));
         return Ok(());
@@ -62,15 +62,24 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     if let Some(session) = sessions.iter().find(|s| current.as_deref() == Some(&s.name)) {
         anstream::println!("");
-        show(session, &session.config()?, status_of(session).as_ref());
+        show(session, &session.config()?, &status_of(session));
     }
     Ok(())
 }
 
-fn status_of(session: &Session) -> Option<Status> {
-    match ask(session, &Request::Status) {
-        Ok(Reply::Status(status)) => Some(status),
-        _ => None,
+type Answer = Result<Option<Status>, SessionError>;
+
+/// What the recorder says; a session without one has nothing to say.
+fn status_of(session: &Session) -> Answer {
+    match session.life() {
+        Life::Stopped | Life::Stale | Life::Failed => Ok(None),
+        Life::Started => match ask(session, &Request::Status) {
+            Ok(Reply::Status(status)) => Ok(Some(status)),
+            Ok(_) => Ok(None),
+            // It may have ended meanwhile.
+            Err(_) if session.life() != Life::Started => Ok(None),
+            Err(error) => Err(error),
+        },
     }
 }
 
@@ -83,7 +92,7 @@ fn life_word(life: Life) -> &'static str {
     }
 }
 
-fn show(session: &Session, config: &SessionConfig, status: Option<&Status>) {
+fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
     let life = session.life();
     let kind = if config.snapshot { ", snapshots" } else { "" };
     anstream::println!("Session {}: {}{kind}", session.name, life_word(life));
@@ -105,8 +114,8 @@ fn show(session: &Session, config: &SessionConfig, status: Option<&Status>) {
     for channel in &config.channels {
         show_channel(channel);
     }
-    match (life, status) {
-        (Life::Started, Some(s)) => {
+    match (life, answer) {
+        (Life::Started, Ok(Some(s))) => {
             anstream::println!(
                 "  recorder  process {}, {} user and {} kernel sites",
                 s.recorder_pid,
@@ -126,6 +135,7 @@ fn show(session: &Session, config: &SessionConfig, status: Option<&Status>) {
             );
             s.gaps.iter().for_each(|gap| anstream::println!("  gap       {gap}"));
         }
+        (Life::Started, Err(error)) => anstream::println!("  recorder  {error}"),
         (Life::Stale, _) => anstream::println!(
             "  The recorder was killed. What it had written is whole; `nopal start {0}` goes on, `nopal stop {0}` puts the processes back.",
             session.name
@@ -176,18 +186,14 @@ fn rule_text(rule: &Rule) -> String {
     text
 }
 
-fn object(
-    session: &Session,
-    config: &SessionConfig,
-    status: Option<&Status>,
-    current: Option<&str>,
-) -> Value {
+fn object(session: &Session, config: &SessionConfig, answer: &Answer, current: Option<&str>) -> Value {
     json!({
         "session": session.name,
         "state": life_word(session.life()),
         "current": current == Some(&session.name),
         "failure": session.state().failure,
         "config": config,
-        "recorder": status,
+        "recorder": answer.as_ref().ok().and_then(Option::as_ref),
+        "recorder_problem": answer.as_ref().err(),
     })
 }

@@ -3,7 +3,8 @@
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
 use crate::tracing::{bytes_in_words, counted};
-use nopal_session::sessions::control::{self, Reply, Request, Status};
+use nopal_session::sessions::config::Mode;
+use nopal_session::sessions::control::{self, Reply, Request, Status, settled};
 use nopal_session::sessions::home::{Life, State};
 use nopal_session::sessions::{Home, Session, SessionError};
 
@@ -38,10 +39,12 @@ pub enum Ended {
 
 pub fn run(args: Args) -> Result<(), Failure> {
     let session = Home::find()?.get(args.name.as_deref())?;
-    let output = session.config()?.output;
+    let config = session.config()?;
+    let is_overwriting = config.channels.iter().any(|c| c.enabled && c.mode == Mode::Overwrite);
+    let output = config.output;
     match end(&session)? {
         Ended::Stopped(status) => {
-            let verdict = verdict(&status);
+            let verdict = verdict(&status, is_overwriting);
             let text = format!(
                 "Session `{}` stopped; {}, {} in {}, {verdict}",
                 session.name,
@@ -75,7 +78,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn verdict(status: &Status) -> String {
+fn verdict(status: &Status, is_overwriting: bool) -> String {
     let mut parts = Vec::new();
     if status.n_lost > 0 {
         parts.push(format!("{} lost", status.n_lost));
@@ -83,20 +86,32 @@ fn verdict(status: &Status) -> String {
     if !status.gaps.is_empty() {
         parts.push(format!("not complete: {}", counted(status.gaps.len() as u64, "gap")));
     }
-    if parts.is_empty() { "complete".to_owned() } else { parts.join(", ") }
+    match (parts.is_empty(), is_overwriting) {
+        (false, _) => parts.join(", "),
+        // Nobody counts what was written over.
+        (true, true) => "complete but for what was written over".to_owned(),
+        (true, false) => "complete".to_owned(),
+    }
 }
 
 /// Ends whatever the session is doing. A recorder's failure is told once.
 pub fn end(session: &Session) -> Result<Ended, Failure> {
+    if session.life() == Life::Started {
+        let answer = control::ask(session, &Request::Stop);
+        // The recorder answers a moment before it ends; what follows must find it gone.
+        let is_there =
+            !matches!(&answer, Err(e) if e.code == "recorder") && settled(session) == Life::Started;
+        match answer {
+            Ok(Reply::Status(status)) => return Ok(Ended::Stopped(status)),
+            Ok(other) => return Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
+            Err(error) if is_there || error.code == "recorder" => return Err(error.into()),
+            // It was stopped or killed meanwhile, or gave up.
+            Err(_) => {}
+        }
+    }
     match session.life() {
-        Life::Started => match control::ask(session, &Request::Stop)? {
-            Reply::Status(status) => {
-                wait_until_gone(session);
-                Ok(Ended::Stopped(status))
-            }
-            other => Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
-        },
-        Life::Stopped => Ok(Ended::WasStopped),
+        // Somebody has started it again.
+        Life::Started | Life::Stopped => Ok(Ended::WasStopped),
         Life::Stale => {
             let mut state = session.state();
             nopal_session::sessions::killed::count(session, &mut state);
@@ -115,15 +130,5 @@ pub fn end(session: &Session) -> Result<Ended, Failure> {
             let error = state.failure.unwrap_or_else(|| SessionError::new("recorder", "the recorder failed"));
             Err(Failure::from(error))
         }
-    }
-}
-
-/// The recorder answers a moment before it ends; what follows must find it gone.
-fn wait_until_gone(session: &Session) {
-    for _ in 0..500 {
-        if session.life() != Life::Started {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

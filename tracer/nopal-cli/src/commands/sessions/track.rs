@@ -2,8 +2,9 @@
 
 use super::{Which, change, say};
 use crate::failure::Failure;
-use nopal_engine::target::Process;
-use nopal_session::sessions::config::{SessionConfig, TrackedProcess};
+use nopal_engine::target::{Process, TargetError};
+use nopal_session::sessions::config::TrackedProcess;
+use nopal_session::sessions::{SessionConfig, SessionError};
 
 /// Names the processes to record. Unlike LTTng, nopal touches no process that was not named.
 #[derive(Debug, clap::Args)]
@@ -47,8 +48,35 @@ pub struct What {
     pub program: Vec<String>,
 }
 
+impl What {
+    /// Gives programs the path by which the kernel knows them.
+    fn resolve(&mut self) -> Result<(), Failure> {
+        for program in &mut self.program {
+            if program.is_empty() || program.contains(['*', '?']) || program.ends_with('/') {
+                let text = format!("`{program}` is no name of a program");
+                return Err(Failure::usage(text).hint("--program takes a name or a path, without * and ?"));
+            }
+            if program.contains('/') {
+                let path = std::fs::canonicalize(&*program).or_else(|_| std::path::absolute(&*program));
+                *program = path.map_or_else(|_| program.clone(), |path| path.to_string_lossy().into_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_traceable(error: &TargetError) -> Failure {
+    let code = match error {
+        TargetError::NotPermitted { .. } => "not-permitted",
+        TargetError::Zombie { .. } => "gone",
+        _ => "no-such-process",
+    };
+    SessionError::new(code, error.to_string()).into()
+}
+
 pub fn run(args: Args) -> Result<(), Failure> {
-    let what = args.what;
+    let mut what = args.what;
+    what.resolve()?;
     if what.pid.is_empty() && what.program.is_empty() {
         return Err(Failure::usage("no process named").hint("add --pid PID or --program NAME"));
     }
@@ -56,10 +84,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     for pid in &what.pid {
         let process = Process::read(*pid)
             .and_then(|process| process.check_traceable().map(|()| process))
-            .map_err(|e| Failure::new("no-such-process", e.to_string()))?;
+            .map_err(|e| not_traceable(&e))?;
         found.push(TrackedProcess::of(&process));
     }
-    let (session, notes) = change(args.which.session.as_deref(), |config: &mut SessionConfig| {
+    let (session, notes) = change(&args.which, |config: &mut SessionConfig| {
         for process in &found {
             config.track.processes.retain(|known| known.pid != process.pid);
             config.track.processes.push(*process);
@@ -77,11 +105,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 pub fn untrack(args: UntrackArgs) -> Result<(), Failure> {
-    let what = args.what;
+    let mut what = args.what;
+    what.resolve()?;
     if what.pid.is_empty() && what.program.is_empty() && !args.all {
         return Err(Failure::usage("no process named").hint("add --pid PID, --program NAME or --all"));
     }
-    let (session, notes) = change(args.which.session.as_deref(), |config: &mut SessionConfig| {
+    let (session, notes) = change(&args.which, |config: &mut SessionConfig| {
         let track = &mut config.track;
         if args.all {
             track.processes.clear();

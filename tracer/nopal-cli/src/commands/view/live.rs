@@ -23,13 +23,19 @@ pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
     let mut n_events = 0;
     let mut last_ns = None;
     let mut is_over = false;
+    let mut failure = None;
     while !is_over && !STOP.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
         let to_ns = match ask(session, &Request::Flush) {
             Ok(Reply::Flushed { until_ns }) => until_ns - 1,
             // It was stopped: what is left is all there is.
-            Ok(_) | Err(_) => {
+            Ok(_) => {
                 is_over = true;
+                i64::MAX
+            }
+            Err(error) => {
+                is_over = true;
+                failure = Some(error).filter(|error| error.code != "not-started");
                 i64::MAX
             }
         };
@@ -45,7 +51,7 @@ pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
         is_over |= args.limit.is_some_and(|limit| n_events >= limit);
     }
     anstream::eprintln!("nopal: {} shown", counted(n_events, "event"));
-    Ok(())
+    failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Prints the events of a span of time, in its order.
