@@ -49,7 +49,7 @@ __attribute__((__noinline__, __unused__)) static int *__nopal_tp_take(char **blo
   return 0;
 }
 
-_NOPAL_TP_INLINE void __nopal_tp_give(int *is_taken)
+_NOPAL_TP_STEP void __nopal_tp_give(int *is_taken)
 {
   __atomic_store_n(is_taken, 0, __ATOMIC_RELEASE);
 }
@@ -57,13 +57,13 @@ _NOPAL_TP_INLINE void __nopal_tp_give(int *is_taken)
 /* The count of a sequence as it stands in the block: bit 31 says that there were more. */
 #define _NOPAL_TP_HAD_MORE 0x80000000ul
 
-_NOPAL_TP_INLINE __SIZE_TYPE__ __nopal_tp_length(long length)
+_NOPAL_TP_STEP __SIZE_TYPE__ __nopal_tp_length(long length)
 {
   return length < 0 ? 0 : length < (long) _NOPAL_TP_HAD_MORE ? (__SIZE_TYPE__) length : _NOPAL_TP_HAD_MORE - 1;
 }
 
 /* Without its NUL. */
-_NOPAL_TP_INLINE __SIZE_TYPE__ __nopal_tp_string_bytes(const char *text, __SIZE_TYPE__ *length, __SIZE_TYPE__ *room)
+_NOPAL_TP_STEP __SIZE_TYPE__ __nopal_tp_string_bytes(const char *text, __SIZE_TYPE__ *length, __SIZE_TYPE__ *room)
 {
   *length = __builtin_strlen(text);
   if (*length > *room)
@@ -73,7 +73,7 @@ _NOPAL_TP_INLINE __SIZE_TYPE__ __nopal_tp_string_bytes(const char *text, __SIZE_
 }
 
 /* Without its count. */
-_NOPAL_TP_INLINE __SIZE_TYPE__ __nopal_tp_sequence_bytes(__SIZE_TYPE__ *count, __SIZE_TYPE__ size, __SIZE_TYPE__ *room)
+_NOPAL_TP_STEP __SIZE_TYPE__ __nopal_tp_sequence_bytes(__SIZE_TYPE__ *count, __SIZE_TYPE__ size, __SIZE_TYPE__ *room)
 {
   __SIZE_TYPE__ fit = *room / size, n = *count & ~_NOPAL_TP_HAD_MORE;
   if (n > fit) {
@@ -85,7 +85,7 @@ _NOPAL_TP_INLINE __SIZE_TYPE__ __nopal_tp_sequence_bytes(__SIZE_TYPE__ *count, _
 }
 
 /* Up to the end, if there is one. */
-_NOPAL_TP_INLINE char *__nopal_tp_append(char *to, const char *end, const void *from, __SIZE_TYPE__ bytes)
+_NOPAL_TP_STEP char *__nopal_tp_append(char *to, const char *end, const void *from, __SIZE_TYPE__ bytes)
 {
   if (end && bytes > (__SIZE_TYPE__) (end - to))
     bytes = (__SIZE_TYPE__) (end - to);
@@ -93,7 +93,7 @@ _NOPAL_TP_INLINE char *__nopal_tp_append(char *to, const char *end, const void *
   return to + bytes;
 }
 
-_NOPAL_TP_INLINE char *__nopal_tp_append_sequence(char *to, const char *end, const void *from, __SIZE_TYPE__ count,
+_NOPAL_TP_STEP char *__nopal_tp_append_sequence(char *to, const char *end, const void *from, __SIZE_TYPE__ count,
 						  __SIZE_TYPE__ size)
 {
   __UINT32_TYPE__ word = (__UINT32_TYPE__) count;

@@ -57,7 +57,7 @@
 #include "ust-tracepoint-event-reset.h"
 #undef _NOPAL_TP_CLASS
 #define _NOPAL_TP_CLASS(provider, name, args, fields)			\
-  _NOPAL_TP_INLINE __SIZE_TYPE__ _NOPAL_TP_PASTE(__nopal_fixed_, provider, ___, name)(void) \
+  _NOPAL_TP_STEP __SIZE_TYPE__ _NOPAL_TP_PASTE(__nopal_fixed_, provider, ___, name)(void) \
   {									\
     __SIZE_TYPE__ _nopal_bytes = 0;					\
     int _nopal_n __attribute__((__unused__)) = 0;			\
@@ -85,7 +85,7 @@
 #include "ust-tracepoint-event-reset.h"
 #undef _NOPAL_TP_CLASS
 #define _NOPAL_TP_CLASS(provider, name, args, fields)			\
-  _NOPAL_TP_INLINE __SIZE_TYPE__ _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name) \
+  _NOPAL_TP_STEP __SIZE_TYPE__ _NOPAL_TP_PASTE(__nopal_measure_, provider, ___, name) \
     (struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)), \
      unsigned long *_nopal_slots __attribute__((__unused__)), __SIZE_TYPE__ _nopal_most) \
   {									\
@@ -120,7 +120,7 @@
 #include "ust-tracepoint-event-reset.h"
 #undef _NOPAL_TP_CLASS
 #define _NOPAL_TP_CLASS(provider, name, args, fields)			\
-  _NOPAL_TP_INLINE void _NOPAL_TP_PASTE(__nopal_pack_, provider, ___, name) \
+  _NOPAL_TP_STEP void _NOPAL_TP_PASTE(__nopal_pack_, provider, ___, name) \
     (const struct _NOPAL_TP_PASTE(__nopal_values_, provider, ___, name) *_nopal_values __attribute__((__unused__)), \
      char *_nopal_to __attribute__((__unused__)), const char *_nopal_end __attribute__((__unused__))) \
   {									\

@@ -13,6 +13,12 @@
 #define _NOPAL_TP_SLOTS 10
 
 #define _NOPAL_TP_INLINE static __inline__ __attribute__((__always_inline__, __unused__))
+/* What need not be inline: without optimisation a function would have room on its stack for each of them. */
+#ifdef __OPTIMIZE__
+# define _NOPAL_TP_STEP _NOPAL_TP_INLINE
+#else
+# define _NOPAL_TP_STEP static __inline__ __attribute__((__unused__))
+#endif
 #if defined __clang__
 # define _NOPAL_TP_NOCLONE
 #else
