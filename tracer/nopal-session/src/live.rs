@@ -52,7 +52,7 @@ pub struct Live {
     entered: HashSet<u32>,
     /// Processes, by the pid they know of themselves, that left hits before anybody had seen them.
     unseen: HashSet<u32>,
-    /// Of the commands that were started, without the user door.
+    /// Without the user door, which has its own.
     strangers: Strangers,
     /// What came up between two looks.
     pending: Vec<News>,
@@ -117,6 +117,9 @@ impl Live {
             let reports = session.attach(pid as i32).map_err(LiveError::User)?;
             self.take_reports(reports)?.opened
         } else {
+            for each in self.family(pid) {
+                self.strangers.follow_for_free(each);
+            }
             self.attach_by_kernel(pid)?.opened
         };
         self.roots.push(pid);
@@ -165,8 +168,7 @@ impl Live {
         let before_start = |pid: i32, sites: &[SiteReport]| {
             let pid = pid as u32;
             if is_followed {
-                // Where the kernel does not allow it, what a look finds is all that is known.
-                let _ = strangers.follow(pid);
+                strangers.follow(pid);
             }
             let (mut opened, left) = match door {
                 Door::Auto | Door::User => divide(registry, pid, sites),

@@ -8,6 +8,7 @@
 //! Nobody else who maps the file is touched.
 
 use super::bpf;
+use super::bystander;
 use super::program::{self, Dispatch, ProgramSite};
 use super::tracefs::{NamedEvent, Place, Tracefs};
 use super::{KernelDoor, KernelError, KernelSite, SITES_PER_PROGRAM, refusal};
@@ -87,8 +88,9 @@ impl Group {
     ) -> Result<Group, KernelError> {
         let failed = |what| move |error| KernelError::Io { what, error };
         let event = tracefs.define(file, places, is_return).map_err(failed("defining a uprobe event"))?;
-        // On ourselves, who never pass the sites.
-        let holder = open_event(event.id, 0, DISABLED).map_err(failed("opening a uprobe event"))?;
+        // On one that never passes the sites.
+        let bystander = bystander::pid().map_err(failed("starting a process that holds a uprobe event"))?;
+        let holder = open_event(event.id, bystander, DISABLED).map_err(failed("opening a uprobe event"))?;
         attach(&holder, program).map_err(failed("attaching an eBPF program to a uprobe event"))?;
         Ok(Group { _program_holder: holder, event })
     }

@@ -3,6 +3,7 @@
 //! Records have the format of the user door, but for their time, which is CLOCK_MONOTONIC in nanoseconds.
 
 mod bpf;
+mod bystander;
 pub mod family;
 pub mod ftrace;
 mod insn;

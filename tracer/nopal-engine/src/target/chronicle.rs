@@ -1,11 +1,14 @@
 //! What a family of processes does to its memory, told by the kernel as it happens: who was forked by whom, who has mapped
 //! which code, who has ended. `/proc` shows only what is there at the moment one looks, and many processes are gone by then.
 //!
-//! One perf event for each thread and CPU, which every descendant inherits; one ring of records for each CPU.
+//! Who may have it gets one perf event for each CPU, which costs the processes nothing, and of what it tells all but the
+//! family is dropped. Others get one for each thread and CPU, which every descendant inherits, and which adds 0.1 to 0.2 us
+//! to each switch to another thread.
 
 use super::Mapping;
 use crate::perf::{self, PerfAttr};
-use std::collections::HashMap;
+use crate::user::ring::possible_cpus;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,6 +27,15 @@ const RECORD_MMAP2: u32 = 10;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 /// Of a record of a mapping: it tells the file by its build id.
 const MISC_BUILD_ID: u16 = 1 << 14;
+
+const TOLD: u64 = perf::EXCLUDE_KERNEL
+    | perf::MMAP
+    | perf::MMAP2
+    | perf::COMM
+    | perf::COMM_EXEC
+    | perf::TASK
+    | perf::SAMPLE_ID_ALL
+    | perf::USE_CLOCK;
 
 /// Without the page of positions before it.
 const RING_BYTES: usize = 128 << 10;
@@ -60,14 +72,44 @@ pub enum Entry {
 #[derive(Debug, Default)]
 pub struct Chronicle {
     rings: HashMap<u32, Ring>,
+    /// Of single threads, beside those that the rings belong to.
     events: Vec<OwnedFd>,
+    /// Whom to tell of, if the rings tell of everybody.
+    family: Option<HashSet<u32>>,
     /// By time; what may still be preceded by others.
     held_back: Vec<(u64, Entry)>,
 }
 
 impl Chronicle {
-    /// From now on, for a process and all it forks. Where the kernel does not allow it, nothing is told.
+    /// From now on, for a process and all it forks, if that costs them nothing.
+    pub fn follow_for_free(&mut self, pid: u32) -> io::Result<()> {
+        if self.rings.is_empty() {
+            for cpu in 0..possible_cpus()? {
+                match perf::open(&PerfAttr { flags: TOLD, ..attr() }, -1, cpu as i32) {
+                    Ok(event) => {
+                        self.rings.insert(cpu, Ring::new(event)?);
+                    }
+                    // A CPU that is off.
+                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            self.family = Some(HashSet::new());
+        }
+        match &mut self.family {
+            Some(family) => {
+                family.insert(pid);
+                Ok(())
+            }
+            None => Err(io::Error::from_raw_os_error(libc::EPERM)),
+        }
+    }
+
+    /// The same, at a price if it must be.
     pub fn follow(&mut self, pid: u32) -> io::Result<()> {
+        if self.follow_for_free(pid).is_ok() {
+            return Ok(());
+        }
         let mut followed: Vec<i32> = Vec::new();
         loop {
             let folder = std::fs::read_dir(format!("/proc/{pid}/task"))?;
@@ -85,23 +127,8 @@ impl Chronicle {
     }
 
     fn follow_thread(&mut self, tid: i32) -> io::Result<()> {
-        let attr = PerfAttr {
-            event_type: perf::TYPE_SOFTWARE,
-            config: DUMMY,
-            sample_type: SAMPLE_TIME,
-            flags: perf::INHERIT
-                | perf::EXCLUDE_KERNEL
-                | perf::MMAP
-                | perf::MMAP2
-                | perf::COMM
-                | perf::COMM_EXEC
-                | perf::TASK
-                | perf::SAMPLE_ID_ALL
-                | perf::USE_CLOCK,
-            clock: libc::CLOCK_MONOTONIC,
-            ..PerfAttr::default()
-        };
-        for cpu in 0..crate::user::ring::possible_cpus()? {
+        let attr = PerfAttr { flags: TOLD | perf::INHERIT, ..attr() };
+        for cpu in 0..possible_cpus()? {
             if self.events.len() + self.rings.len() >= MAX_EVENTS {
                 return Err(io::Error::from_raw_os_error(libc::EMFILE));
             }
@@ -145,8 +172,29 @@ impl Chronicle {
         }
         let n = self.held_back.partition_point(|(time_ns, _)| *time_ns <= now_ns);
         for (_, entry) in self.held_back.drain(..n) {
-            take(entry);
+            if self.family.as_mut().is_none_or(|family| is_of(family, &entry)) {
+                take(entry);
+            }
         }
+    }
+}
+
+/// Whether it is of the family, which grows and shrinks with what it tells.
+fn is_of(family: &mut HashSet<u32>, entry: &Entry) -> bool {
+    match entry {
+        Entry::Forked { pid, parent } => family.contains(parent) && family.insert(*pid),
+        Entry::Started { pid } | Entry::Mapped { pid, .. } => family.contains(pid),
+        Entry::Ended { pid } => family.remove(pid),
+    }
+}
+
+fn attr() -> PerfAttr {
+    PerfAttr {
+        event_type: perf::TYPE_SOFTWARE,
+        config: DUMMY,
+        sample_type: SAMPLE_TIME,
+        clock: libc::CLOCK_MONOTONIC,
+        ..PerfAttr::default()
     }
 }
 
@@ -321,19 +369,34 @@ mod tests {
 
     #[test]
     fn a_child_that_is_gone_has_left_its_story() {
-        let mut chronicle = Chronicle::default();
         // SAFETY: geteuid has no preconditions.
         let is_root = unsafe { libc::geteuid() } == 0;
-        match chronicle.follow(id()) {
+        let (mut of_all, mut of_us) = (Chronicle::default(), Chronicle::default());
+        match of_all.follow_for_free(id()) {
             // A kernel may forbid it to others.
-            Err(_) if !is_root => return,
-            followed => followed.expect("perf events"),
+            Err(_) if !is_root => {}
+            followed => {
+                followed.expect("perf events");
+                tells_of_a_child(of_all);
+            }
         }
+        for task in std::fs::read_dir("/proc/self/task").expect("threads") {
+            let tid = task.ok().and_then(|task| task.file_name().to_str()?.parse().ok()).expect("a number");
+            match of_us.follow_thread(tid) {
+                Err(_) if !is_root => return,
+                followed => followed.expect("perf events"),
+            }
+        }
+        tells_of_a_child(of_us);
+    }
+
+    fn tells_of_a_child(mut chronicle: Chronicle) {
         let mut child = Command::new("true").spawn().expect("true");
         let pid = child.id();
         child.wait().expect("true");
         let mut story = Vec::new();
         chronicle.read(|entry| story.push(entry));
+        assert!(story.iter().all(|entry| !matches!(entry, Entry::Ended { pid } if *pid == id())));
         let forked = story.iter().position(|entry| *entry == Entry::Forked { pid, parent: id() });
         let mapped = story.iter().position(|entry| {
             let is_true = |mapping: &Mapping| mapping.path.ends_with("true") && mapping.is_executable;

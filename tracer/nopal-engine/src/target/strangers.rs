@@ -2,7 +2,7 @@
 //! between two looks would be missed without a word. The kernel's chronicle tells of each.
 
 use super::chronicle::{Chronicle, Entry};
-use super::{MappedObject, Process, TargetError};
+use super::{MappedObject, Process};
 use std::collections::BTreeMap;
 
 /// Processes that have started a program and have not been looked at since.
@@ -16,10 +16,15 @@ pub struct Strangers {
 }
 
 impl Strangers {
-    /// Told of from now on: what a process and all it forks start.
-    pub fn follow(&mut self, pid: u32) -> Result<(), TargetError> {
-        let path = format!("/proc/{pid}/task");
-        self.chronicle.follow(pid).map_err(|error| TargetError::of_process(pid, path.as_ref(), &error))
+    /// Told of from now on: what a process and all it forks start. Where the kernel does not allow it, what a look finds is
+    /// all that is known.
+    pub fn follow(&mut self, pid: u32) {
+        let _ = self.chronicle.follow(pid);
+    }
+
+    /// The same, if it costs the process nothing.
+    pub fn follow_for_free(&mut self, pid: u32) {
+        let _ = self.chronicle.follow_for_free(pid);
     }
 
     /// Takes note of what has happened; `wants` says whether code of a file is wanted.
@@ -82,7 +87,7 @@ mod tests {
         let mut strangers = Strangers::default();
         // SAFETY: geteuid has no preconditions.
         let is_root = unsafe { libc::geteuid() } == 0;
-        match strangers.follow(id()) {
+        match strangers.chronicle.follow(id()) {
             // A kernel may forbid it to others.
             Err(_) if !is_root => return,
             followed => followed.expect("perf events"),

@@ -146,8 +146,7 @@ impl Session {
         let is_only = self.is_only;
         let before_start = move |pid: i32, sites: &[SiteReport]| {
             if !is_only {
-                // Where the kernel does not allow it, what a look finds is all that is known.
-                let _ = strangers.follow(pid as u32);
+                strangers.follow(pid as u32);
             }
             before_start(pid, sites);
         };

@@ -391,7 +391,6 @@ pub struct Session {
     pub(super) traced: Vec<Traced>,
     pub(super) roots: Vec<i32>,
     pub(super) is_only: bool,
-    /// Of the commands that were started here.
     pub(super) strangers: Strangers,
     /// Processes that could not be entered, not to be tried again.
     pub(super) given_up: Vec<(i32, Option<u64>)>,
@@ -427,6 +426,9 @@ impl Session {
     /// Opens the wanted sites of a process and of its live descendants. Fails only if `pid` itself cannot be entered.
     pub fn attach(&mut self, pid: i32) -> Result<Vec<ProcessReport>> {
         self.ring().set_enabled(true);
+        if !self.is_only {
+            self.strangers.follow_for_free(pid as u32);
+        }
         let first = self.attach_one(pid)?;
         self.roots.push(pid);
         let mut reports = vec![first];
@@ -453,6 +455,7 @@ impl Session {
                 return reports;
             }
             for pid in fresh {
+                self.strangers.follow_for_free(pid as u32);
                 let about = target::Process::read(pid as u32);
                 let is_copy = about.map_or(true, |process| !process.has_program_of_its_own)
                     && !self.strangers.waiting().any(|waiting| waiting == pid as u32);

@@ -80,10 +80,14 @@ impl ScriptDoor {
             (loaded.clause, loaded.kind, loaded.which, loaded.way) == (clause, kind, which, way)
                 && loaded.layouts == layouts
         };
-        if let Some(index) = self.loaded.iter().position(same) {
+        // The number of a table may have been another's before.
+        if !matches!(which, Which::Table(_))
+            && let Some(index) = self.loaded.iter().position(same)
+        {
             return Ok(index);
         }
-        let reads_memory = code::reads_user_memory(&self.program.clauses[clause].code);
+        let reads_memory = code::reads_user_memory(&self.program.clauses[clause].code)
+            || layouts.iter().any(ArgLayout::reads_memory);
         let mut how = How { is_sleepable: way != Way::Event && reads_memory, is_opaque: false };
         let (fd, generated) = loop {
             let generated = self.generate(clause, kind, which, layouts, how)?;

@@ -104,6 +104,20 @@ impl Binaries {
     }
 }
 
+/// Whether it is an AVX instruction whose opcode is that of a jump, a call or a nop among the others: the kernel looks at
+/// the opcode alone, carries out the jump, and leaves the program without what the instruction would have done.
+fn looks_like_a_jump(code: &[u8]) -> bool {
+    let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67);
+    let code = &code[code.iter().take_while(|byte| is_prefix(byte)).count()..];
+    let opcode = match code.first() {
+        Some(0xc5) => code.get(2),
+        Some(0xc4) => code.get(3),
+        Some(0x62) => code.get(4),
+        _ => None,
+    };
+    matches!(opcode, Some(0x70..=0x7f | 0x90 | 0xe8 | 0xe9 | 0xeb))
+}
+
 /// The files a process maps; none if it cannot be looked into.
 pub fn objects_of(pid: u32) -> Result<Vec<Arc<MappedObject>>, String> {
     changeable_objects(pid)
@@ -258,6 +272,12 @@ impl Binary {
             if offset != 0 && !self.is_instruction(address) {
                 return Err(format!("{address:#x} is not the beginning of an instruction"));
             }
+            if looks_like_a_jump(code) {
+                return Err(format!(
+                    "the vector instruction at {address:#x} is one that the kernel's uprobes take for a jump, and would never \
+                     execute"
+                ));
+            }
             // At its entry a function has nothing below its stack pointer yet.
             if offset != 0 && code.starts_with(&NOP5) && !self.calls_somebody(address) {
                 return Err(format!(
@@ -392,6 +412,26 @@ fn return_layout() -> ArgLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vector_instructions_that_the_kernel_takes_for_jumps() {
+        for (code, want) in [
+            // vpbroadcastb zmm16, esi; vpsrldq; vpcmpeqb with two and with three bytes of prefix; vpblendvb.
+            (&[0x62, 0xe2, 0x7d, 0x48, 0x7a, 0xc6][..], true),
+            (&[0xc5, 0xf9, 0x73, 0xd8, 0x08], true),
+            (&[0xc5, 0xf9, 0x74, 0xc1], true),
+            (&[0x65, 0xc4, 0xe1, 0x79, 0x74, 0xc1], true),
+            (&[0xc4, 0xe3, 0x79, 0x4c, 0xc1, 0x20], false),
+            // vmovdqu, a jump, a nop, push, nothing.
+            (&[0xc5, 0xfe, 0x6f, 0x06], false),
+            (&[0x74, 0x05], false),
+            (&[0x90], false),
+            (&[0x55], false),
+            (&[], false),
+        ] {
+            assert_eq!(looks_like_a_jump(code), want, "{code:x?}");
+        }
+    }
 
     #[test]
     fn names_of_libraries() {

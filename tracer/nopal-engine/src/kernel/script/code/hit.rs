@@ -28,7 +28,34 @@ pub enum Source {
     Unreadable(String),
 }
 
+impl ArgLayout {
+    /// Whether it takes the program's memory beside its stack, which may not be there yet when it is read.
+    pub fn reads_memory(&self) -> bool {
+        self.args.iter().any(|(source, length)| {
+            source.reads_memory() || length.as_ref().is_some_and(Source::reads_memory)
+        })
+    }
+}
+
 impl Source {
+    fn reads_memory(&self) -> bool {
+        const STACK_REGISTERS: [u8; 2] = [4, 5];
+        match self {
+            Source::Operand { operand, .. } => match &operand.place {
+                Place::Memory(Memory { base: Base::Register(base), .. }) => {
+                    !STACK_REGISTERS.contains(&base.number)
+                }
+                Place::Memory(_) => true,
+                Place::Register(_) | Place::Vector(_) | Place::Constant(_) => false,
+            },
+            Source::Packed { .. } => true,
+            Source::PackedAddress { .. }
+            | Source::Register(_)
+            | Source::Stack(_)
+            | Source::Unreadable(_) => false,
+        }
+    }
+
     /// Why it cannot be read, if so.
     pub fn trouble(&self) -> Option<String> {
         let operand = match self {
