@@ -49,10 +49,9 @@ impl Source {
                 Place::Register(_) | Place::Vector(_) | Place::Constant(_) => false,
             },
             Source::Packed { .. } => true,
-            Source::PackedAddress { .. }
-            | Source::Register(_)
-            | Source::Stack(_)
-            | Source::Unreadable(_) => false,
+            Source::PackedAddress { .. } | Source::Register(_) | Source::Stack(_) | Source::Unreadable(_) => {
+                false
+            }
         }
     }
 

@@ -1,0 +1,58 @@
+//! `nopal run --door kernel` where the kernel's ways are not what one would think.
+
+use nopal_tests::targets::{Build, build};
+use nopal_tests::{nopal, run};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The rows of the only map of a script, by their keys.
+fn rows(script: &str, command: &[&str]) -> BTreeMap<String, u64> {
+    let output = Command::new(nopal())
+        .args(["run", "--json", "--door", "kernel", "-e", script, "--"])
+        .args(command)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let answer: serde_json::Value = serde_json::from_str(said.lines().last().unwrap_or_default()).unwrap();
+    assert_eq!(answer["complete"], true, "{errors}");
+    let key = |row: &serde_json::Value| match &row["key"][0] {
+        serde_json::Value::String(text) => text.rsplit(':').next().unwrap_or(text).to_owned(),
+        other => other.to_string(),
+    };
+    answer["rows"].as_array().unwrap().iter().map(|row| (key(row), row["value"].as_u64().unwrap())).collect()
+}
+
+fn far() -> PathBuf {
+    build("far", &["far.c"], Build::Pie)
+}
+
+#[test]
+fn the_tracer_does_not_count_itself() {
+    let counted = rows("uprobe:libc:malloc { @[comm] = count(); }", &["/bin/ls", "/"]);
+    assert_eq!(counted.keys().map(String::as_str).collect::<Vec<_>>(), ["ls"], "{counted:?}");
+}
+
+#[test]
+fn arguments_in_pages_that_nobody_has_touched_are_read() {
+    let program = far();
+    let notes = run(Command::new("readelf").arg("-n").arg(&program));
+    assert!(notes.contains("-4@") && notes.contains('('), "the argument is in memory: {notes}");
+    let file = program.to_str().unwrap();
+    let script = format!("usdt:{file}:far:passed {{ @[arg0] = count(); }}");
+    let want: BTreeMap<String, u64> = (1..=16).map(|n: u64| (n.to_string(), 1)).collect();
+    assert_eq!(rows(&script, &[file]), want);
+}
+
+#[test]
+fn each_name_of_a_function_is_a_point() {
+    let program = far();
+    let file = program.to_str().unwrap();
+    let script = format!("uprobe:{file}:many_* {{ @[probe] = count(); }}");
+    let named = |of: &str, n: u64| ["a", "b", "c"].map(|name| (format!("many_{of}_{name}"), n));
+    let want: BTreeMap<String, u64> = named("first", 1).into_iter().chain(named("second", 2)).collect();
+    assert_eq!(rows(&script, &[file]), want);
+}
