@@ -373,6 +373,24 @@ fn in_the_kernel_children_count_from_their_first_instruction_on() {
 }
 
 #[test]
+fn only_means_without_children_through_either_door() {
+    let program = build("forks", &["forks.c"], Build::Pie);
+    let file = program.to_str().unwrap();
+    let script = format!("usdt:{file}:forks:pass {{ @[arg0] = count(); }}");
+    for door in ["user", "kernel", "auto"] {
+        let mut nopal = Command::new(nopal());
+        nopal.args(["run", "--only", "--json", "--door", door, "-e", &script, "--", file, "20", "3"]);
+        let mut running = Running(nopal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        running.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let mut said = String::new();
+        running.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(running.0.wait().unwrap().success());
+        let answer: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(rows(&answer), BTreeMap::from([("@[0]".to_owned(), json!(3))]), "{door}");
+    }
+}
+
+#[test]
 fn children_that_are_gone_have_functions_with_names() {
     let program = build("forks", &["forks.c"], Build::Pie);
     let file = program.to_str().unwrap();

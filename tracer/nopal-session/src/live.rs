@@ -254,7 +254,7 @@ impl Live {
             let clock = &self.clock;
             // Only where some sites are the kernel's is a process that nobody has seen short of hits.
             let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !self.is_only;
-            let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
+            let (tasks, unseen, is_only, mut last_pid) = (&self.tasks, &mut self.unseen, self.is_only, 0);
             let losses = &mut polled.losses;
             let result = reader.poll_in_order(|source, came| {
                 let kind = match source.set {
@@ -274,6 +274,10 @@ impl Live {
                 let RecordKind::Event(event) = record.kind else { return };
                 let (Some(time), Some(task)) = (record.time, record.task) else { return };
                 let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
+                if is_only && !tasks.knows(task.pid) {
+                    // A child that was forked later has the sites of its parent.
+                    return;
+                }
                 if watches && task.pid != last_pid {
                     last_pid = task.pid;
                     if !tasks.knows(task.pid) {

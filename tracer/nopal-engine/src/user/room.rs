@@ -112,9 +112,29 @@ impl Room {
     }
 }
 
+/// A free stretch where no jump of a site can land, if there is one: as far below everything as jumps reach, and farther.
+pub fn far_from_code(maps: &Maps, len: u64) -> Option<u64> {
+    const DISTANCE: u64 = 8 << 30;
+    let gaps = maps.gaps(LOWEST, HIGHEST);
+    let largest = gaps.iter().max_by_key(|gap| gap.1 - gap.0)?;
+    let start = largest.1.checked_sub(DISTANCE + len)? & !(PAGE - 1);
+    (start >= largest.0.checked_add(DISTANCE)?).then_some(start)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_need_not_be_near_is_far() {
+        let maps = Maps::parse(SAMPLE);
+        let far = far_from_code(&maps, 1 << 20).expect("room");
+        let is_far = |range: &crate::target::Mapping| {
+            range.end + (8 << 30) <= far || far + (1 << 20) + (8 << 30) <= range.start
+        };
+        assert!(maps.ranges.iter().all(is_far), "{far:#x}");
+        assert_eq!(far_from_code(&Maps::parse(SAMPLE), 1 << 47), None);
+    }
 
     const SAMPLE: &str = "\
 00400000-00500000 r-xp 00000000 fe:00 1 /bin/fixed

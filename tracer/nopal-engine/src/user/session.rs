@@ -391,6 +391,7 @@ pub struct Session {
     pub(super) traced: Vec<Traced>,
     pub(super) roots: Vec<i32>,
     pub(super) is_only: bool,
+    pub(super) is_paused: bool,
     pub(super) strangers: Strangers,
     /// Processes that could not be entered, not to be tried again.
     pub(super) given_up: Vec<(i32, Option<u64>)>,
@@ -417,15 +418,22 @@ impl Session {
             traced: Vec::new(),
             roots: Vec::new(),
             is_only: options.is_only,
+            is_paused: false,
             strangers: Strangers::default(),
             given_up: Vec::new(),
             last_look: Instant::now(),
         })
     }
 
+    /// Hits are not recorded meanwhile, in no process.
+    pub fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+        self.ring().set_enabled(!is_paused);
+    }
+
     /// Opens the wanted sites of a process and of its live descendants. Fails only if `pid` itself cannot be entered.
     pub fn attach(&mut self, pid: i32) -> Result<Vec<ProcessReport>> {
-        self.ring().set_enabled(true);
+        self.ring().set_enabled(!self.is_paused);
         if !self.is_only {
             self.strangers.follow_for_free(pid as u32);
         }

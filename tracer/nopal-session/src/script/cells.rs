@@ -56,6 +56,12 @@ fn first_key(n_keys: u32) -> i64 {
 }
 
 impl Cells {
+    /// Every hit is sent.
+    pub fn none(program: &Program) -> Cells {
+        let (places, lowered) = (vec![None; program.maps.len()], vec![None; program.clauses.len()]);
+        Cells { places, lowered, ..Cells::default() }
+    }
+
     pub fn of(program: &Program) -> Cells {
         let mut cells = Cells { places: vec![None; program.maps.len()], ..Cells::default() };
         for clause in &program.clauses {

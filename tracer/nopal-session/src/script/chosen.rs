@@ -26,6 +26,8 @@ pub(super) struct Plan {
     pub(super) by_file: HashMap<(u64, u64), Vec<Wanted>>,
     pub(super) events: Vec<SiteEvent>,
     pub(super) has_time: bool,
+    /// Whether hits tell whose they are, though the script does not ask.
+    pub(super) has_task: bool,
     pub(super) notes: Vec<Note>,
 }
 
@@ -92,7 +94,7 @@ impl Plan {
                     action,
                 };
                 let left = Left { wanted: left, path: mapped.path.clone(), reason: String::new() };
-                let (has_time, has_task) = (self.has_time, captures.needs_task);
+                let (has_time, has_task) = (self.has_time, self.has_task || captures.needs_task);
                 let (predicates, action) = match lowered {
                     Some(SiteCells { predicates, cells, keys }) => {
                         let sent = match &keys {

@@ -77,6 +77,8 @@ pub struct UserRun {
     notes: Vec<Note>,
     losses: Losses,
     start_ns: u64,
+    /// When hits of the kernel door count: as long as the user door is open.
+    span: std::ops::Range<u64>,
     seed: Cell<u64>,
     last_look: Instant,
     /// Hits the clauses ran for.
@@ -111,7 +113,8 @@ impl UserRun {
             .any(|clause| !is_order_free(&clause.code));
         let seed = super::own::random() << 32 | super::own::random();
         let interpreter = Interpreter::new(Arc::clone(&program), seed).map_err(RunError::Program)?;
-        let cells = Arc::new(Cells::of(&program));
+        // What a child forked later adds to the same cells could not be told from the rest.
+        let cells = Arc::new(if options.is_only { Cells::none(&program) } else { Cells::of(&program) });
         let plan = Arc::new(Mutex::new(Plan {
             program: Arc::clone(&program),
             given: options.given,
@@ -120,6 +123,7 @@ impl UserRun {
             by_file: HashMap::new(),
             events: Vec::new(),
             has_time: needs.needs_time || is_in_order,
+            has_task: options.is_only,
             notes: Vec::new(),
         }));
         let n_cpus = possible_cpus().map_err(|e| RunError::Live(LiveError::Cpus(e)))?;
@@ -154,6 +158,7 @@ impl UserRun {
             notes: Vec::new(),
             losses: Losses::default(),
             start_ns,
+            span: 0..u64::MAX,
             seed: Cell::new(seed | 1),
             last_look: Instant::now(),
             n_hits: 0,
@@ -207,9 +212,16 @@ impl UserRun {
             return Ok(());
         }
         let Some(door) = &mut self.door else { return Ok(()) };
+        // Both doors begin at the same moment.
+        let is_first = self.roots.is_empty();
+        door.session.set_paused(is_first);
         let reports = door.session.attach(pid as i32).map_err(|e| RunError::Live(LiveError::User(e)))?;
         self.roots.push(pid);
         self.take_reports(reports);
+        if is_first && let Some(door) = &mut self.door {
+            self.span.start = monotonic_ns();
+            door.session.set_paused(false);
+        }
         Ok(())
     }
 
@@ -385,6 +397,11 @@ impl UserRun {
 
     /// Closes every site, takes what is left, runs the END clauses. Returns what could not be restored.
     pub fn finish(&mut self) -> Vec<String> {
+        // And end so, too.
+        if let Some(door) = &mut self.door {
+            door.session.set_paused(true);
+            self.span.end = monotonic_ns();
+        }
         self.aside.close();
         let failures = self.door.as_mut().map_or_else(Vec::new, |door| door.session.detach().failures);
         self.poll(true);
@@ -448,6 +465,7 @@ impl UserRun {
         let before_ns = monotonic_ns();
         let plan = lock(&self.plan);
         let (clock, waiting, is_in_order) = (&*clock, &mut self.waiting, self.is_in_order);
+        let (span, is_only) = (&self.span, self.options.is_only);
         let mut runner = Runner {
             interpreter: &mut self.interpreter,
             performer: &mut self.performer,
@@ -463,6 +481,10 @@ impl UserRun {
         };
         let polled = reader.poll(|source, record| {
             let task = record.task.unwrap_or(Task { tid: 0, pid: 0 });
+            if is_only && !runner.tasks.knows(task.pid) {
+                // A child that was forked later has the sites of its parent.
+                return;
+            }
             let event = match record.kind {
                 RecordKind::Event(event) => event,
                 RecordKind::Process => {
@@ -481,6 +503,9 @@ impl UserRun {
         });
         let mut n_records = polled.records;
         let lost = self.aside.poll(|hit| {
+            if !span.contains(&hit.ns) {
+                return;
+            }
             n_records += 1;
             if is_in_order {
                 waiting.keep(hit.ns, hit.event, hit.stream.cpu, hit.task, hit.payload);

@@ -9,6 +9,7 @@ use crate::user::neighbourhood::{Neighbourhood, PRIVATE_BYTES, spaces_in, stub_f
 use crate::user::pass_fd::Caller;
 use crate::user::pass_fd::pass_fds;
 use crate::user::process;
+use crate::user::room::far_from_code;
 use crate::user::session::{RING_NAME, WantedObject};
 use crate::user::stub::space::SessionFacts;
 use std::os::fd::AsFd;
@@ -305,7 +306,9 @@ impl Work<'_, '_> {
         };
         let file = self.core.ring_file.try_clone().map_err(Error::io("keep the ring open"))?;
         let fd = self.pass(inode, file.as_fd())?;
-        let call = Call::new("map", libc::SYS_mmap, [address.unwrap_or(0), len, WRITABLE, flags, fd, 0]);
+        // Where the kernel would put it, jumps of sites may have to land.
+        let place = address.or_else(|| far_from_code(&self.maps, len)).unwrap_or(0);
+        let call = Call::new("map", libc::SYS_mmap, [place, len, WRITABLE, flags, fd, 0]);
         let at = self.entered.call(call)?;
         self.refresh()?;
         Ok(at)
