@@ -16,7 +16,7 @@ impl Catalog for Everything {
     fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {
         let last = spec.parts.last().cloned().unwrap_or_default();
         if last.ends_with('!') {
-            return Err(NoPoint { reason: "no such point".into(), hint: None });
+            return Err(NoPoint { reason: "no such point".into(), hint: None, is_only_absent: last.starts_with('!') });
         }
         let path = spec.parts[0].clone();
         let place = || Place::Symbol { name: last.clone(), offset: 0 };
@@ -47,7 +47,7 @@ impl Catalog for Everything {
             }
         };
         let args = shapes.into_iter().map(|(name, shape)| KnownArg { name: name.into(), shape }).collect();
-        Ok(vec![KnownPoint { point: Point { name: spec.kind.clone(), kind }, args }])
+        Ok(vec![KnownPoint { point: Point { name: spec.kind.clone(), kind }, args, obstacle: None }])
     }
 
     fn constant(&self, name: &str) -> Option<i64> {

@@ -9,7 +9,7 @@ pub struct PointSpec {
     /// With aliases resolved: `usdt`, `uprobe`, `uretprobe`, `tracepoint`, `kprobe`, `kretprobe`, `interval`, `profile`,
     /// `software`, `BEGIN`, `END`.
     pub kind: String,
-    /// What stands between the colons.
+    /// What stands between the colons; `usdt::PROVIDER:NAME` has an empty file.
     pub parts: Vec<String>,
 }
 
@@ -60,6 +60,8 @@ pub struct NoPoint {
     pub reason: String,
     /// Such as "did you mean `memcached:command__get`?".
     pub hint: Option<String>,
+    /// The file is there, and only has no such function: a body with other points runs at those.
+    pub is_only_absent: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +69,8 @@ pub struct KnownPoint {
     pub point: Point,
     /// Of a USDT probe in the order of `arg0`, `arg1`...; of a tracepoint its fields.
     pub args: Vec<KnownArg>,
+    /// Why nobody may attach to it, if so. Among others it is left out.
+    pub obstacle: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -61,9 +61,13 @@ pub(crate) struct Lexer<'a> {
     is_after_dot: bool,
 }
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a str) -> Lexer<'a> {
-        Lexer { text, at: 0, n_conditionals: 0, is_after_dot: false }
+        // Editors of other systems begin a file with a byte order mark.
+        let at = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
+        Lexer { text, at, n_conditionals: 0, is_after_dot: false }
     }
 
     pub(crate) fn rest(&self) -> &'a str {
@@ -97,7 +101,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn is_line_start(&self) -> bool {
-        self.text[..self.at].rsplit('\n').next().is_none_or(|line| line.trim().is_empty())
+        let line = self.text[..self.at].rsplit('\n').next().unwrap_or_default();
+        line.trim_start_matches(BYTE_ORDER_MARK).trim().is_empty()
     }
 
     /// Kernel types come from the kernel itself, so headers are not read and `BPFTRACE_HAVE_BTF` counts as defined.
@@ -184,10 +189,11 @@ impl<'a> Lexer<'a> {
                 }
                 None => {
                     let span = Span::new(start, start + first.len_utf8());
-                    return Err(Diagnostic::error(
-                        span,
-                        format!("`{}` has no meaning here", first.escape_debug()),
-                    ));
+                    let refused = |shown| Diagnostic::error(span, format!("`{shown}` has no meaning here"));
+                    return Err(match first {
+                        '\'' => refused("'".to_owned()).help("text stands in double quotes: \"text\""),
+                        _ => refused(first.escape_debug().to_string()),
+                    });
                 }
             },
         };
@@ -436,7 +442,7 @@ mod tests {
 
     #[test]
     fn comments_and_directives_mean_nothing() {
-        let text = "#!/usr/bin/bpftrace\n/* a */ 1 // b\n#include <x.h>\n#ifndef BPFTRACE_HAVE_BTF\n2\n#else\n3\n#endif\n4";
+        let text = "\u{feff}#!/usr/bin/bpftrace\n/* a */ 1 // b\n#include <x.h>\n#ifndef BPFTRACE_HAVE_BTF\n2\n#else\n3\n#endif\n4";
         let ints: Vec<i64> = tokens(text)
             .unwrap()
             .into_iter()

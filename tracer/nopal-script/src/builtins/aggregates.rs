@@ -24,7 +24,10 @@ pub(super) const FUNCTIONS: &[AggregateFunction] = &[
         signature: "sum(n)",
         doc: "The sum of the values.",
         n_args: 1..=1,
-        make: |body, call| with_sign(body, call, |is_signed| Aggregate::Sum { is_signed }),
+        make: |body, call| {
+            let value = body.number(&call.args[0])?;
+            Ok((Aggregate::Sum { is_signed: value.ty.is_signed() }, value))
+        },
     },
     AggregateFunction {
         name: "avg",
@@ -106,6 +109,7 @@ fn with_sign(
     make: impl FnOnce(bool) -> Aggregate,
 ) -> Lowered<(Aggregate, Value)> {
     let value = body.number(&call.args[0])?;
+    let value = body.signed_of_function(&call.args[0], value);
     Ok((make(value.ty.is_signed()), value))
 }
 
@@ -130,9 +134,19 @@ fn lhist(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<(Aggregate, Value)
     if step <= 0 {
         return Err(Diagnostic::error(call.args[3].span, "the step of a histogram must be above 0"));
     }
-    if min < 0 || max < min {
-        return Err(Diagnostic::error(call.span, format!("there is nothing from {min} to {max}"))
-            .help("the minimum is 0 or more and below the maximum"));
+    if min < 0 {
+        return Err(Diagnostic::error(
+            call.args[1].span,
+            format!("lhist() begins at 0 or above, not at {min}"),
+        )
+        .help("what is below the minimum is counted in a bucket of its own"));
+    }
+    if max < min {
+        return Err(Diagnostic::error(
+            call.span,
+            format!("lhist() ends at {max}, below its minimum of {min}"),
+        )
+        .help("write `lhist(n, min, max, step)`"));
     }
     let n_buckets = (max.wrapping_sub(min) as u64) / step as u64;
     if n_buckets > u64::from(MAX_LHIST_BUCKETS - 2) {

@@ -20,7 +20,27 @@ pub(crate) struct Variable {
     pub ty: Ty,
     pub space: Option<nopal_program::op::Space>,
     pub first: Span,
+    /// Declared, or first assigned by a cast: what is assigned is cut to this many bytes.
+    width: Option<Width>,
     at: At,
+}
+
+/// Of an integer smaller than a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Width {
+    pub size_bytes: u8,
+    pub is_signed: bool,
+}
+
+impl Width {
+    pub(crate) fn of(ty: &Ty) -> Option<Width> {
+        match ty {
+            Ty::Int { size_bytes, is_signed } if *size_bytes < 8 => {
+                Some(Width { size_bytes: *size_bytes, is_signed: *is_signed })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Variable {
@@ -317,8 +337,19 @@ impl<'a, 's> Body<'a, 's> {
         Some((found.clone(), found.at))
     }
 
-    /// Takes in something assigned to a variable; gives the type and place it has.
-    pub(crate) fn learn_variable(&mut self, name: &str, value: &Value, target: Span) -> Lowered<(Ty, At)> {
+    /// What is cut to when something is assigned to a variable.
+    pub(crate) fn width(&self, name: &str) -> Option<Width> {
+        self.variables.iter().find(|variable| variable.name == name)?.width
+    }
+
+    /// Takes in something assigned to a variable; gives the type and place it has. The first decides its `width`.
+    pub(crate) fn learn_variable(
+        &mut self,
+        name: &str,
+        value: &Value,
+        width: Option<Width>,
+        target: Span,
+    ) -> Lowered<(Ty, At)> {
         let Some(index) = self.variables.iter().position(|variable| variable.name == name) else {
             let at = self.place_for(&value.ty);
             let variable = Variable {
@@ -326,6 +357,7 @@ impl<'a, 's> Body<'a, 's> {
                 ty: value.ty.clone(),
                 space: value.space,
                 first: target,
+                width,
                 at,
             };
             self.variables.push(variable);
@@ -333,6 +365,9 @@ impl<'a, 's> Body<'a, 's> {
             return Ok((value.ty.clone(), at));
         };
         let variable = &mut self.variables[index];
+        if variable.width.is_some() && matches!(value.ty, Ty::Int { .. }) {
+            return Ok((variable.ty.clone(), variable.at));
+        }
         match variable.ty.unify(&value.ty) {
             Some(unified) => {
                 if unified != variable.ty {

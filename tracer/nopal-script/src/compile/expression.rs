@@ -1,17 +1,18 @@
 //! Expressions: literals, names, variables, maps, tuples, casts. Operators and memory have files of their own.
 
-use super::body::Body;
+use super::body::{Body, Width};
 use super::maps::Held;
 use super::types::{At, Ty, Value};
 use super::{Lowered, walk};
 use crate::ast::{Expr, ExprKind, MapRef};
 use crate::builtins;
+use crate::builtins::arg_index;
 use crate::catalog::Shape;
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span, nearest};
-use nopal_program::Type;
 use nopal_program::aggregate::Aggregate;
 use nopal_program::op::{Binary, Op, Slot};
+use nopal_program::{PointKind, Type};
 
 /// Longer literals are mistakes.
 const MAX_LITERAL_BYTES: usize = 4095;
@@ -192,6 +193,7 @@ impl Body<'_, '_> {
             let cursor = self.frame_top();
             let mark = self.mark();
             let value = self.expr(key)?;
+            let value = self.signed_of_function(key, value);
             self.check_storable(&value, "a key")?;
             let wanted = known.get(index).unwrap_or(&value.ty).clone();
             let value = self.fit(value, &wanted);
@@ -203,6 +205,27 @@ impl Body<'_, '_> {
         self.shared.maps.learn_key(id, &values, span)?;
         let len = self.frame_top().saturating_sub(start);
         Ok(if len == 0 { Slot { at: 0, len: 0 } } else { Slot { at: start, len } })
+    }
+
+    /// What a function is given and returns has no type that were known. As bpftrace does, it is taken as signed where it
+    /// would be told apart: as a key, and by min() and the like.
+    pub(crate) fn signed_of_function(&self, expr: &Expr, value: Value) -> Value {
+        let is_of_function = matches!(
+            self.variant.kind(),
+            PointKind::Uprobe { .. }
+                | PointKind::Uretprobe { .. }
+                | PointKind::Kprobe { .. }
+                | PointKind::Kretprobe { .. }
+        );
+        let is_one = |name: &str| {
+            name == "retval" || arg_index(name).or_else(|| arg_index(name.strip_prefix('s')?)).is_some()
+        };
+        match &expr.kind {
+            ExprKind::Name(name) if is_of_function && value.ty == Ty::U64 && is_one(name) => {
+                Value { ty: Ty::I64, ..value }
+            }
+            _ => value,
+        }
     }
 
     pub(crate) fn check_storable(&self, value: &Value, what: &str) -> Lowered<()> {
@@ -356,6 +379,18 @@ impl Body<'_, '_> {
         Ok(self.result(mark, ty, span, |dst| Op::Extend { dst, src, size_bytes, is_signed }))
     }
 
+    /// Of a number what a variable of this width keeps.
+    pub(super) fn narrow(&mut self, value: &Value, width: Width) -> Value {
+        let Width { size_bytes, is_signed } = width;
+        let ty = Ty::Int { size_bytes, is_signed };
+        if let Some(constant) = value.constant() {
+            return Value::new(ty, At::Const(cut(constant, size_bytes, is_signed)), value.span);
+        }
+        let (src, dst) = (self.reg(value), self.temp());
+        self.emit(Op::Extend { dst, src, size_bytes, is_signed });
+        Value::new(ty, At::Reg(dst), value.span)
+    }
+
     fn ternary(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr, span: Span) -> Lowered<Value> {
         let room = match (&then.kind, &otherwise.kind) {
             (ExprKind::Str(a), ExprKind::Str(b)) => a.len().max(b.len()) as u32 + 1,
@@ -455,6 +490,9 @@ impl Body<'_, '_> {
                     self.emit(Op::Copy { dst: result, src: reg });
                 }
                 self.emit(Op::BinaryConst { op: Binary::Add, dst: reg, a: reg, b: by });
+                if let Some(Width { size_bytes, is_signed }) = self.width(name) {
+                    self.emit(Op::Extend { dst: reg, src: reg, size_bytes, is_signed });
+                }
                 Ok(Value { at: At::Reg(result), span, ..value })
             }
             ExprKind::Map(map) => {

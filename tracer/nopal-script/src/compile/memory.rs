@@ -95,7 +95,12 @@ impl Body<'_, '_> {
         if value.ty == Ty::Unknown {
             return Ok(Value::new(Ty::Unknown, At::Const(0), span));
         }
+        let is_curtask = matches!(&base.kind, ExprKind::Name(name) if name == "curtask");
         let (record_name, place) = match (&value.ty, value.at) {
+            (Ty::Int { .. }, _) if is_curtask && is_arrow => {
+                let base = self.reg(&value);
+                ("struct task_struct".to_owned(), At::Memory { base, offset: 0, space: Space::Kernel })
+            }
             (Ty::Pointer { to: CType::Record(record), space }, _) => {
                 let space = *space;
                 (record.clone(), At::Memory { base: self.reg(&value), offset: 0, space })

@@ -6,6 +6,7 @@ mod expression;
 pub(crate) mod format;
 pub(crate) mod maps;
 mod memory;
+mod names;
 mod operators;
 pub(crate) mod points;
 mod statement;
@@ -37,10 +38,10 @@ pub fn compile_with_warnings(
     script: &Script,
     catalog: &dyn Catalog,
 ) -> Result<(Program, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let mut errors = Vec::new();
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     let mut bodies: Vec<Vec<(Variant, Vec<Variable>)>> = Vec::new();
     for clause in &script.clauses {
-        match points::variants(script, clause, walk::uses_args(clause), catalog) {
+        match points::variants(script, clause, walk::uses_args(clause), catalog, &mut warnings) {
             Ok(variants) => bodies.push(variants.into_iter().map(|variant| (variant, Vec::new())).collect()),
             Err(error) => errors.push(error),
         }
@@ -64,6 +65,7 @@ pub fn compile_with_warnings(
             break;
         }
     }
+    warnings.into_iter().for_each(|warning| shared.report(warning));
     shared.finish(bodies, codes)
 }
 
@@ -154,7 +156,7 @@ impl Shared<'_> {
             }
         }
         let program = Program {
-            clauses,
+            clauses: names::shared(clauses),
             maps: self.maps.definitions(),
             actions: self.actions,
             constants: self.constants,

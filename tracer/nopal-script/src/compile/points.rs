@@ -3,7 +3,7 @@
 
 use crate::ast::{Clause, PointRef, Script};
 use crate::catalog::{Catalog, KnownArg, KnownPoint, PointSpec};
-use crate::diagnostic::{Diagnostic, nearest};
+use crate::diagnostic::{Diagnostic, Severity, nearest};
 use crate::lex::parse_number;
 use nopal_program::op::Space;
 use nopal_program::{Point, PointKind, SoftwareEvent};
@@ -40,16 +40,26 @@ impl Variant {
     }
 }
 
-/// In the order of the script, never empty.
+/// In the order of the script, never empty. Points that are left out are told as `warnings`.
 pub(super) fn variants(
     script: &Script,
     clause: &Clause,
     uses_args: bool,
     catalog: &dyn Catalog,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Result<Vec<Variant>, Diagnostic> {
     let mut variants: Vec<Variant> = Vec::new();
+    let mut absent = Vec::new();
     for place in &clause.points {
-        for known in known_points(&script.specs[place.spec], *place, catalog)? {
+        let points = match known_points(&script.specs[place.spec], *place, catalog, warnings) {
+            Ok(points) => points,
+            Err(Missing { diagnostic, is_only_absent: true }) => {
+                absent.push(diagnostic);
+                continue;
+            }
+            Err(missing) => return Err(missing.diagnostic),
+        };
+        for known in points {
             let args = if uses_args { known.args } else { Vec::new() };
             let point = known.point;
             let same = variants.iter_mut().find(|variant| {
@@ -64,7 +74,25 @@ pub(super) fn variants(
             }
         }
     }
+    if variants.is_empty() {
+        return Err(absent.swap_remove(0));
+    }
+    let left_out = |error: Diagnostic| Diagnostic { severity: Severity::Warning, ..error };
+    warnings.extend(absent.into_iter().map(left_out));
     Ok(variants)
+}
+
+/// Why a point cannot be had.
+struct Missing {
+    diagnostic: Diagnostic,
+    /// The other points of the body can do without it.
+    is_only_absent: bool,
+}
+
+impl From<Diagnostic> for Missing {
+    fn from(diagnostic: Diagnostic) -> Missing {
+        Missing { diagnostic, is_only_absent: false }
+    }
 }
 
 fn is_syscall(kind: &PointKind) -> bool {
@@ -75,7 +103,8 @@ fn known_points(
     spec: &PointSpec,
     place: PointRef,
     catalog: &dyn Catalog,
-) -> Result<Vec<KnownPoint>, Diagnostic> {
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Vec<KnownPoint>, Missing> {
     let name =
         || format!("{}{}", spec.kind, spec.parts.iter().map(|part| format!(":{part}")).collect::<String>());
     let kind = match spec.kind.as_str() {
@@ -87,18 +116,40 @@ fn known_points(
         _ => {
             let points = catalog.points(spec).map_err(|no_point| {
                 let diagnostic = Diagnostic::error(place.span, no_point.reason);
-                match no_point.hint {
+                let diagnostic = match no_point.hint {
                     Some(hint) => diagnostic.help(hint),
                     None => diagnostic,
-                }
+                };
+                Missing { diagnostic, is_only_absent: no_point.is_only_absent }
             })?;
-            if points.is_empty() {
-                return Err(Diagnostic::error(place.span, format!("nothing matches `{}`", name())));
-            }
-            return Ok(points);
+            return without_obstacles(points, place, warnings).and_then(|points| match points.is_empty() {
+                true => Err(Diagnostic::error(place.span, format!("nothing matches `{}`", name())).into()),
+                false => Ok(points),
+            });
         }
     };
-    Ok(vec![KnownPoint { point: Point { name: name(), kind }, args: Vec::new() }])
+    Ok(vec![KnownPoint { point: Point { name: name(), kind }, args: Vec::new(), obstacle: None }])
+}
+
+/// Those that may be attached to; the others are told of.
+fn without_obstacles(
+    points: Vec<KnownPoint>,
+    place: PointRef,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Vec<KnownPoint>, Missing> {
+    let is_alone = points.iter().all(|known| known.obstacle.is_some());
+    let mut left = Vec::new();
+    for known in points {
+        match &known.obstacle {
+            None => left.push(known),
+            Some(why) if is_alone => {
+                return Err(Diagnostic::error(place.span, format!("{}: {why}", known.point.name)).into());
+            }
+            Some(why) => warnings
+                .push(Diagnostic::warning(place.span, format!("{} is left out: {why}", known.point.name))),
+        }
+    }
+    Ok(left)
 }
 
 /// `s:1`, `hz:99`, or `1s`.

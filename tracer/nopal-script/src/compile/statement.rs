@@ -1,7 +1,7 @@
 //! Statements: assignments, branches, loops.
 
 use super::Lowered;
-use super::body::{Body, Loop};
+use super::body::{Body, Loop, Width};
 use super::maps::Held;
 use super::types::{At, Ty, Value};
 use crate::ast::{BinaryOp, Clause, Expr, ExprKind, MapRef, Stmt, StmtKind};
@@ -146,6 +146,7 @@ impl Body<'_, '_> {
             ));
         }
         let start = self.here();
+        let is_cast = op.is_none() && matches!(value.kind, ExprKind::Cast { .. });
         let value = match op {
             None => self.whole_value(value)?,
             Some(op) => {
@@ -157,7 +158,8 @@ impl Body<'_, '_> {
                 self.combine(op, old, new, mark, span)?
             }
         };
-        self.store_variable(name, &value, target, start)
+        let width = Width::of(&value.ty).filter(|_| is_cast);
+        self.store_variable(name, &value, width, target, start)
     }
 
     /// A value that can be kept.
@@ -173,9 +175,20 @@ impl Body<'_, '_> {
         Ok(value)
     }
 
-    fn store_variable(&mut self, name: &str, value: &Value, target: Span, start: u32) -> Lowered<()> {
-        let (ty, at) = self.learn_variable(name, value, target)?;
-        let value = &self.fit(value.clone(), &ty);
+    fn store_variable(
+        &mut self,
+        name: &str,
+        value: &Value,
+        width: Option<Width>,
+        target: Span,
+        start: u32,
+    ) -> Lowered<()> {
+        let (ty, at) = self.learn_variable(name, value, width, target)?;
+        let value = match self.width(name) {
+            Some(narrow) if width != Some(narrow) && value.ty.is_number() => self.narrow(value, narrow),
+            Some(_) | None => value.clone(),
+        };
+        let value = &self.fit(value, &ty);
         if !self.assigned.iter().any(|assigned| assigned == name) {
             self.assigned.push(name.to_string());
         }
@@ -243,9 +256,10 @@ impl Body<'_, '_> {
         };
         if let Some(ty) = ty {
             // The declared type is the first the variable has.
-            self.learn_variable(name, &Value::new(ty, At::Const(0), target), target)?;
+            let width = Width::of(&ty);
+            self.learn_variable(name, &Value::new(ty, At::Const(0), target), width, target)?;
         }
-        self.store_variable(name, &value, target, start)
+        self.store_variable(name, &value, None, target, start)
     }
 
     // Maps.

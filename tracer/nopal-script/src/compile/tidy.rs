@@ -28,14 +28,19 @@ pub(super) fn without_dead_code(ops: Vec<Op>) -> Vec<Op> {
     moved.push(n_live);
     let mut kept: Vec<Op> =
         ops.into_iter().zip(is_live).filter(|(_, live)| *live).map(|(op, _)| op).collect();
-    for op in &mut kept {
+    retarget(&mut kept, &moved);
+    kept
+}
+
+/// Lets jumps lead to where each operation went.
+pub(super) fn retarget(ops: &mut [Op], moved: &[u32]) {
+    for op in ops {
         match op {
             Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => *to = moved[*to as usize],
             Op::ForEach { end, .. } => *end = moved[*end as usize],
             _ => {}
         }
     }
-    kept
 }
 
 fn target(op: &Op) -> Option<u32> {

@@ -76,17 +76,15 @@ impl Parser<'_> {
             let is_path = takes_path && parts.is_empty();
             parts.push(self.part(is_path, is_in_parens)?);
         }
-        // With a process there need be no file: `usdt::app:request`.
-        if matches!(word.as_str(), "usdt" | "U") && parts.len() == 3 && parts[0].is_empty() {
-            parts.remove(0);
-        }
         let span = Span::new(start, self.lexer.at);
         let Some((_, kind, n_parts, form)) = KINDS.iter().find(|(names, ..)| names.contains(&word.as_str()))
         else {
             return Err(no_kind(&word, word_span, span, !parts.is_empty()));
         };
+        // With a process there need be no file: `usdt::app:request`.
+        let may_be_empty = |i: usize| parts.len() == 3 && (i == 1 || (i == 0 && *kind == "usdt"));
         if !n_parts.contains(&parts.len())
-            || parts.iter().enumerate().any(|(i, p)| p.is_empty() && !(i == 1 && parts.len() == 3))
+            || parts.iter().enumerate().any(|(i, part)| part.is_empty() && !may_be_empty(i))
         {
             return Err(Diagnostic::error(span, format!("`{kind}` is written {form}")));
         }

@@ -139,7 +139,8 @@ fn aggregated(aggregate: Aggregate, words: &[u64], div: u64, out: &mut Vec<u8>) 
         }
         Aggregate::Hist { .. } | Aggregate::Lhist { .. } => {
             out.push(b'\n');
-            bars(&buckets(aggregate, words), div, out);
+            let is_linear = matches!(aggregate, Aggregate::Lhist { .. });
+            bars(&buckets(aggregate, words), is_linear, div, out);
             String::new()
         }
     };
@@ -194,13 +195,15 @@ pub(super) fn buckets(aggregate: Aggregate, words: &[u64]) -> Vec<Bucket> {
 
 const BAR_WIDTH: u128 = 52;
 
-fn bars(buckets: &[Bucket], div: u64, out: &mut Vec<u8>) {
+fn bars(buckets: &[Bucket], is_linear: bool, div: u64, out: &mut Vec<u8>) {
     let most = buckets.iter().map(|b| b.count).max().unwrap_or(0).max(1);
     for bucket in buckets {
         let label = match (bucket.first, bucket.last) {
             (None, last) => format!("(..., {})", short(last.map_or(0, |last| i128::from(last) + 1))),
             (Some(first), None) => format!("[{}, ...)", short(first.into())),
-            (Some(first), Some(last)) if first == last && (0..=1).contains(&first) => format!("[{first}]"),
+            (Some(first), Some(last)) if !is_linear && first == last && (0..=1).contains(&first) => {
+                format!("[{first}]")
+            }
             (Some(first), Some(last)) => {
                 format!("[{}, {})", short(first.into()), short(i128::from(last) + 1))
             }

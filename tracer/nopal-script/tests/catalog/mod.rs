@@ -87,6 +87,7 @@ impl Catalog for TestCatalog {
                 return Err(NoPoint {
                     reason: format!("no probe `{last}` in {path}"),
                     hint: Some("did you mean `prov:request`?".into()),
+                    is_only_absent: false,
                 });
             }
             "usdt" => {
@@ -99,6 +100,7 @@ impl Catalog for TestCatalog {
                     let known = |name: &str, shape| KnownPoint {
                         point: Point { name: format!("usdt:{path}:prov:{name}"), kind: usdt(name) },
                         args: vec![arg("n", shape)],
+                        obstacle: None,
                     };
                     return Ok(vec![
                         known("pair_a", int(4, true)),
@@ -111,6 +113,28 @@ impl Catalog for TestCatalog {
                 }
                 usdt(&last)
             }
+            "uprobe" | "uretprobe" if last.starts_with("absent") => {
+                return Err(NoPoint {
+                    reason: format!("there is no function `{last}` in {path}"),
+                    hint: None,
+                    is_only_absent: true,
+                });
+            }
+            "uretprobe" if last == "_start" || last == "*" => {
+                let known = |name: &str, obstacle: Option<&str>| KnownPoint {
+                    point: Point {
+                        name: format!("uretprobe:{path}:{name}"),
+                        kind: PointKind::Uretprobe {
+                            path: path.clone(),
+                            place: Place::Symbol { name: name.into(), offset: 0 },
+                        },
+                    },
+                    args: Vec::new(),
+                    obstacle: obstacle.map(String::from),
+                };
+                let entry = known("_start", Some("nothing returns from it"));
+                return Ok(if last == "*" { vec![known("main", None), entry] } else { vec![entry] });
+            }
             "uprobe" => PointKind::Uprobe { path, place: symbol() },
             "uretprobe" => PointKind::Uretprobe { path, place: symbol() },
             "kprobe" => PointKind::Kprobe { function: last, offset: 0 },
@@ -121,7 +145,7 @@ impl Catalog for TestCatalog {
             }
             other => panic!("asked for {other}"),
         };
-        Ok(vec![KnownPoint { point: point(kind), args }])
+        Ok(vec![KnownPoint { point: point(kind), args, obstacle: None }])
     }
 
     fn record(&self, name: &str) -> Option<Record> {

@@ -2,7 +2,7 @@
 
 use super::addresses;
 use super::btf::Btf;
-use super::functions::{libraries_of, matching};
+use super::functions::{entry_functions, libraries_of, matching};
 use super::site;
 use super::tracepoints;
 use nopal_engine::target::symbols::FileSymbols;
@@ -21,6 +21,12 @@ use std::sync::Arc;
 /// Numbers that the kernel's headers define, and that its own description has not: states of `prev_state`.
 const MACROS: [(&str, i64); 4] =
     [("TASK_RUNNING", 0), ("TASK_INTERRUPTIBLE", 1), ("TASK_UNINTERRUPTIBLE", 2), ("TASK_DEAD", 128)];
+
+/// Where a program is entered there is no return address on the stack but the number of its arguments.
+const NO_RETURN: &str =
+    "nothing returns from where a program begins, and a uretprobe would overwrite its argc";
+
+const NAME_A_TARGET: &str = "name a file (usdt:FILE:PROVIDER:NAME), a process (-p PID) or a command (-- CMD)";
 
 /// Answers for running processes, a command to be started, and files.
 #[derive(Debug)]
@@ -162,20 +168,29 @@ impl LiveCatalog {
 
     /// `usdt:FILE:PROVIDER:NAME`, `usdt:FILE:NAME`, `usdt:PROVIDER:NAME`, `usdt:NAME`.
     fn usdt(&self, parts: &[String]) -> Result<Vec<KnownPoint>, NoPoint> {
-        let (files, provider, name) = match parts {
+        let (files, provider, name, file) = match parts {
             [file, provider, name] => {
                 let provider = if provider.is_empty() { "*" } else { provider };
-                (self.files(file)?, provider, name.as_str())
+                match file.is_empty() {
+                    true => (self.files.clone(), provider, name.as_str(), None),
+                    false => (self.files(file)?, provider, name.as_str(), Some(file)),
+                }
             }
             [first, name] => match self.is_provider(first) {
-                true => (self.files.clone(), first.as_str(), name.as_str()),
-                false => (self.files(first)?, "*", name.as_str()),
+                true => (self.files.clone(), first.as_str(), name.as_str(), None),
+                false => {
+                    let files = self.files(first).map_err(|no_file| match self.files.is_empty() {
+                        true => NoPoint { hint: Some(NAME_A_TARGET.to_owned()), ..no_file },
+                        false => no_file,
+                    })?;
+                    (files, "*", name.as_str(), Some(first))
+                }
             },
             [file] if file.contains('/') => {
                 let hint = "write `usdt:FILE:PROVIDER:NAME`; `usdt:FILE:*` are all of its probes".to_owned();
                 return Err(no_point(format!("`{file}` is a file, and no probe of it is named"), Some(hint)));
             }
-            [name] => (self.files.clone(), "*", name.as_str()),
+            [name] => (self.files.clone(), "*", name.as_str(), None),
             _ => return Err(no_point("a static probe is written usdt:FILE:PROVIDER:NAME".to_owned(), None)),
         };
         let mut found = Vec::new();
@@ -187,11 +202,9 @@ impl LiveCatalog {
             }
         }
         if !found.is_empty() {
-            // As bpftrace does, a probe is called as the script calls its file.
-            if let [file, _, _] = parts
-                && is_spelled_out(file)
-            {
-                found.iter_mut().for_each(|known| rename(known, file));
+            // A probe is called as the script calls it, so that a recording calls it the same.
+            if file.is_none_or(|file| is_spelled_out(file)) {
+                found.iter_mut().for_each(|known| rename(known, file.map(String::as_str)));
             }
             return Ok(found);
         }
@@ -202,9 +215,9 @@ impl LiveCatalog {
         let wanted = format!("{provider}:{name}");
         let hint = match nearest(&wanted, all.iter().map(String::as_str)) {
             Some(near) => Some(format!("did you mean `{near}`?")),
-            None if all.is_empty() && self.files.is_empty() && parts.len() < 3 => Some(
-                "name a file (usdt:FILE:PROVIDER:NAME), a process (-p PID) or a command (-- CMD)".to_owned(),
-            ),
+            None if all.is_empty() && self.files.is_empty() && file.is_none() => {
+                Some(NAME_A_TARGET.to_owned())
+            }
             None if all.is_empty() => Some("there are no probes at all".to_owned()),
             None => Some("`nopal list` shows the probes of a process or a file".to_owned()),
         };
@@ -229,46 +242,47 @@ impl LiveCatalog {
         let mut found = Vec::new();
         let mut names = Vec::new();
         let files = self.files(file)?;
-        for file in &files {
+        // What these libraries had is in libc since glibc 2.34.
+        let moved = ["libpthread", "libdl", "librt", "libutil"].contains(&file.as_str());
+        let libc = if moved { self.files("libc").unwrap_or_default() } else { Vec::new() };
+        for file in files.iter().chain(&libc) {
+            if !found.is_empty() && libc.iter().any(|libc| Arc::ptr_eq(libc, file)) {
+                break;
+            }
             if let Some(address) = number(wanted) {
                 found.push(function_point(file, Place::Address(address), wanted, is_return));
                 continue;
             }
-            let (name, offset) = match wanted.split_once('+') {
-                Some((name, offset)) => (
-                    name,
-                    number_or_decimal(offset)
-                        .ok_or_else(|| no_point(format!("`{offset}` is no offset"), None))?,
-                ),
-                None => (wanted.as_str(), 0),
-            };
+            let (name, offset) = name_and_offset(wanted);
             let Ok(image) = Image::open(&file.reachable) else { continue };
             let symbols = FileSymbols::read(image.bytes());
+            let of_entry = if is_return { entry_functions(&symbols, image.bytes()) } else { Vec::new() };
             for symbol in matching(&symbols, name) {
                 let place = Place::Symbol { name: symbol.clone(), offset };
-                let shown = if offset == 0 { symbol } else { format!("{symbol}+{offset}") };
-                found.push(function_point(file, place, &shown, is_return));
+                let shown = if offset == 0 { symbol.clone() } else { format!("{symbol}+{offset}") };
+                let mut known = function_point(file, place, &shown, is_return);
+                if of_entry.contains(&symbol) {
+                    known.obstacle = Some(NO_RETURN.to_owned());
+                }
+                found.push(known);
             }
             names.extend(symbols.functions().map(|f| f.name.to_owned()));
         }
         if !found.is_empty() {
+            if file.contains('/') && is_spelled_out(file) {
+                found.iter_mut().for_each(|known| rename(known, Some(file)));
+            }
             return Ok(found);
         }
         let hint = nearest(wanted, names.iter().map(String::as_str));
         let hint = hint.map(|near| format!("did you mean `{near}`?"));
-        Err(no_point(format!("there is no function `{wanted}` in {file}"), hint))
+        let missing = no_point(format!("there is no function `{wanted}` in {file}"), hint);
+        Err(NoPoint { is_only_absent: true, ..missing })
     }
 
     fn kernel_function(&self, parts: &[String], is_return: bool) -> Result<Vec<KnownPoint>, NoPoint> {
         let wanted = parts.last().map(String::as_str).unwrap_or_default();
-        let (name, offset) = match wanted.split_once('+') {
-            Some((name, offset)) => (
-                name,
-                number_or_decimal(offset)
-                    .ok_or_else(|| no_point(format!("`{offset}` is no offset"), None))?,
-            ),
-            None => (wanted, 0),
-        };
+        let (name, offset) = name_and_offset(wanted);
         let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let all = text.lines().filter_map(|line| {
             let mut parts = line.split_whitespace().skip(1);
@@ -280,14 +294,16 @@ impl LiveCatalog {
         names.dedup();
         if names.is_empty() {
             let hint = nearest(name, all).map(|near| format!("did you mean `{near}`?"));
-            return Err(no_point(format!("this kernel has no function `{name}`"), hint));
+            let missing = no_point(format!("this kernel has no function `{name}`"), hint);
+            return Err(NoPoint { is_only_absent: true, ..missing });
         }
         let point = |name: &str| {
             let (kind, word) = match is_return {
                 true => (PointKind::Kretprobe { function: name.to_owned() }, "kretprobe"),
                 false => (PointKind::Kprobe { function: name.to_owned(), offset }, "kprobe"),
             };
-            KnownPoint { point: Point { name: format!("{word}:{name}"), kind }, args: Vec::new() }
+            let name = format!("{word}:{name}");
+            KnownPoint { point: Point { name, kind }, args: Vec::new(), obstacle: None }
         };
         Ok(names.into_iter().map(point).collect())
     }
@@ -341,8 +357,8 @@ impl Catalog for LiveCatalog {
     }
 }
 
-fn no_point(reason: String, hint: Option<String>) -> NoPoint {
-    NoPoint { reason, hint }
+pub(super) fn no_point(reason: String, hint: Option<String>) -> NoPoint {
+    NoPoint { reason, hint, is_only_absent: false }
 }
 
 fn file_name(path: &Path) -> &str {
@@ -350,12 +366,18 @@ fn file_name(path: &Path) -> &str {
 }
 
 /// DTrace's `query-start` finds `query__start`.
-fn is_name(pattern: &str, name: &str) -> bool {
+pub(super) fn is_name(pattern: &str, name: &str) -> bool {
     glob(pattern, name) || (pattern.contains('-') && glob(&pattern.replace('-', "__"), name))
 }
 
 fn number(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// `main+8`. An offset is a number: `operator+(int)` is a name.
+fn name_and_offset(wanted: &str) -> (&str, u64) {
+    let parted = wanted.rsplit_once('+');
+    parted.and_then(|(name, offset)| Some((name, number_or_decimal(offset)?))).unwrap_or((wanted, 0))
 }
 
 fn number_or_decimal(text: &str) -> Option<u64> {
@@ -370,23 +392,24 @@ fn function_point(file: &ProbedFile, place: Place, shown: &str, is_return: bool)
         true => PointKind::Uretprobe { path, place },
         false => PointKind::Uprobe { path, place },
     };
-    KnownPoint { point: Point { name, kind }, args: Vec::new() }
+    KnownPoint { point: Point { name, kind }, args: Vec::new(), obstacle: None }
 }
 
 /// A file that is named, and not by a pattern.
-fn is_spelled_out(file: &str) -> bool {
+pub(super) fn is_spelled_out(file: &str) -> bool {
     !file.is_empty() && !file.contains(['*', '?', '['])
 }
 
-/// Puts another spelling of the file into a point's name.
-fn rename(known: &mut KnownPoint, file: &str) {
+/// Puts another spelling of the file into a point's name, or none.
+fn rename(known: &mut KnownPoint, file: Option<&str>) {
     let path = match &known.point.kind {
         PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } | PointKind::Uretprobe { path, .. } => {
             path
         }
         _ => return,
     };
-    known.point.name = known.point.name.replacen(path.as_str(), file, 1);
+    let (old, new) = (format!(":{path}:"), file.map_or_else(|| ":".to_owned(), |file| format!(":{file}:")));
+    known.point.name = known.point.name.replacen(&old, &new, 1);
 }
 
 fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {
@@ -398,6 +421,7 @@ fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {
             kind: PointKind::Usdt { path, provider, name },
         },
         args: known_args(probe),
+        obstacle: None,
     }
 }
 

@@ -3,13 +3,16 @@
 use nopal_engine::target::Image;
 use nopal_engine::target::symbols::{FileSymbols, demangle};
 use nopal_sdt::pattern::glob;
+use object::Object as _;
 use object::read::elf::Dyn as _;
 use std::path::Path;
 
 /// The names of functions that a name or pattern stands for, as they are in the file: `main`, `std::*`, `Foo::bar`
 /// without its parameters.
 pub fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
-    let mut found: Vec<String> = if wanted.contains(['*', '?', '[']) {
+    let exact = symbols.named(wanted);
+    // `operator*` is a name before it is a pattern.
+    let mut found: Vec<String> = if exact.is_empty() && wanted.contains(['*', '?', '[']) {
         let fits = |name: &str| {
             glob(wanted, name) || {
                 let shown = demangle(name);
@@ -19,11 +22,18 @@ pub fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
         };
         symbols.functions().filter(|f| f.address != 0 && fits(f.name)).map(|f| f.name.to_owned()).collect()
     } else {
-        symbols.named(wanted).iter().map(|f| f.name.to_owned()).collect()
+        exact.iter().map(|f| f.name.to_owned()).collect()
     };
     found.sort();
     found.dedup();
     found
+}
+
+/// The names of what the kernel jumps to when it has loaded the program; `_start`, usually.
+pub fn entry_functions(symbols: &FileSymbols, bytes: &[u8]) -> Vec<String> {
+    let Ok(file) = object::File::parse(bytes) else { return Vec::new() };
+    let entry = file.entry();
+    symbols.functions().filter(|f| f.address == entry && entry != 0).map(|f| f.name.to_owned()).collect()
 }
 
 /// The libraries a program names.
@@ -60,6 +70,7 @@ mod tests {
         assert!(matching(&symbols, "no_such_function_anywhere").is_empty());
         let program = std::env::current_exe().expect("the test has a path");
         assert!(libraries_of(&program).iter().any(|name| name.starts_with("libc.so")));
+        assert_eq!(entry_functions(&symbols, &own), ["_start"]);
         assert!(libraries_of(Path::new("/etc/passwd")).is_empty());
     }
 }

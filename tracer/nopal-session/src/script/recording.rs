@@ -1,5 +1,6 @@
 //! A script over a recording: its events are the hits, its times the clock.
 
+use super::catalog::{is_name, is_spelled_out, no_point};
 use super::own::{OwnHit, random};
 use super::perform::Performer;
 use super::timers::Timers;
@@ -11,44 +12,89 @@ use nopal_program::{Point, PointKind, Program};
 use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
 use nopal_script::render::Form;
 use nopal_sdt::pattern::{glob, nearest};
-use nopal_trace::{Enum, EventClass, Length, Range, Recording, Report, Scratch, Step, Type, Visitor};
+use nopal_trace::{Enum, EventClass, Length, Range, Recording, Report, Scratch, Step, Trace, Type, Visitor};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
-/// The events of a recording as points.
+/// The events of a recording as points. It does not say which file an event is of, so that a script's FILE is a name only.
 #[derive(Debug)]
 pub struct RecordingCatalog<'r> {
     recording: &'r Recording,
+    /// The file that the script calls an event's, by full name of the event.
+    files: RefCell<HashMap<String, String>>,
 }
 
 impl<'r> RecordingCatalog<'r> {
     pub fn new(recording: &'r Recording) -> RecordingCatalog<'r> {
-        RecordingCatalog { recording }
+        RecordingCatalog { recording, files: RefCell::default() }
+    }
+
+    /// FILE, PROVIDER and NAME, as a running program's catalog takes them apart.
+    fn parts<'s>(&self, spec: &'s PointSpec) -> (Option<&'s str>, &'s str, &'s str) {
+        match &spec.parts[..] {
+            [file, provider, name] => (
+                Some(file.as_str()).filter(|file| !file.is_empty()),
+                if provider.is_empty() { "*" } else { provider },
+                name,
+            ),
+            [first, name] if self.is_file(first) => (Some(first), "*", name),
+            [first, name] => (None, first, name),
+            [name] => (None, "*", name),
+            _ => (None, "*", "*"),
+        }
+    }
+
+    fn is_file(&self, text: &str) -> bool {
+        let program = |trace: &'r Trace| Path::new(trace.env_text("program")?).file_name()?.to_str();
+        text.contains('/')
+            || text.contains(".so")
+            || self.recording.traces().iter().filter_map(program).any(|program| program == text)
+    }
+
+    /// What the script's FILE makes of an event's name; two files cannot be told apart.
+    fn check_file(&self, class: &EventClass, file: &str) -> Result<(), NoPoint> {
+        let event = class.ty.full_name();
+        let mut files = self.files.borrow_mut();
+        let known = files.entry(event.clone()).or_insert_with(|| file.to_owned());
+        if known == file
+            || fs::canonicalize(&*known).is_ok_and(|a| fs::canonicalize(file).is_ok_and(|b| a == b))
+        {
+            return Ok(());
+        }
+        Err(no_point(
+            format!(
+                "a recording does not say which file `{event}` is of: `{known}` and `{file}` cannot be told apart"
+            ),
+            Some("name one of them, or run the script on the program itself".to_owned()),
+        ))
     }
 }
 
 impl Catalog for RecordingCatalog<'_> {
     fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {
         if spec.kind != "usdt" {
-            return Err(NoPoint {
-                reason: format!("a recording has no points of the kind `{}`", spec.kind),
-                hint: Some("its events are usdt:PROVIDER:NAME".to_owned()),
-            });
+            return Err(no_point(
+                format!("a recording has no points of the kind `{}`", spec.kind),
+                Some("its events are usdt:PROVIDER:NAME".to_owned()),
+            ));
         }
-        // The file does not matter: a recording knows events by their names.
-        let (provider, name) = match &spec.parts[..] {
-            [_, provider, name] => (if provider.is_empty() { "*" } else { provider.as_str() }, name.as_str()),
-            [first, name] if first.contains('/') => ("*", name.as_str()),
-            [first, name] => (first.as_str(), name.as_str()),
-            [name] => ("*", name.as_str()),
-            _ => ("*", "*"),
-        };
+        let (file, provider, name) = self.parts(spec);
+        let file = file.filter(|file| is_spelled_out(file));
         let mut found: Vec<KnownPoint> = Vec::new();
         for class in self.recording.event_classes() {
             let ty = &class.ty;
-            let is_wanted = glob(provider, &ty.provider) && glob(name, &ty.name);
-            let known = known_point(class);
+            if !glob(provider, &ty.provider) || !is_name(name, &ty.name) {
+                continue;
+            }
+            if let Some(file) = file {
+                self.check_file(class, file)?;
+            }
+            let known = known_point(class, file);
             // Several streams declare the same event.
-            if is_wanted && !found.iter().any(|k| k.point == known.point) {
+            if !found.iter().any(|k| k.point == known.point) {
                 found.push(known);
             }
         }
@@ -59,17 +105,15 @@ impl Catalog for RecordingCatalog<'_> {
             self.recording.event_classes().iter().map(|class| class.ty.full_name()).collect();
         let wanted = format!("{provider}:{name}");
         let hint = nearest(&wanted, all.iter().map(String::as_str));
-        Err(NoPoint {
-            reason: format!("the recording has no event `{wanted}`"),
-            hint: Some(match hint {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "`nopal view --stats DIR` shows what a recording has".to_owned(),
-            }),
-        })
+        let hint = match hint {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`nopal view --stats DIR` shows what a recording has".to_owned(),
+        };
+        Err(no_point(format!("the recording has no event `{wanted}`"), Some(hint)))
     }
 }
 
-fn known_point(class: &EventClass) -> KnownPoint {
+fn known_point(class: &EventClass, file: Option<&str>) -> KnownPoint {
     let (provider, name) = (class.ty.provider.clone(), class.ty.name.clone());
     let args = numbered(class)
         .into_iter()
@@ -80,10 +124,14 @@ fn known_point(class: &EventClass) -> KnownPoint {
         .collect();
     KnownPoint {
         point: Point {
-            name: format!("usdt:{provider}:{name}"),
+            name: match file {
+                Some(file) => format!("usdt:{file}:{provider}:{name}"),
+                None => format!("usdt:{provider}:{name}"),
+            },
             kind: PointKind::Usdt { path: String::new(), provider, name },
         },
         args,
+        obstacle: None,
     }
 }
 

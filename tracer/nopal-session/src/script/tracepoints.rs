@@ -1,10 +1,12 @@
 //! Kernel tracepoints: which there are, and the fields their format files tell of.
 
+use super::catalog::no_point;
 use nopal_program::{Point, PointKind};
 use nopal_script::catalog::{KnownArg, KnownPoint, NoPoint, Shape};
 use nopal_script::ctype::CType;
 use nopal_sdt::pattern::{glob, nearest};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where tracefs may be.
@@ -15,10 +17,7 @@ pub fn find(category: &str, name: &str) -> Result<Vec<KnownPoint>, NoPoint> {
     let folder =
         FOLDERS.iter().map(Path::new).find(|folder| folder.join("sched").is_dir() || folder.is_dir());
     let Some(folder) = folder else {
-        return Err(NoPoint {
-            reason: "this kernel's tracepoints cannot be read".to_owned(),
-            hint: Some("mount tracefs: mount -t tracefs tracefs /sys/kernel/tracing (needs root)".to_owned()),
-        });
+        return Err(unreadable());
     };
     let mut found = Vec::new();
     for category in matching(folder, category) {
@@ -31,6 +30,7 @@ pub fn find(category: &str, name: &str) -> Result<Vec<KnownPoint>, NoPoint> {
                     kind: PointKind::Tracepoint { category: category.clone(), name },
                 },
                 args: fields(&text),
+                obstacle: None,
             });
         }
     }
@@ -53,11 +53,27 @@ fn none(folder: &Path, category: &str, name: &str) -> NoPoint {
         nearest(name, names.iter().map(String::as_str))
             .map(|near| format!("did you mean `{category}:{near}`?"))
     };
-    let reason = match categories.is_empty() {
-        true => "tracefs cannot be read; that needs root".to_owned(),
-        false => format!("this kernel has no tracepoint `{category}:{name}`"),
+    if categories.is_empty() {
+        return unreadable();
+    }
+    no_point(format!("this kernel has no tracepoint `{category}:{name}`"), hint)
+}
+
+/// What stands between us and tracefs.
+fn unreadable() -> NoPoint {
+    let is_forbidden =
+        |folder: &&str| fs::read_dir(folder).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
+    let (reason, hint) = match FOLDERS.iter().any(is_forbidden) {
+        true => (
+            "tracefs may not be read: tracepoints need root, or CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH",
+            "run it as root; static probes (usdt) of your own processes need none of these: --door user",
+        ),
+        false => (
+            "there is no tracefs, which tells of the tracepoints",
+            "mount -t tracefs tracefs /sys/kernel/tracing (needs root)",
+        ),
     };
-    NoPoint { reason, hint }
+    no_point(reason.to_owned(), Some(hint.to_owned()))
 }
 
 fn matching(folder: &Path, pattern: &str) -> Vec<String> {
