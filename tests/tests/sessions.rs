@@ -751,3 +751,62 @@ fn a_view_tells_that_the_recorder_was_killed() {
     unsafe { libc::kill(place.recorder() as i32, libc::SIGKILL) };
     place.fails(17, &["stop"]);
 }
+
+#[test]
+fn descendants_are_recorded_on_when_their_parents_have_ended() {
+    let place = Place::new("orphan");
+    let source = place.dir.join("daemon.c");
+    // Forks three children, and ends when it is told to; these tick until they are told to end, and say how often.
+    let text = r#"
+#include <stdio.h>
+#include <sys/sdt.h>
+#include <unistd.h>
+int main(void) {
+    while (access("go", F_OK)) usleep(1000);
+    for (int child = 0; child < 3; child++)
+        if (!fork()) {
+            int n = 0;
+            for (; access("end", F_OK) && n < 60000; n++) { DTRACE_PROBE2(orphan, tick, child, n); usleep(1000); }
+            char name[20];
+            snprintf(name, sizeof name, "new-%d", child);
+            FILE *file = fopen(name, "w");
+            fprintf(file, "%d", n);
+            fclose(file);
+            return rename(name, name + 4);
+        }
+    while (access("leave", F_OK)) usleep(1000);
+    return 0;
+}
+"#;
+    fs::write(&source, text).unwrap();
+    let program = place.dir.join("a-daemon");
+    run(Command::new("gcc").args(["-O2", "-o"]).arg(&program).arg(&source));
+    let mut parent = Running::start(Command::new(&program).current_dir(&place.dir));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "orphan:tick"]);
+    // By both ways: what is followed is not picked up again.
+    place.nopal(&["track", "-u", "-p", &parent.pid().to_string()]);
+    place.nopal(&["track", "-u", "--program", "a-daemon"]);
+    place.nopal(&["start"]);
+    fs::write(place.dir.join("go"), "").unwrap();
+    let n_events = || place.events(&place.out()).len();
+    // Answers of more than two looks, so that the recorder has seen the children.
+    let mut n_answers = 0;
+    wait_until("the children are recorded", 30, || {
+        n_answers += usize::from(n_events() > 100);
+        n_answers > 12
+    });
+    place.nopal(&["untrack", "-u", "--program", "a-daemon"]);
+    fs::write(place.dir.join("leave"), "").unwrap();
+    assert!(parent.0.wait().unwrap().success());
+    // Opened anew, though nothing that was tracked lives.
+    place.nopal(&["add-context", "-u", "-t", "procname"]);
+    let n_before = n_events();
+    wait_until("they still are", 30, || n_events() > n_before + 100);
+    fs::write(place.dir.join("end"), "").unwrap();
+    let said = |child: u32| fs::read_to_string(place.dir.join(child.to_string())).ok()?.parse::<usize>().ok();
+    wait_until("the children have ended", 30, || (0..3).all(|child| said(child).is_some()));
+    let stopped = place.nopal(&["stop"]);
+    assert!(stopped.contains(", complete"), "{stopped}");
+    assert_eq!(n_events(), (0..3).filter_map(said).sum::<usize>());
+}

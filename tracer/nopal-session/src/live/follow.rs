@@ -249,6 +249,14 @@ impl Live {
         self.unseen.iter().filter(|pid| !self.tasks.knows(**pid)).count()
     }
 
+    /// The processes that are traced, also those whose parents have ended.
+    pub fn processes(&self) -> Vec<u32> {
+        match &self.user {
+            Some((session, _)) => session.processes().iter().map(|traced| traced.pid as u32).collect(),
+            None => self.roots.iter().flat_map(|root| self.family(*root)).collect(),
+        }
+    }
+
     /// Keeps for the next look how the libraries that a process loads later will be noticed.
     pub(super) fn say_libraries(&mut self, pid: u32) {
         if let Some((session, _)) = &mut self.user {

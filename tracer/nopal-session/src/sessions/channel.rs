@@ -100,6 +100,16 @@ impl Running {
         !self.attached.is_subset(pids)
     }
 
+    /// The processes it records: those it was attached to, and their descendants.
+    pub fn pids(&self) -> HashSet<u32> {
+        self.attached.iter().copied().chain(self.live.processes()).collect()
+    }
+
+    /// Those of the processes that it does not record yet.
+    pub fn missing(&self, pids: &HashSet<u32>) -> Vec<u32> {
+        pids.difference(&self.pids()).copied().collect()
+    }
+
     pub fn attach(&mut self, pid: u32, is_stopped: impl Fn() -> bool) -> Result<(), LiveError> {
         let opened = attach_when_free(&mut self.live, pid, is_stopped)?;
         self.attached.insert(pid);

@@ -354,6 +354,9 @@ impl<'a> Holder<'a> {
 
     fn flush(&mut self) -> Result<(), SessionError> {
         self.last_flush = Instant::now();
+        if self.pids() != self.state.pids {
+            self.keep_state();
+        }
         self.running.iter_mut().try_for_each(|r| r.flush().map_err(|e| recording_error(&e)))
     }
 
@@ -385,8 +388,9 @@ impl<'a> Holder<'a> {
         })
     }
 
+    /// The processes that are recorded, tracked ones and their descendants.
     fn pids(&self) -> Vec<u32> {
-        let mut pids: Vec<u32> = self.running.iter().flat_map(|r| r.attached.iter().copied()).collect();
+        let mut pids: Vec<u32> = self.running.iter().flat_map(Running::pids).collect();
         pids.sort_unstable();
         pids.dedup();
         pids
@@ -475,6 +479,11 @@ impl<'a> Holder<'a> {
     fn watch_processes(&mut self) -> Result<(), SessionError> {
         for pid in self.programs.fresh(&self.known) {
             self.known.insert(pid);
+            // What a tracked process forks is followed from its first hit on.
+            if self.alive.iter().any(|root| nopal_engine::target::descendants(*root).contains(&pid)) {
+                self.alive.insert(pid);
+                continue;
+            }
             let mut notes = Vec::new();
             for idx in 0..self.running.len() {
                 if let Err(error) = self.running[idx].attach(pid, self.surroundings.is_stopped) {

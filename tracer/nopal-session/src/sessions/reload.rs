@@ -1,11 +1,12 @@
 //! What a started session does when it is told to want something else.
 
 use super::channel::{Running, max_held_bytes};
-use super::config::{Channel, SessionConfig};
+use super::config::{Channel, SessionConfig, TrackedProcess};
 use super::error::SessionError;
 use super::held::forget;
 use super::holder::{Holder, attach_all, recording_error};
 use crate::live::LiveError;
+use nopal_engine::target::{Process, descendants};
 use nopal_trace::clock::monotonic_ns;
 use std::collections::HashSet;
 
@@ -35,7 +36,7 @@ impl Holder<'_> {
         let mut fresh = Vec::new();
         for channel in &wanted {
             if let Some(running) = self.running.iter_mut().find(|running| stays(running, channel)) {
-                let more: Vec<u32> = pids.difference(&running.attached).copied().collect();
+                let more = running.missing(&pids);
                 attach_all(&self.surroundings, running, &more, notes)?;
                 continue;
             }
@@ -79,9 +80,10 @@ impl Holder<'_> {
 
     /// The processes that are tracked and live. There may be none for a while.
     fn pids_to_record(&mut self, before: &SessionConfig, notes: &mut Vec<String>) -> HashSet<u32> {
+        let orphans = self.orphans();
         let track = &self.config.track;
         if *track == before.track {
-            return self.alive.clone();
+            return self.alive.union(&orphans).copied().collect();
         }
         let mut pids: HashSet<u32> =
             track.processes.iter().filter(|process| process.is_alive()).map(|process| process.pid).collect();
@@ -89,6 +91,11 @@ impl Holder<'_> {
         if before.track.programs.iter().all(|program| track.programs.contains(program)) {
             let by_number = |pid: &&u32| before.track.processes.iter().any(|process| process.pid == **pid);
             pids.extend(self.alive.iter().filter(|pid| !by_number(pid)));
+            // Nobody knows whose they are; if what is tracked no longer lives, they are not.
+            let is_kept = |process: &TrackedProcess| track.processes.contains(process) || process.is_alive();
+            if before.track.processes.iter().all(is_kept) {
+                pids.extend(orphans);
+            }
         }
         pids.extend(self.programs.running());
         if pids.is_empty() {
@@ -100,6 +107,14 @@ impl Holder<'_> {
         pids
     }
 
+    /// Recorded descendants whose parents have ended, so that no tracked process leads to them any more.
+    fn orphans(&self) -> HashSet<u32> {
+        let all = self.running.iter().flat_map(|running| running.live.processes());
+        let all: HashSet<u32> = all.filter(|pid| Process::is_alive(*pid)).collect();
+        let led_to: HashSet<u32> = self.alive.union(&all).flat_map(|pid| descendants(*pid)).collect();
+        all.into_iter().filter(|pid| !led_to.contains(pid) && !self.alive.contains(pid)).collect()
+    }
+
     /// The events that make a snapshot are waited for in the same processes.
     fn retrack_trigger(
         &mut self,
@@ -109,7 +124,7 @@ impl Holder<'_> {
     ) -> Result<(), SessionError> {
         let Some(trigger) = &mut self.trigger else { return Ok(()) };
         if !is_fewer || !trigger.has_other_than(pids) {
-            let more: Vec<u32> = pids.difference(&trigger.attached).copied().collect();
+            let more = trigger.missing(pids);
             return attach_all(&self.surroundings, trigger, &more, notes);
         }
         let mut fresh = self.open_trigger()?;
