@@ -88,9 +88,15 @@ fn operators_of_cpp_have_names_with_a_plus() {
 fn where_a_program_begins_nothing_returns() {
     let program = build("script", &["script.c"], Build::Pie);
     let file = program.to_str().unwrap();
-    let named = nopal_run(&["-e", &format!("uretprobe:{file}:_start {{ @ = count(); }}"), "--", file, "5"]);
-    assert_eq!(named.status.code(), Some(1));
-    assert!(errors(&named).contains("argc"), "{}", errors(&named));
+    let header = run(Command::new("readelf").args(["-h", file]));
+    let entry =
+        header.lines().find_map(|line| line.trim().strip_prefix("Entry point address:")).unwrap().trim();
+    for point in ["_start", entry] {
+        let script = format!("uretprobe:{file}:{point} {{ @ = count(); }}");
+        let named = nopal_run(&["-e", &script, "--", file, "5"]);
+        assert_eq!(named.status.code(), Some(1));
+        assert!(errors(&named).contains("argc"), "{}", errors(&named));
+    }
     let among =
         nopal_run(&["-e", &format!("uretprobe:{file}:*a* {{ @[func] = count(); }}"), "--", file, "5"]);
     assert!(lines(&among).contains("@[main]: 1"), "{among:?}");

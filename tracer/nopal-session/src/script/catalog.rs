@@ -2,7 +2,7 @@
 
 use super::addresses;
 use super::btf::Btf;
-use super::functions::{entry_functions, libraries_of, matching};
+use super::functions::{entry, entry_functions, libraries_of, matching};
 use super::site;
 use super::tracepoints;
 use nopal_engine::target::symbols::FileSymbols;
@@ -250,7 +250,12 @@ impl LiveCatalog {
                 break;
             }
             if let Some(address) = number(wanted) {
-                found.push(function_point(file, Place::Address(address), wanted, is_return));
+                let mut known = function_point(file, Place::Address(address), wanted, is_return);
+                let image = Image::open(&file.reachable).ok().filter(|_| is_return);
+                if image.and_then(|image| entry(image.bytes())) == Some(address) {
+                    known.obstacle = Some(NO_RETURN.to_owned());
+                }
+                found.push(known);
                 continue;
             }
             let (name, offset) = name_and_offset(wanted);

@@ -29,11 +29,15 @@ pub fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
     found
 }
 
-/// The names of what the kernel jumps to when it has loaded the program; `_start`, usually.
+/// Where the kernel jumps to when it has loaded the program.
+pub fn entry(bytes: &[u8]) -> Option<u64> {
+    object::File::parse(bytes).ok().map(|file| file.entry()).filter(|entry| *entry != 0)
+}
+
+/// The names of that; `_start`, usually.
 pub fn entry_functions(symbols: &FileSymbols, bytes: &[u8]) -> Vec<String> {
-    let Ok(file) = object::File::parse(bytes) else { return Vec::new() };
-    let entry = file.entry();
-    symbols.functions().filter(|f| f.address == entry && entry != 0).map(|f| f.name.to_owned()).collect()
+    let entry = entry(bytes);
+    symbols.functions().filter(|f| Some(f.address) == entry).map(|f| f.name.to_owned()).collect()
 }
 
 /// The libraries a program names.
