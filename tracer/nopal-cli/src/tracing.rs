@@ -11,6 +11,7 @@ use nopal_session::plan::Limits;
 use nopal_session::registry::{Choice, Unfit};
 use nopal_trace::localtime::{ClockText, text_of};
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +109,16 @@ impl TargetArgs {
             }
             None => None,
         };
-        Ok(Open { live, opened, child, is_verbose: self.verbose, n_gaps: 0, new_gaps: Vec::new(), n_late: 0 })
+        Ok(Open {
+            live,
+            opened,
+            child,
+            has_told_end: false,
+            is_verbose: self.verbose,
+            n_gaps: 0,
+            new_gaps: Vec::new(),
+            n_late: 0,
+        })
     }
 }
 
@@ -118,6 +128,8 @@ pub struct Open {
     pub opened: Vec<Opened>,
     /// The command we started. It is reaped when it ends, and goes on when tracing ends first.
     child: Option<Child>,
+    /// That it was ended by a signal.
+    has_told_end: bool,
     is_verbose: bool,
     /// Times when hits may have been missed, beside those that were counted.
     n_gaps: u64,
@@ -209,7 +221,13 @@ impl Open {
         }
         if let Some(child) = &mut self.child {
             // A child of ours stays a zombie until it is reaped.
-            let _ = child.try_wait();
+            let ended = child.try_wait();
+            if let Ok(Some(status)) = ended
+                && let Some(signal) = status.signal().filter(|signal| *signal != libc::SIGINT)
+                && !std::mem::replace(&mut self.has_told_end, true)
+            {
+                anstream::eprintln!("nopal: the command was ended by signal {signal}");
+            }
         }
         !self.live.is_any_alive()
     }

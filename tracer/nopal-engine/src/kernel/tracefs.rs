@@ -102,7 +102,7 @@ impl Tracefs {
     /// Removes what killed processes of ours have left: names only, as nothing is armed without its process.
     fn sweep(&self) {
         let Ok(text) = self.read("uprobe_events") else { return };
-        for name in stale_events(&text, |pid| Path::new(&format!("/proc/{pid}")).exists()) {
+        for name in stale_events(&text, crate::target::Process::is_alive) {
             // Fails if it is somebody's after all.
             let _ = self.command(&format!("-:{name}"));
         }
