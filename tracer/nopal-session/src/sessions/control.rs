@@ -264,3 +264,54 @@ fn with_short_path<T>(session: &Session, use_path: impl FnOnce(PathBuf) -> io::R
     let dir = File::open(session.dir())?;
     use_path(PathBuf::from(format!("/proc/self/fd/{}/control", dir.as_raw_fd())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_a_signal_stopped_is_told_from_others() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        assert!(!is_halted(pid));
+        let wait_for = |is_wanted: bool| {
+            let end = Instant::now() + Duration::from_secs(30);
+            while is_halted(pid) != is_wanted && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            is_halted(pid) == is_wanted
+        };
+        for (signal, is_halted) in [(libc::SIGSTOP, true), (libc::SIGCONT, false)] {
+            // SAFETY: kill has no preconditions; the child is ours.
+            unsafe { libc::kill(pid as i32, signal) };
+            assert!(wait_for(is_halted), "signal {signal}");
+        }
+        child.kill().and_then(|()| child.wait()).unwrap();
+    }
+
+    #[test]
+    fn whoever_has_hung_up_gets_nothing_done() {
+        let dir = std::env::temp_dir().join(format!("nopal-control-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let session = Session::at(&dir);
+        let listener = Listener::open(&session).unwrap();
+        let line = serde_json::to_string(&Request::Stop).unwrap() + "\n";
+        let speak = || {
+            let mut stream = with_short_path(&session, UnixStream::connect).unwrap();
+            stream.write_all(line.as_bytes()).unwrap();
+            stream
+        };
+        drop(speak());
+        assert!(listener.next().is_none());
+        let waiting = [speak(), speak()];
+        drop(speak());
+        assert_eq!(listener.next().map(|asked| asked.request.clone()), Some(Request::Stop));
+        let rest = listener.rest();
+        assert_eq!(rest.len(), 1);
+        rest.into_iter().for_each(|asked| asked.answer(&Reply::Done { notes: Vec::new() }));
+        let mut answer = String::new();
+        BufReader::new(&waiting[1]).read_line(&mut answer).unwrap();
+        assert_eq!(answer, "{\"answer\":\"done\",\"notes\":[]}\n");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -12,7 +12,7 @@ use crate::live::LiveError;
 use nopal_trace::Error;
 use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
 use nopal_trace::localtime::{ClockText, text_of};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ impl<'a> Holder<'a> {
             Ok(notes) => {
                 let sites = holder.sites();
                 let report = Started {
-                    pids: holder.pids(),
+                    pids: sorted(holder.running.iter().flat_map(|r| r.attached.iter().copied())),
                     user_sites: sites.0,
                     kernel_sites: sites.1,
                     closed_sites: sites.2,
@@ -390,10 +390,7 @@ impl<'a> Holder<'a> {
 
     /// The processes that are recorded, tracked ones and their descendants.
     fn pids(&self) -> Vec<u32> {
-        let mut pids: Vec<u32> = self.running.iter().flat_map(Running::pids).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        pids
+        sorted(self.running.iter().flat_map(Running::pids))
     }
 
     pub fn add(&mut self, written: &Written) {
@@ -584,6 +581,10 @@ pub(super) fn attach_all<'a>(
         Some(error) if running.attached.is_empty() => Err(error),
         _ => Ok(()),
     }
+}
+
+fn sorted(pids: impl Iterator<Item = u32>) -> Vec<u32> {
+    pids.collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
 fn note_gaps(state: &mut State, gaps: Vec<String>) {
