@@ -18,7 +18,7 @@ fn write_until_killed(dir: &Path, n_types: usize) {
     let mut writer = Recording::create(dir, info).unwrap();
     let mut types = Vec::new();
     for n in 0..n_types {
-        let ty = EventType::new("p", &format!("event_{n}"))
+        let ty = EventType::new("p", format!("event_{n}"))
             .field("count", Type::unsigned(64))
             .field("text", Type::String);
         types.push(writer.add_event_type(ty).unwrap());

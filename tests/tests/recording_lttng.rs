@@ -99,3 +99,108 @@ fn lttngs_own_recordings_read_the_same_in_babeltrace2() {
         assert!(text.contains(part), "{part} is in the recording");
     }
 }
+
+/// Filters on the events of the program; LTTng says how many each lets through.
+const FILTERS: [(&str, &str); 16] = [
+    ("integers", "u64 == -1"),
+    ("integers", "(u8 & 0xf0) == 0xf0 || u16 >> 8 == 255"),
+    ("integers", "(i32 ^ 1) == -2 && ~u8 != 0"),
+    ("integers", "-i8 == 1 || +i8 == 42"),
+    ("integers", "!i8 && 1"),
+    ("integers", "i8 == i64 && 100 > i8"),
+    ("integers", "unwritten == 42 || n32 == -1"),
+    ("integers", "$ctx.vpid == $ctx.vtid && $ctx.cpu_id >= 0 && i8 == 0"),
+    ("integers", "$ctx.procname == \"fields*\" && i8"),
+    ("floats", "d > 1e38 && d != 1e39"),
+    ("texts", "sequence == \"hello*\" || sequence == \"a\""),
+    ("texts", "array == \"hell\" || array == \"a\""),
+    ("texts", "s == _underscore && \"*e*\" == s"),
+    ("lists", "a[1] == -2 && s[0] == 1"),
+    ("enums", "e > 10 && e < 15 || e == -3"),
+    ("enums", "(e & 1) == 1 && !(ul == 1)"),
+];
+
+#[test]
+fn filters_let_through_what_lttngs_do() {
+    let dir = scratch("recording-filters");
+    build(&dir.join("theirs"), &nopal_tests::lttng::theirs());
+    build(&dir.join("ours"), &nopal_tests::lttng::ours());
+    let (mut script, mut ours) = (String::new(), Vec::new());
+    for (n, (event, filter)) in FILTERS.iter().enumerate() {
+        script += &format!(
+            "lttng create f{n} --output '{0}/lttng-{n}'\nlttng enable-event -u 'fields:{event}' --filter '{filter}'\nlttng start\n",
+            dir.display()
+        );
+        let recording = dir.join(format!("nopal-{n}"));
+        let choice = format!("fields:{event} if {filter}");
+        run(Command::new(nopal())
+            .args(["record", "-e", &choice, "-o"])
+            .arg(&recording)
+            .arg("--")
+            .arg(dir.join("ours/fields")));
+        ours.push(recording);
+    }
+    let end: String = (0..FILTERS.len()).map(|n| format!("lttng destroy f{n}\n")).collect();
+    nopal_tests::lttng::record(
+        &dir,
+        &["nothing"],
+        &format!("{script}theirs/fields\n{end}lttng set-session all"),
+    );
+    let lines = |recording: &Path| {
+        let out = Command::new("babeltrace2").arg(recording).output().unwrap();
+        out.stdout.iter().filter(|byte| **byte == b'\n').count()
+    };
+    let mut n_all = 0;
+    for (n, (event, filter)) in FILTERS.iter().enumerate() {
+        let theirs = lines(&dir.join(format!("lttng-{n}")));
+        assert_eq!(lines(&ours[n]), theirs, "fields:{event} if {filter}");
+        n_all += theirs;
+    }
+    assert!(n_all > FILTERS.len(), "{n_all}");
+}
+
+/// Builds the traced program in a new folder.
+fn build(dir: &Path, flags: &[String]) {
+    let source = root().join("tests/fixtures/lttng_fields");
+    fs::create_dir(dir).unwrap();
+    run(Command::new("gcc")
+        .arg("-I")
+        .arg(&source)
+        .arg("-o")
+        .arg(dir.join("fields"))
+        .args([source.join("fields.c"), source.join("messages.c")])
+        .args(flags));
+}
+
+#[test]
+fn what_is_cut_is_told_and_a_filter_that_needed_it_lets_through() {
+    let dir = scratch("recording-cuts");
+    build(&dir.join("ours"), &nopal_tests::lttng::ours());
+    // The events, and what `view` says of them.
+    let record = |name: &str, max_bytes: &str, choice: &str| {
+        let recording = dir.join(name);
+        run(Command::new(nopal())
+            .args(["record", "--max-string", max_bytes, "-e", choice, "-o"])
+            .arg(&recording)
+            .arg("--")
+            .arg(dir.join("ours/fields")));
+        let viewed = Command::new(nopal()).args(["view", "--json"]).arg(&recording).output().unwrap();
+        let parse = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        let (events, said) =
+            (String::from_utf8(viewed.stdout).unwrap(), String::from_utf8(viewed.stderr).unwrap());
+        (events.lines().map(parse).collect::<Vec<_>>(), parse(said.lines().last().unwrap()))
+    };
+    let (whole, said) = record("whole", "256", "fields:texts");
+    assert_eq!((&said["cut"], &said["undecided"]), (&0.into(), &0.into()), "{said}");
+    // In bytes; what JSON makes of others than UTF-8 is longer, and they are long anyway.
+    let is_long = |event: &&serde_json::Value| event["args"]["s"].as_str().unwrap().len() > 4;
+    let n_long = whole.iter().filter(is_long).count();
+    let (cut, said) = record("cut", "4", "fields:texts if s == \"*slash\"");
+    assert_eq!((&said["undecided"], cut.len()), (&n_long.into(), n_long), "{said}");
+    assert!(said["cut"].as_u64().unwrap() >= n_long as u64, "{said}");
+    let (all, said) = record("enough", "256", "fields:texts if s == \"*slash\"");
+    assert_eq!((&said["undecided"], all.len()), (&0.into(), 1), "{said}");
+    // Where the beginning is enough it decides.
+    let (hello, said) = record("beginning", "4", "fields:texts if s == \"hel*\"");
+    assert_eq!((&said["undecided"], hello.len()), (&0.into(), 1), "{said}");
+}

@@ -29,6 +29,47 @@ pub(crate) fn shape(about: &ArgAbout, limits: Limits) -> Shape {
     }
 }
 
+/// How an element of an array or a sequence is read.
+pub(crate) fn element_shape(about: &ArgAbout) -> Option<Shape> {
+    let size_bytes = match about.kind {
+        Kind::Bytes => 1,
+        Kind::Array | Kind::Sequence => about.element.map_or(1, |e| e.size_bytes),
+        _ => return None,
+    };
+    let kind = about.element.map_or(Kind::Unsigned, |e| e.kind);
+    Some(match kind {
+        Kind::Float => Shape::Float { size_bytes },
+        // A `char` of C has a sign here.
+        kind => Shape::Integer { size_bytes, is_signed: matches!(kind, Kind::Signed | Kind::Char) },
+    })
+}
+
+/// An element of some bytes, if they have so many.
+pub(crate) fn element_value(
+    bytes: &[u8],
+    shape: Shape,
+    index: usize,
+    is_big_endian: bool,
+) -> Option<Value<'static>> {
+    let (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }) = shape else { return None };
+    let element = bytes.chunks_exact(usize::from(size_bytes)).nth(index)?;
+    let mut block = Block::new(element);
+    match block.take(shape).value(is_big_endian)? {
+        Value::Int(n) => Some(Value::Int(n)),
+        Value::Float(n) => Some(Value::Float(n)),
+        Value::Text(_) | Value::Cut(_) | Value::Absent => None,
+    }
+}
+
+/// A text for conditions: it ends at its NUL, as in the event.
+pub(crate) fn text_value(bytes: &[u8], is_cut: bool) -> Value<'_> {
+    match bytes.iter().position(|byte| *byte == 0) {
+        Some(end) => Value::Text(&bytes[..end]),
+        None if is_cut => Value::Cut(bytes),
+        None => Value::Text(bytes),
+    }
+}
+
 /// What a field takes of the block at least.
 pub(crate) fn least_bytes(shape: Shape) -> u32 {
     match shape {
@@ -57,6 +98,10 @@ pub(crate) struct Piece<'a> {
 impl<'a> Block<'a> {
     pub fn new(bytes: &'a [u8]) -> Block<'a> {
         Block(bytes)
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
     }
 
     pub fn take(&mut self, shape: Shape) -> Piece<'a> {
@@ -95,6 +140,10 @@ impl<'a> Block<'a> {
 }
 
 impl<'a> Piece<'a> {
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Appends the field as the event's type lays it out; what is missing is 0.
     pub fn push(self, into: &mut Vec<u8>) {
         let end = match self.shape {
@@ -116,9 +165,9 @@ impl<'a> Piece<'a> {
     /// For conditions; `None` if the block ended before it.
     pub fn value(self, is_big_endian: bool) -> Option<Value<'a>> {
         match self.shape {
-            Shape::Text | Shape::Elements { .. } => Some(Value::Text(self.bytes)),
-            // A text in an array ends at its NUL.
-            Shape::Array { .. } => Some(Value::Text(self.bytes.split(|byte| *byte == 0).next()?)),
+            Shape::Text | Shape::Elements { .. } | Shape::Array { .. } => {
+                Some(text_value(self.bytes, self.is_cut))
+            }
             Shape::Integer { .. } | Shape::Float { .. } if self.is_cut => None,
             Shape::Float { size_bytes: 4 } => {
                 Some(Value::Float(f64::from(f32::from_bits(self.raw(is_big_endian) as u32))))

@@ -86,6 +86,8 @@ struct PlannedField {
     /// It is part of the event; others are for conditions only.
     is_written: bool,
     is_big_endian: bool,
+    /// Of an array or a sequence: how an element is read.
+    element: Option<Shape>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +135,7 @@ impl EventPlan {
                 is_packed: about.operand.is_none(),
                 is_written: !about.is_unwritten,
                 is_big_endian: about.is_big_endian,
+                element: packed::element_shape(about),
             })
             .collect();
         let mut event_type = EventType::new(&probe.provider, &probe.name);
@@ -170,6 +173,11 @@ impl EventPlan {
         matches!(self.fields[field].shape, Shape::Text | Shape::Elements { .. } | Shape::Array { .. })
     }
 
+    /// Whether conditions may ask for single elements of the field.
+    pub fn has_elements(&self, field: usize) -> bool {
+        matches!(self.fields[field].shape, Shape::Elements { .. } | Shape::Array { .. })
+    }
+
     /// The names that values of a field have.
     pub fn labels(&self, field: usize) -> &[nopal_trace::Label] {
         let name = &self.fields[field].name;
@@ -204,7 +212,9 @@ impl EventPlan {
         let slot = plan.slots[capture];
         if slot.is_text {
             return match plan.text(payload, capture) {
-                Some((word, bytes)) if word & (text::NULL | text::UNREADABLE) == 0 => Value::Text(bytes),
+                Some((word, bytes)) if word & (text::NULL | text::UNREADABLE) == 0 => {
+                    packed::text_value(bytes, word & text::TRUNCATED != 0)
+                }
                 _ => Value::Absent,
             };
         }
@@ -222,11 +232,34 @@ impl EventPlan {
     }
 
     fn packed_value<'a>(&self, plan: &SitePlan, payload: &'a [u8], field: usize) -> Option<Value<'a>> {
-        let mut block = Block::new(plan.text(payload, plan.packed?)?.1);
+        self.piece(plan, payload, field)?.value(self.fields[field].is_big_endian)
+    }
+
+    fn piece<'a>(&self, plan: &SitePlan, payload: &'a [u8], field: usize) -> Option<packed::Piece<'a>> {
+        let (word, bytes) = plan.text(payload, plan.packed?)?;
+        let mut block = Block::new(bytes);
         for before in self.fields[..field].iter().filter(|f| f.is_packed) {
             block.take(before.shape);
         }
-        block.take(self.fields[field].shape).value(self.fields[field].is_big_endian)
+        let shape = self.fields[field].shape;
+        let mut piece = block.take(shape);
+        // An array that fills the block to its end had more if the block had.
+        piece.is_cut |=
+            matches!(shape, Shape::Array { .. }) && block.is_empty() && word & text::TRUNCATED != 0;
+        Some(piece)
+    }
+
+    /// The value of an element of an array or a sequence, for conditions.
+    pub fn element<'a>(&self, site: usize, payload: &'a [u8], field: usize, index: usize) -> Value<'a> {
+        let plan = &self.sites[site];
+        let PlannedField { element, is_packed, is_big_endian, .. } = &self.fields[field];
+        let bytes = match (is_packed, plan.sources[field]) {
+            (true, _) => self.piece(plan, payload, field).map(packed::Piece::bytes),
+            (false, Some(capture)) => plan.text(payload, capture).map(|(_, bytes)| bytes),
+            (false, None) => None,
+        };
+        let (Some(bytes), Some(shape)) = (bytes, *element) else { return Value::Absent };
+        packed::element_value(bytes, shape, index, *is_big_endian).unwrap_or(Value::Absent)
     }
 
     /// The frame pointer, the stack pointer and the stack from there on, if the record has them.

@@ -1,6 +1,16 @@
 //! Conditions on an event's arguments, such as `len > 100 && name == "get*"`: parsed once, evaluated per event without
 //! allocating. Does not know where values come from.
 
+mod glob;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+pub use glob::Glob;
+pub use parse::PredicateError;
+
+use std::cmp::Ordering;
+
 /// What an argument holds at evaluation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
@@ -8,8 +18,40 @@ pub enum Value<'a> {
     Int(i128),
     Float(f64),
     Text(&'a [u8]),
+    /// A text that begins like this and goes on: nobody knows how.
+    Cut(&'a [u8]),
     /// The argument could not be read; no comparison with it holds.
     Absent,
+}
+
+/// Where a condition takes a value from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// By the field's position in the event.
+    Field(usize),
+    /// An element of an array or a sequence.
+    Element {
+        field: usize,
+        index: usize,
+    },
+    Context(Context),
+}
+
+/// What is known of an event beside its fields, `$ctx.NAME` in LTTng's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Context {
+    Vpid,
+    Vtid,
+    CpuId,
+    Procname,
+}
+
+/// What a condition says of an event. A text that was cut may leave it open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    Yes,
+    No,
+    Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +67,55 @@ pub enum Comparison {
 /// First and last value of a label of the field's enum.
 pub type LabelOf<'a> = dyn Fn(usize, &str) -> Option<(i128, i128)> + 'a;
 
+/// Gives the values of one event.
+pub type ValueOf<'a, 'v> = dyn Fn(Source) -> Value<'v> + 'a;
+
 /// A condition over fields named by their position in the event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
-    Compare { field: usize, comparison: Comparison, constant: Constant },
+    /// What a stub may decide.
+    Compare {
+        field: usize,
+        comparison: Comparison,
+        constant: Constant,
+    },
+    Relate {
+        left: Term,
+        comparison: Comparison,
+        right: Term,
+    },
+    /// The term is not 0.
+    Holds(Term),
     Not(Box<Predicate>),
     All(Vec<Predicate>),
     Any(Vec<Predicate>),
+}
+
+/// A value that is computed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Term {
+    Constant(Constant),
+    Source(Source),
+    Unary(Unary, Box<Term>),
+    Binary(Binary, Box<Term>, Box<Term>),
+    /// 1 or 0.
+    Truth(Box<Predicate>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unary {
+    Minus,
+    Invert,
+}
+
+/// On 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binary {
+    And,
+    Or,
+    Xor,
+    Left,
+    Right,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -42,63 +126,205 @@ pub enum Constant {
     Text(Glob),
 }
 
-/// A text with wildcards, as pieces that must follow each other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Glob {
-    pieces: Vec<Vec<u8>>,
+/// A condition that compares what cannot be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    /// A text is compared with a number, or computed with; or a number compared with a text.
+    Field(usize),
+    Context(Context),
+    Constant,
 }
 
-/// Where and why a condition cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PredicateError {
-    /// Byte offset in the text.
-    pub offset: usize,
-    pub reason: String,
+/// What a term evaluates to.
+enum Got<'p, 'v> {
+    Value(Value<'v>),
+    Pattern(&'p Glob),
 }
 
 impl Predicate {
-    /// Parses `text`; `field` gives the position of a name, or `None` where the event has no such argument.
-    pub fn parse(text: &str, field: &dyn Fn(&str) -> Option<usize>) -> Result<Predicate, PredicateError> {
-        Predicate::parse_labelled(text, field, &|_, _| None)
-    }
-
-    /// The same where numbers may have names: `label` gives the first and the last value of a field that has this one.
-    pub fn parse_labelled(
-        text: &str,
-        field: &dyn Fn(&str) -> Option<usize>,
-        label: &LabelOf<'_>,
-    ) -> Result<Predicate, PredicateError> {
-        let mut parser = Parser { text, at: 0, field, label, depth: 0 };
-        let predicate = parser.any()?;
-        parser.skip_blanks();
-        if parser.at < text.len() {
-            return Err(parser.error("expected `&&`, `||` or the end"));
-        }
-        Ok(predicate)
-    }
-
-    pub fn holds<'a>(&self, value: &dyn Fn(usize) -> Value<'a>) -> bool {
+    pub fn decide<'v>(&self, value: &ValueOf<'_, 'v>) -> Truth {
         match self {
-            Predicate::Compare { field, comparison, constant } => comparison.holds(value(*field), constant),
-            Predicate::Not(inner) => !inner.holds(value),
-            Predicate::All(parts) => parts.iter().all(|p| p.holds(value)),
-            Predicate::Any(parts) => parts.iter().any(|p| p.holds(value)),
+            Predicate::Compare { field, comparison, constant } => {
+                let value = Got::Value(value(Source::Field(*field)));
+                comparison.decide(value, Got::of(constant))
+            }
+            Predicate::Relate { left, comparison, right } => {
+                comparison.decide(left.get(value), right.get(value))
+            }
+            Predicate::Holds(term) => match term.get(value) {
+                Got::Value(Value::Int(n)) => Truth::from(n as u64 != 0),
+                Got::Value(Value::Float(n)) => Truth::from(n != 0.0),
+                Got::Value(Value::Text(_) | Value::Cut(_) | Value::Absent) | Got::Pattern(_) => Truth::No,
+            },
+            Predicate::Not(inner) => inner.decide(value).inverse(),
+            Predicate::All(parts) => {
+                let mut all = Truth::Yes;
+                for part in parts {
+                    match part.decide(value) {
+                        Truth::No => return Truth::No,
+                        Truth::Unknown => all = Truth::Unknown,
+                        Truth::Yes => {}
+                    }
+                }
+                all
+            }
+            Predicate::Any(parts) => {
+                let mut any = Truth::No;
+                for part in parts {
+                    match part.decide(value) {
+                        Truth::Yes => return Truth::Yes,
+                        Truth::Unknown => any = Truth::Unknown,
+                        Truth::No => {}
+                    }
+                }
+                any
+            }
         }
     }
 
-    /// The first field that is compared with what it never is: a text with a number, or a number with a text.
-    pub fn mismatch(&self, is_text: &dyn Fn(usize) -> bool) -> Option<usize> {
+    /// The first place where a text is compared with a number, or computed with.
+    pub fn mismatch(&self, is_text: &dyn Fn(Source) -> bool) -> Option<Mismatch> {
         match self {
             Predicate::Compare { field, constant, .. } => {
-                (matches!(constant, Constant::Text(_)) != is_text(*field)).then_some(*field)
+                let is_same = matches!(constant, Constant::Text(_)) == is_text(Source::Field(*field));
+                (!is_same).then_some(Mismatch::Field(*field))
+            }
+            Predicate::Relate { left, right, .. } => {
+                left.mismatch(is_text).or_else(|| right.mismatch(is_text)).or_else(|| {
+                    let is_same = left.is_text(is_text) == right.is_text(is_text);
+                    let culprit = left.culprit().or(right.culprit()).unwrap_or(Mismatch::Constant);
+                    (!is_same).then_some(culprit)
+                })
+            }
+            Predicate::Holds(term) => {
+                let is_text_alone = term.is_text(is_text);
+                term.mismatch(is_text)
+                    .or_else(|| is_text_alone.then(|| term.culprit().unwrap_or(Mismatch::Constant)))
             }
             Predicate::Not(inner) => inner.mismatch(is_text),
             Predicate::All(parts) | Predicate::Any(parts) => parts.iter().find_map(|p| p.mismatch(is_text)),
         }
     }
+
+    /// Whether any part takes its value from such a source.
+    pub fn has_source(&self, is_it: &dyn Fn(Source) -> bool) -> bool {
+        match self {
+            Predicate::Compare { field, .. } => is_it(Source::Field(*field)),
+            Predicate::Relate { left, right, .. } => left.has_source(is_it) || right.has_source(is_it),
+            Predicate::Holds(term) => term.has_source(is_it),
+            Predicate::Not(inner) => inner.has_source(is_it),
+            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().any(|p| p.has_source(is_it)),
+        }
+    }
+}
+
+impl Term {
+    fn get<'p, 'v>(&'p self, value: &ValueOf<'_, 'v>) -> Got<'p, 'v> {
+        match self {
+            Term::Constant(constant) => Got::of(constant),
+            Term::Source(source) => Got::Value(value(*source)),
+            Term::Truth(predicate) => Got::Value(match predicate.decide(value) {
+                Truth::Yes => Value::Int(1),
+                Truth::No => Value::Int(0),
+                Truth::Unknown => Value::Absent,
+            }),
+            Term::Unary(unary, inner) => Got::Value(match (unary, inner.get(value)) {
+                (Unary::Minus, Got::Value(Value::Int(n))) => {
+                    Value::Int(i128::from((n as i64).wrapping_neg()))
+                }
+                (Unary::Minus, Got::Value(Value::Float(n))) => Value::Float(-n),
+                (Unary::Invert, Got::Value(Value::Int(n))) => Value::Int(i128::from(!(n as u64))),
+                (Unary::Minus | Unary::Invert, _) => Value::Absent,
+            }),
+            Term::Binary(binary, left, right) => Got::Value(match (left.get(value), right.get(value)) {
+                (Got::Value(Value::Int(left)), Got::Value(Value::Int(right))) => {
+                    binary.compute(left as u64, right as u64).map_or(Value::Absent, |n| Value::Int(n.into()))
+                }
+                _ => Value::Absent,
+            }),
+        }
+    }
+
+    fn is_text(&self, is_text: &dyn Fn(Source) -> bool) -> bool {
+        match self {
+            Term::Constant(constant) => matches!(constant, Constant::Text(_)),
+            Term::Source(source) => is_text(*source),
+            Term::Unary(..) | Term::Binary(..) | Term::Truth(_) => false,
+        }
+    }
+
+    fn mismatch(&self, is_text: &dyn Fn(Source) -> bool) -> Option<Mismatch> {
+        let number = |term: &Term| {
+            let wrong = || term.is_text(is_text).then(|| term.culprit().unwrap_or(Mismatch::Constant));
+            term.mismatch(is_text).or_else(wrong)
+        };
+        match self {
+            Term::Constant(_) | Term::Source(_) => None,
+            Term::Unary(_, inner) => number(inner),
+            Term::Binary(_, left, right) => number(left).or_else(|| number(right)),
+            Term::Truth(predicate) => predicate.mismatch(is_text),
+        }
+    }
+
+    /// What is to be named if it does not fit.
+    fn culprit(&self) -> Option<Mismatch> {
+        match self {
+            Term::Source(Source::Field(field) | Source::Element { field, .. }) => {
+                Some(Mismatch::Field(*field))
+            }
+            Term::Source(Source::Context(context)) => Some(Mismatch::Context(*context)),
+            Term::Constant(_) | Term::Truth(_) => None,
+            Term::Unary(_, inner) => inner.culprit(),
+            Term::Binary(_, left, right) => left.culprit().or_else(|| right.culprit()),
+        }
+    }
+
+    fn has_source(&self, is_it: &dyn Fn(Source) -> bool) -> bool {
+        match self {
+            Term::Constant(_) => false,
+            Term::Source(source) => is_it(*source),
+            Term::Unary(_, inner) => inner.has_source(is_it),
+            Term::Binary(_, left, right) => left.has_source(is_it) || right.has_source(is_it),
+            Term::Truth(predicate) => predicate.has_source(is_it),
+        }
+    }
+}
+
+impl Binary {
+    /// A shift by more than there are bits has no result.
+    fn compute(self, left: u64, right: u64) -> Option<u64> {
+        match self {
+            Binary::And => Some(left & right),
+            Binary::Or => Some(left | right),
+            Binary::Xor => Some(left ^ right),
+            Binary::Left => u32::try_from(right).ok().and_then(|by| left.checked_shl(by)),
+            Binary::Right => u32::try_from(right).ok().and_then(|by| left.checked_shr(by)),
+        }
+    }
+}
+
+impl<'p> Got<'p, '_> {
+    fn of(constant: &'p Constant) -> Self {
+        match constant {
+            Constant::Int(n) => Got::Value(Value::Int(*n)),
+            Constant::Float(n) => Got::Value(Value::Float(*n)),
+            Constant::Text(glob) => Got::Pattern(glob),
+        }
+    }
 }
 
 impl Comparison {
+    /// The same with its sides exchanged.
+    fn mirrored(self) -> Comparison {
+        match self {
+            Comparison::Eq | Comparison::Ne => self,
+            Comparison::Lt => Comparison::Gt,
+            Comparison::Le => Comparison::Ge,
+            Comparison::Gt => Comparison::Lt,
+            Comparison::Ge => Comparison::Le,
+        }
+    }
+
     /// The comparison of a field with values that have one name.
     fn with_range(self, field: usize, (first, last): (i128, i128)) -> Predicate {
         let compare =
@@ -115,354 +341,112 @@ impl Comparison {
         }
     }
 
-    fn holds(self, value: Value<'_>, constant: &Constant) -> bool {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        let order = match (value, constant) {
-            (Value::Int(left), Constant::Int(right)) => Some(left.cmp(right)),
-            (Value::Int(left), Constant::Float(right)) => (left as f64).partial_cmp(right),
-            (Value::Float(left), Constant::Int(right)) => left.partial_cmp(&(*right as f64)),
-            (Value::Float(left), Constant::Float(right)) => left.partial_cmp(right),
-            (Value::Text(left), Constant::Text(glob)) => {
-                return match self {
-                    Comparison::Eq => glob.matches(left),
-                    Comparison::Ne => !glob.matches(left),
-                    Comparison::Lt => left < glob.literal(),
-                    Comparison::Le => left <= glob.literal(),
-                    Comparison::Gt => left > glob.literal(),
-                    Comparison::Ge => left >= glob.literal(),
-                };
+    fn decide(self, left: Got<'_, '_>, right: Got<'_, '_>) -> Truth {
+        let (left, right) = match (left, right) {
+            (Got::Value(left), Got::Value(right)) => (left, right),
+            (Got::Value(Value::Text(text)), Got::Pattern(glob)) => return self.with_glob(text, glob),
+            (Got::Value(Value::Cut(start)), Got::Pattern(glob)) => {
+                return self.with_glob_of_start(start, glob);
             }
-            (Value::Text(_), Constant::Int(_) | Constant::Float(_))
-            | (Value::Int(_) | Value::Float(_), Constant::Text(_))
-            | (Value::Absent, _) => None,
+            (Got::Value(Value::Absent), Got::Pattern(_)) => return Truth::No,
+            (Got::Value(_), Got::Pattern(_)) => return Truth::from(self == Comparison::Ne),
+            (Got::Pattern(glob), Got::Value(value)) => {
+                return self.mirrored().decide(Got::Value(value), Got::Pattern(glob));
+            }
+            (Got::Pattern(left), Got::Pattern(right)) => return self.with_glob(left.literal(), right),
         };
-        let Some(order) = order else { return self == Comparison::Ne && value != Value::Absent };
-        match self {
-            Comparison::Eq => order == Equal,
-            Comparison::Ne => order != Equal,
-            Comparison::Lt => order == Less,
-            Comparison::Le => order != Greater,
-            Comparison::Gt => order == Greater,
-            Comparison::Ge => order != Less,
-        }
-    }
-}
-
-impl Glob {
-    /// `pattern` with `*` for any bytes and a backslash before a byte that stands for itself.
-    pub fn new(pattern: &[u8]) -> Glob {
-        let mut pieces = vec![Vec::new()];
-        let mut bytes = pattern.iter();
-        while let Some(byte) = bytes.next() {
-            match byte {
-                b'*' => pieces.push(Vec::new()),
-                b'\\' => pieces.last_mut().expect("there is always a piece").extend(bytes.next()),
-                byte => pieces.last_mut().expect("there is always a piece").push(*byte),
-            }
-        }
-        Glob { pieces }
-    }
-
-    pub fn matches(&self, text: &[u8]) -> bool {
-        let [first, rest @ ..] = &self.pieces[..] else { return false };
-        let Some(mut text) = text.strip_prefix(&first[..]) else { return false };
-        let [middle @ .., last] = rest else { return text.is_empty() };
-        for piece in middle {
-            match find(text, piece) {
-                Some(at) => text = &text[at + piece.len()..],
-                None => return false,
-            }
-        }
-        text.ends_with(last)
-    }
-
-    fn literal(&self) -> &[u8] {
-        &self.pieces[0]
-    }
-}
-
-fn find(text: &[u8], piece: &[u8]) -> Option<usize> {
-    if piece.is_empty() { Some(0) } else { text.windows(piece.len()).position(|w| w == piece) }
-}
-
-/// Nesting beyond this is refused, so that no input can exhaust the stack.
-const MAX_DEPTH: usize = 64;
-
-struct Parser<'a> {
-    text: &'a str,
-    at: usize,
-    field: &'a dyn Fn(&str) -> Option<usize>,
-    label: &'a LabelOf<'a>,
-    depth: usize,
-}
-
-impl Parser<'_> {
-    fn any(&mut self) -> Result<Predicate, PredicateError> {
-        let mut parts = vec![self.all()?];
-        while self.take("||") {
-            parts.push(self.all()?);
-        }
-        Ok(one_or(parts, Predicate::Any))
-    }
-
-    fn all(&mut self) -> Result<Predicate, PredicateError> {
-        let mut parts = vec![self.term()?];
-        while self.take("&&") {
-            parts.push(self.term()?);
-        }
-        Ok(one_or(parts, Predicate::All))
-    }
-
-    fn term(&mut self) -> Result<Predicate, PredicateError> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.error("nested too deeply"));
-        }
-        let result = if self.take("(") {
-            let inner = self.any()?;
-            if !self.take(")") {
-                return Err(self.error("expected `)`"));
-            }
-            Ok(inner)
-        } else if !self.rest().starts_with("!=") && self.take("!") {
-            Ok(Predicate::Not(Box::new(self.term()?)))
-        } else {
-            self.compare()
-        };
-        self.depth -= 1;
-        result
-    }
-
-    fn compare(&mut self) -> Result<Predicate, PredicateError> {
-        self.skip_blanks();
-        let start = self.at;
-        let name_end = self
-            .rest()
-            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$')))
-            .unwrap_or(self.rest().len());
-        let name = &self.text[start..start + name_end];
-        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(self.error("expected the name of an argument"));
-        }
-        let Some(field) = (self.field)(name) else {
-            return Err(self.error(&format!("the event has no argument `{name}`")));
-        };
-        self.at += name_end;
-        const SPELLINGS: [(&str, Comparison); 6] = [
-            ("==", Comparison::Eq),
-            ("!=", Comparison::Ne),
-            ("<=", Comparison::Le),
-            (">=", Comparison::Ge),
-            ("<", Comparison::Lt),
-            (">", Comparison::Gt),
-        ];
-        for (spelling, comparison) in SPELLINGS {
-            if self.take(spelling) {
-                if let Some(range) = self.label(field) {
-                    return Ok(comparison.with_range(field, range));
+        let order = match (left, right) {
+            (Value::Absent, _) | (_, Value::Absent) => return Truth::No,
+            // As in C and in LTTng: 64 bits that are the same are equal, whatever their signs.
+            (Value::Int(left), Value::Int(right)) if left as u64 == right as u64 => Some(Ordering::Equal),
+            (Value::Int(left), Value::Int(right)) => Some(left.cmp(&right)),
+            (Value::Int(left), Value::Float(right)) => (left as f64).partial_cmp(&right),
+            (Value::Float(left), Value::Int(right)) => left.partial_cmp(&(right as f64)),
+            (Value::Float(left), Value::Float(right)) => left.partial_cmp(&right),
+            (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
+            (Value::Text(left) | Value::Cut(left), Value::Text(right) | Value::Cut(right)) => {
+                let n_common = left.len().min(right.len());
+                match left[..n_common].cmp(&right[..n_common]) {
+                    Ordering::Equal => return Truth::Unknown,
+                    order => Some(order),
                 }
-                let constant = self.constant()?;
-                return Ok(Predicate::Compare { field, comparison, constant });
             }
-        }
-        Err(self.error("expected one of == != < <= > >="))
-    }
-
-    /// The values that the next word or quoted text names, if it is a label of the field.
-    fn label(&mut self, field: usize) -> Option<(i128, i128)> {
-        self.skip_blanks();
-        let rest = self.rest();
-        let (name, end) = match rest.chars().next()? {
-            quote @ ('"' | '\'') => {
-                let length = rest[1..].find(quote)?;
-                (&rest[1..1 + length], length + 2)
-            }
-            _ => {
-                let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '$');
-                let end = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
-                (&rest[..end], end)
-            }
+            (Value::Text(_) | Value::Cut(_), Value::Int(_) | Value::Float(_))
+            | (Value::Int(_) | Value::Float(_), Value::Text(_) | Value::Cut(_)) => None,
         };
-        let range = (self.label)(field, name)?;
-        self.at += end;
-        Some(range)
+        Truth::from(match order {
+            Some(order) => self.accepts(order),
+            None => self == Comparison::Ne,
+        })
     }
 
-    fn constant(&mut self) -> Result<Constant, PredicateError> {
-        self.skip_blanks();
-        let rest = self.rest();
-        if let Some(quote @ (b'"' | b'\'')) = rest.bytes().next() {
-            let bytes = rest.as_bytes();
-            let mut end = 1;
-            while end < bytes.len() && bytes[end] != quote {
-                end += if bytes[end] == b'\\' { 2 } else { 1 };
-            }
-            if end >= bytes.len() {
-                return Err(self.error("this text has no end"));
-            }
-            let glob = Glob::new(&bytes[1..end]);
-            self.at += end + 1;
-            return Ok(Constant::Text(glob));
+    fn accepts(self, order: Ordering) -> bool {
+        match self {
+            Comparison::Eq => order == Ordering::Equal,
+            Comparison::Ne => order != Ordering::Equal,
+            Comparison::Lt => order == Ordering::Less,
+            Comparison::Le => order != Ordering::Greater,
+            Comparison::Gt => order == Ordering::Greater,
+            Comparison::Ge => order != Ordering::Less,
         }
-        let end = rest
-            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_')))
-            .unwrap_or(rest.len());
-        let word = &rest[..end];
-        let constant = number(word).ok_or_else(|| self.error("expected a number or a text in quotes"))?;
-        self.at += end;
-        Ok(constant)
     }
 
-    fn rest(&self) -> &str {
-        &self.text[self.at..]
+    fn with_glob(self, text: &[u8], glob: &Glob) -> Truth {
+        Truth::from(match self {
+            Comparison::Eq => glob.matches(text),
+            Comparison::Ne => !glob.matches(text),
+            Comparison::Lt | Comparison::Le | Comparison::Gt | Comparison::Ge => {
+                self.accepts(text.cmp(glob.literal()))
+            }
+        })
     }
 
-    fn skip_blanks(&mut self) {
-        self.at += self.rest().len() - self.rest().trim_start().len();
-    }
-
-    fn take(&mut self, token: &str) -> bool {
-        self.skip_blanks();
-        let is_there = self.rest().starts_with(token);
-        if is_there {
-            self.at += token.len();
+    fn with_glob_of_start(self, start: &[u8], glob: &Glob) -> Truth {
+        let literal = glob.literal();
+        match self {
+            Comparison::Eq => glob.matches_start(start),
+            Comparison::Ne => glob.matches_start(start).inverse(),
+            Comparison::Lt | Comparison::Le | Comparison::Gt | Comparison::Ge => {
+                // It goes on, so it is longer than a text that it begins with.
+                match start.cmp(literal) {
+                    Ordering::Equal => Truth::from(self.accepts(Ordering::Greater)),
+                    Ordering::Less if literal.starts_with(start) => Truth::Unknown,
+                    order => Truth::from(self.accepts(order)),
+                }
+            }
         }
-        is_there
-    }
-
-    fn error(&self, reason: &str) -> PredicateError {
-        PredicateError { offset: self.at, reason: reason.to_owned() }
     }
 }
 
-fn one_or(mut parts: Vec<Predicate>, many: fn(Vec<Predicate>) -> Predicate) -> Predicate {
-    if parts.len() == 1 { parts.remove(0) } else { many(parts) }
+impl Truth {
+    fn inverse(self) -> Truth {
+        match self {
+            Truth::Yes => Truth::No,
+            Truth::No => Truth::Yes,
+            Truth::Unknown => Truth::Unknown,
+        }
+    }
 }
 
-/// `10`, `-3`, `0x1f`, `1_000`, `2.5`, and the units of sizes and times: `10ms` are nanoseconds, `4k` are bytes.
-fn number(word: &str) -> Option<Constant> {
-    let (negative, digits) = match word.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, word),
-    };
-    let digits: String = digits.chars().filter(|c| *c != '_').collect();
-    if let Some(hex) = digits.strip_prefix("0x") {
-        return u64::from_str_radix(hex, 16).ok().map(|n| Constant::Int(negative * i128::from(n)));
+impl From<bool> for Truth {
+    fn from(is_true: bool) -> Truth {
+        if is_true { Truth::Yes } else { Truth::No }
     }
-    const UNITS: [(&str, i128); 8] = [
-        ("ns", 1),
-        ("us", 1_000),
-        ("ms", 1_000_000),
-        ("s", 1_000_000_000),
-        ("k", 1 << 10),
-        ("K", 1 << 10),
-        ("M", 1 << 20),
-        ("G", 1 << 30),
+}
+
+impl Context {
+    const ALL: [(&'static str, Context); 4] = [
+        ("vpid", Context::Vpid),
+        ("vtid", Context::Vtid),
+        ("cpu_id", Context::CpuId),
+        ("procname", Context::Procname),
     ];
-    for (unit, factor) in UNITS {
-        if let Some(n) = digits.strip_suffix(unit).and_then(|d| d.parse::<u64>().ok()) {
-            return Some(Constant::Int(negative * i128::from(n) * factor));
-        }
-    }
-    if let Ok(n) = digits.parse::<u64>() {
-        return Some(Constant::Int(negative * i128::from(n)));
-    }
-    let is_decimal = digits.contains('.') && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if is_decimal { digits.parse::<f64>().ok().map(|n| Constant::Float(negative as f64 * n)) } else { None }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn field(name: &str) -> Option<usize> {
-        ["len", "name", "ratio", "gone"].iter().position(|n| *n == name)
+    pub fn name(self) -> &'static str {
+        Context::ALL.iter().find(|(_, context)| *context == self).map_or("", |(name, _)| name)
     }
 
-    fn value(index: usize) -> Value<'static> {
-        [Value::Int(120), Value::Text(b"get key"), Value::Float(0.5), Value::Absent][index]
-    }
-
-    #[test]
-    fn conditions_hold_as_written() {
-        for (text, expected) in [
-            ("len > 100", true),
-            ("len > 120", false),
-            ("len >= 0x78", true),
-            ("len == 120 && name == \"get*\"", true),
-            ("len == 1 || name == 'get key'", true),
-            ("!(len == 1) && ratio < 0.75", true),
-            ("name != \"set*\"", true),
-            ("name == \"*key\"", true),
-            ("name == \"*t k*\"", true),
-            ("name == \"get\"", false),
-            ("name == 5", false),
-            ("len < -3", false),
-            ("ratio >= 1", false),
-            ("gone == 0", false),
-            ("gone != 0", false),
-            ("len < 1k", true),
-            ("len < 1us", true),
-            ("len<1_000&&(len!=3)", true),
-        ] {
-            let predicate = Predicate::parse(text, &field).unwrap_or_else(|e| panic!("{text}: {e:?}"));
-            assert_eq!(predicate.holds(&value), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_broken_condition_names_place_and_reason() {
-        for (text, offset, reason) in [
-            ("len", 3, "expected one of == != < <= > >="),
-            ("lan > 1", 0, "the event has no argument `lan`"),
-            ("len > ", 6, "expected a number or a text in quotes"),
-            ("len > 12x", 6, "expected a number or a text in quotes"),
-            ("name == \"abc", 8, "this text has no end"),
-            ("(len > 1", 8, "expected `)`"),
-            ("len > 1 len", 8, "expected `&&`, `||` or the end"),
-            ("", 0, "expected the name of an argument"),
-        ] {
-            let error = Predicate::parse(text, &field).unwrap_err();
-            assert_eq!((error.offset, error.reason.as_str()), (offset, reason), "{text}");
-        }
-    }
-
-    #[test]
-    fn labels_stand_for_their_values() {
-        let label = |field: usize, name: &str| match (field, name) {
-            (0, "GET") => Some((7, 7)),
-            (0, "SLOW" | "very slow") => Some((10, 19)),
-            _ => None,
-        };
-        for (text, held) in [
-            ("len == GET", &[7][..]),
-            ("len == \"GET\"", &[7]),
-            ("len != 'GET' && len < SLOW", &[6, 9]),
-            ("len == SLOW || len == 20", &[10, 19, 20]),
-            ("len != SLOW", &[6, 7, 9, 20]),
-            ("len > 'very slow'", &[20]),
-            ("len >= SLOW && len <= SLOW", &[10, 19]),
-        ] {
-            let predicate = Predicate::parse_labelled(text, &|_| Some(0), &label).unwrap();
-            let holding: Vec<i128> =
-                [6, 7, 9, 10, 19, 20].into_iter().filter(|n| predicate.holds(&|_| Value::Int(*n))).collect();
-            assert_eq!(holding, held, "{text}");
-        }
-        let error = Predicate::parse_labelled("len == PUT", &|_| Some(0), &label).unwrap_err();
-        assert_eq!((error.offset, &*error.reason), (7, "expected a number or a text in quotes"));
-    }
-
-    #[test]
-    fn deep_nesting_is_refused_not_followed() {
-        let text = "(".repeat(100_000);
-        assert_eq!(Predicate::parse(&text, &field).unwrap_err().reason, "nested too deeply");
-    }
-
-    #[test]
-    fn a_backslash_takes_the_wildcard_literally() {
-        assert!(Glob::new(br"a\*b").matches(b"a*b"));
-        assert!(!Glob::new(br"a\*b").matches(b"axb"));
-        assert!(Glob::new(b"*").matches(b""));
-        assert!(!Glob::new(b"ab*ba").matches(b"aba"));
+    fn parse(name: &str) -> Option<Context> {
+        Context::ALL.iter().find(|(known, _)| *known == name).map(|(_, context)| *context)
     }
 }

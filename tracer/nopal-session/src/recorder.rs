@@ -52,6 +52,8 @@ pub struct Tally {
     pub n_malformed: u64,
     pub n_truncated: u64,
     pub n_unreadable: u64,
+    /// Those of the events whose filter would have had to see more of a text than was copied.
+    pub n_undecided: u64,
 }
 
 impl Recorder {
@@ -88,6 +90,9 @@ impl Recorder {
             self.translate(&mut hit)?;
         }
         let event = &registry.events[hit.event as usize];
+        if event.condition.is_some() {
+            self.tally.n_undecided += registry.take_undecided();
+        }
         if event.plan_idx >= self.types.len() {
             self.declare(registry)?;
         }
@@ -175,6 +180,7 @@ impl Recorder {
     fn write_verdict(&mut self) {
         self.verdict.n_malformed = self.tally.n_malformed;
         self.verdict.n_cut = self.tally.n_truncated;
+        self.verdict.n_undecided = self.tally.n_undecided;
         // It has its room already; if it cannot be written even so, the streams cannot either, and say it.
         let _ = self.verdict_file.write(&self.verdict);
     }

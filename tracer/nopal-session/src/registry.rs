@@ -4,16 +4,19 @@
 use crate::context::ContextField;
 use crate::live::Hit;
 use crate::plan::{EventPlan, Limits};
-use crate::predicate::{Comparison, Constant, Predicate, PredicateError};
+use crate::predicate::{
+    Comparison, Constant, Context, Mismatch, Predicate, PredicateError, Source, Truth, Value,
+};
 use crate::remembered::Remembered;
 use nopal_engine::target::MappedObject;
 use nopal_engine::target::unwind::StackTop;
 use nopal_engine::user::record::Task;
 use nopal_engine::user::session::Wanted;
 use nopal_engine::user::stub::{self, Action, Relation};
+use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -105,6 +108,8 @@ pub struct Registry {
     outcomes: Vec<Outcome>,
     /// Of the processes; it grows as hits are read.
     remembered: RefCell<Remembered>,
+    /// Hits let through because too little of a text was copied to decide about them.
+    n_undecided: Cell<u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -138,6 +143,7 @@ impl Registry {
             others: Vec::new(),
             outcomes: vec![Outcome::default(); n_choices],
             remembered: RefCell::default(),
+            n_undecided: Cell::new(0),
         }
     }
 
@@ -227,6 +233,10 @@ impl Registry {
             let condition = conditions.into_iter().collect::<Option<Vec<_>>>().map(|mut parts| {
                 Arc::new(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })
             });
+            let is_name = |source| source == Source::Context(Context::Procname);
+            if condition.as_ref().is_some_and(|condition: &Arc<Predicate>| condition.has_source(&is_name)) {
+                self.keep_for(&[ContextField::Procname]);
+            }
             let plan_idx = self.plans.len();
             self.plans.push(plan.clone());
             for (site_idx, site) in probe.sites.iter().enumerate() {
@@ -262,11 +272,35 @@ impl Registry {
     pub fn holds(&self, hit: &Hit<'_>) -> bool {
         match self.events.get(hit.event as usize) {
             Some(Event { condition: None, .. }) => true,
-            Some(Event { condition: Some(condition), plan, site_idx, .. }) => {
-                condition.holds(&|field| plan.value(*site_idx, hit.payload, field))
-            }
+            Some(event @ Event { condition: Some(condition), .. }) => self.decide(event, condition, hit),
             None => false,
         }
+    }
+
+    /// What cannot be decided is let through, and counted.
+    fn decide(&self, event: &Event, condition: &Predicate, hit: &Hit<'_>) -> bool {
+        let is_name = |source| source == Source::Context(Context::Procname);
+        let name = match condition.has_source(&is_name) {
+            true => self.remembered.borrow_mut().current_name(hit.task),
+            false => Vec::new(),
+        };
+        let truth = condition.decide(&|source| match source {
+            Source::Field(field) => event.plan.value(event.site_idx, hit.payload, field),
+            Source::Element { field, index } => event.plan.element(event.site_idx, hit.payload, field, index),
+            Source::Context(Context::Vpid) => Value::Int(hit.task.pid.into()),
+            Source::Context(Context::Vtid) => Value::Int(hit.task.tid.into()),
+            Source::Context(Context::CpuId) => Value::Int(hit.stream.cpu.into()),
+            Source::Context(Context::Procname) => Value::Text(&name),
+        });
+        if truth == Truth::Unknown {
+            self.n_undecided.set(self.n_undecided.get() + 1);
+        }
+        truth != Truth::No
+    }
+
+    /// How many hits were let through undecided since the last time.
+    pub fn take_undecided(&self) -> u64 {
+        self.n_undecided.take()
     }
 
     /// The first choice that no probe fits.
@@ -320,8 +354,33 @@ fn condition(choice: &Choice, plan: &EventPlan, probe: &str) -> Result<Option<Pr
         plan.labels(field).iter().find(|l| l.text == name).map(|l| (l.first, l.last))
     };
     let predicate = Predicate::parse_labelled(text, &|name| plan.field(name), &label).map_err(misfit)?;
-    if let Some(field) = predicate.mismatch(&|field| plan.is_text(field)) {
-        let name = plan.field_names().nth(field).unwrap_or_default();
+    let name_of = |field: usize| plan.field_names().nth(field).unwrap_or_default();
+    let at = |name: &str, reason| misfit(PredicateError { offset: text.find(name).unwrap_or(0), reason });
+    for field in 0..plan.field_names().count() {
+        let is_indexed = |source| matches!(source, Source::Element { field: f, .. } if f == field);
+        if predicate.has_source(&is_indexed) && !plan.has_elements(field) {
+            return Err(at(name_of(field), format!("`{}` has no elements", name_of(field))));
+        }
+    }
+    let is_text = |source| match source {
+        Source::Field(field) => plan.is_text(field),
+        Source::Element { .. } => false,
+        Source::Context(context) => context == Context::Procname,
+    };
+    let field = match predicate.mismatch(&is_text) {
+        None => None,
+        Some(Mismatch::Field(field)) => Some(field),
+        Some(Mismatch::Context(context)) => {
+            let name = format!("$ctx.{}", context.name());
+            let what = if context == Context::Procname { "a text" } else { "a number" };
+            return Err(at(&name, format!("`{name}` is {what}, to be compared with {what}")));
+        }
+        Some(Mismatch::Constant) => {
+            return Err(at("\"", "a text is compared with a text, and says nothing alone".to_owned()));
+        }
+    };
+    if let Some(field) = field {
+        let name = name_of(field);
         let reason = match plan.is_text(field) {
             true => format!("`{name}` is a text, to be compared with a text in quotes"),
             false if !plan.labels(field).is_empty() => {
@@ -330,7 +389,7 @@ fn condition(choice: &Choice, plan: &EventPlan, probe: &str) -> Result<Option<Pr
             }
             false => format!("`{name}` is a number, to be compared with a number"),
         };
-        return Err(misfit(PredicateError { offset: text.find(name).unwrap_or(0), reason }));
+        return Err(at(name, reason));
     }
     Ok(Some(predicate))
 }
@@ -349,12 +408,29 @@ fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<stu
                 Comparison::Gt => Relation::Greater,
                 Comparison::Ge => Relation::GreaterEqual,
             };
-            Some(vec![stub::Predicate { operand, relation, constant: *constant }])
+            let constant = match comparison {
+                Comparison::Eq | Comparison::Ne => same_bits(*constant, &operand),
+                Comparison::Lt | Comparison::Le | Comparison::Gt | Comparison::Ge => *constant,
+            };
+            Some(vec![stub::Predicate { operand, relation, constant }])
         }
         Predicate::All(parts) => {
             Some(parts.iter().filter_map(|part| lower(part, plan, site)).flatten().collect())
         }
-        Predicate::Compare { .. } | Predicate::Not(_) | Predicate::Any(_) => None,
+        Predicate::Compare { .. }
+        | Predicate::Relate { .. }
+        | Predicate::Holds(_)
+        | Predicate::Not(_)
+        | Predicate::Any(_) => None,
+    }
+}
+
+/// The number with the same 64 bits that the operand can have.
+fn same_bits(constant: i128, operand: &Operand) -> i128 {
+    match (operand.size_bytes, operand.is_signed) {
+        (8, false) => i128::from(constant as u64),
+        (8, true) => i128::from(constant as i64),
+        _ => constant,
     }
 }
 

@@ -9,9 +9,12 @@ use nopal_engine::user::record::Task;
 use nopal_sdt::Object;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Beyond this, processes that have ended are forgotten.
 const MAX_PROCESSES: usize = 1 << 14;
+/// A thread may change its name at any time.
+const NAME_AGE: Duration = Duration::from_secs(1);
 /// Threads of a process whose names are kept.
 const MAX_THREADS: usize = 1 << 12;
 
@@ -24,6 +27,8 @@ pub(crate) struct Remembered {
     /// By file with probes: what its segments are.
     objects: HashMap<FileId, Option<Object>>,
     stacks: Stacks,
+    /// When names were last looked at for a condition.
+    names_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +102,17 @@ impl Remembered {
         let process = self.processes.get(&task.pid)?;
         let name = process.threads.get(&task.tid).unwrap_or(&process.name);
         (!name.is_empty()).then_some(name)
+    }
+
+    /// The name of a thread now, or as it was last seen; a look serves for a while.
+    pub fn current_name(&mut self, task: Task) -> Vec<u8> {
+        let is_new =
+            self.processes.get(&task.pid).is_none_or(|process| !process.threads.contains_key(&task.tid));
+        if is_new || self.names_at.is_none_or(|at| at.elapsed() >= NAME_AGE) {
+            self.names_at = Some(Instant::now());
+            self.look_at_names(task.pid);
+        }
+        self.name(task).unwrap_or_default().to_vec()
     }
 
     /// What must be added to the link-time addresses of a file in a process.

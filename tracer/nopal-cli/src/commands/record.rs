@@ -6,7 +6,7 @@ use nopal_session::context::ContextField;
 use nopal_session::live::{Came, Live};
 use nopal_session::recorder::{Closed, Recorder};
 use nopal_trace::localtime::{ClockText, text_of};
-use nopal_trace::{EnvValue, Error, RecordingInfo};
+use nopal_trace::{EnvValue, Error, RecordingInfo, Verdict};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -88,10 +88,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "path": dir.display().to_string(),
             "complete": is_complete, "gaps": open.n_gaps(), "late_processes": open.n_late(),
             "strings": { "truncated": tally.n_truncated, "unreadable": tally.n_unreadable },
+            "undecided": tally.n_undecided,
         });
         anstream::println!("{result}");
     } else {
         tracing::say_cut(tally.n_truncated, args.target.max_string);
+        let undecided = Verdict { n_undecided: tally.n_undecided, ..Verdict::default() };
+        tracing::cuts_in_words(&undecided).iter().for_each(|line| anstream::eprintln!("{line}"));
         let mut verdict = open.verdict(n_lost - n_disk, tally.lost_span);
         if error.is_some() {
             let end = match n_disk {

@@ -136,7 +136,7 @@ fn strings_follow_the_fixed_part() {
     let texts = plan.transcode(0, &payload, &mut out).unwrap();
     assert_eq!(texts, Texts { n_truncated: 1, n_unreadable: 0 });
     assert_eq!(out, b"\x09\0\0\0key\0\x03ab\0");
-    assert_eq!(plan.value(0, &payload, 3), Value::Text(b"ab"));
+    assert_eq!(plan.value(0, &payload, 3), Value::Cut(b"ab"));
     assert_eq!(plan.value(0, &payload, 0), Value::Int(9));
     assert_eq!(plan.transcode(0, &payload[..payload.len() - 1], &mut out), Err(Malformed));
     assert_eq!(plan.transcode(0, &[], &mut out), Err(Malformed));

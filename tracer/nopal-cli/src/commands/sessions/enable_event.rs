@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME", default_value = DEFAULT_CHANNEL)]
     pub channel: String,
     /// Only hits for which this holds, such as 'size > 100 && name == \"get*\"'.
-    #[arg(short, long, value_name = "EXPR")]
+    #[arg(short, long, value_name = "EXPR", allow_hyphen_values = true)]
     pub filter: Option<String>,
     /// Not these, though the pattern names them: a list with commas.
     #[arg(short = 'x', long, value_name = "EVENTS", value_delimiter = ',')]
