@@ -73,6 +73,7 @@ impl TargetArgs {
         }
         let given = self.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
         Ok(Request {
+            is_patient: false,
             choices: probes.iter().map(|text| Choice::parse(text)).collect(),
             given,
             limits: Limits { max_string_bytes: self.max_string as u32, ..Limits::default() },

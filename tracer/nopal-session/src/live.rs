@@ -77,7 +77,10 @@ impl Live {
                 true => {
                     let can_relocate = request.can_relocate;
                     let mode = if request.is_overwriting { Mode::Overwrite } else { Mode::Discard };
-                    Some(open_user(&registry, request.ring_bytes, mode, request.is_only, can_relocate)?)
+                    let (mut session, reader) =
+                        open_user(&registry, request.ring_bytes, mode, request.is_only, can_relocate)?;
+                    session.set_patient(request.is_patient);
+                    Some((session, reader))
                 }
                 false if request.door == Door::User => return Err(LiveError::UnsteadyTsc),
                 false => None,

@@ -392,6 +392,7 @@ pub struct Session {
     pub(super) roots: Vec<i32>,
     pub(super) is_only: bool,
     pub(super) is_paused: bool,
+    is_patient: bool,
     pub(super) strangers: Strangers,
     /// Processes that could not be entered, not to be tried again.
     pub(super) given_up: Vec<(i32, Option<u64>)>,
@@ -419,10 +420,17 @@ impl Session {
             roots: Vec::new(),
             is_only: options.is_only,
             is_paused: false,
+            is_patient: false,
             strangers: Strangers::default(),
             given_up: Vec::new(),
             last_look: Instant::now(),
         })
+    }
+
+    /// Whether a process that is asked for is entered though it has nothing wanted yet: so that the first hits of what it
+    /// loads later are seen.
+    pub fn set_patient(&mut self, is_patient: bool) {
+        self.is_patient = is_patient;
     }
 
     /// Hits are not recorded meanwhile, in no process.
@@ -437,7 +445,7 @@ impl Session {
         if !self.is_only {
             self.strangers.follow_for_free(pid as u32);
         }
-        let first = self.attach_one(pid)?;
+        let first = self.enter(pid, self.is_patient)?;
         self.roots.push(pid);
         let mut reports = vec![first];
         if !self.is_only {
@@ -500,9 +508,13 @@ impl Session {
 
     /// Opens what is wanted in one process that is not traced yet, or more of one that is.
     pub(super) fn attach_one(&mut self, pid: i32) -> Result<ProcessReport> {
+        self.enter(pid, false)
+    }
+
+    fn enter(&mut self, pid: i32, is_patient: bool) -> Result<ProcessReport> {
         self.hear();
         let has_program = self.strangers.take(pid as u32);
-        match self.open_one(pid) {
+        match self.open_one(pid, is_patient) {
             Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. })
                 if has_program =>
             {
@@ -523,11 +535,15 @@ impl Session {
         self.strangers.hear(|object| core.wants(object));
     }
 
-    fn open_one(&mut self, pid: i32) -> Result<ProcessReport> {
+    fn open_one(&mut self, pid: i32, is_patient: bool) -> Result<ProcessReport> {
         process::check_enterable(pid)?;
         // What comes while we are at work is to be noticed at the next look.
         let seen = code_mappings(pid);
-        let objects = self.core.wanted_in(pid)?;
+        let mut objects = self.core.wanted_in(pid)?;
+        if objects.is_empty() && is_patient {
+            let mapped = target::mapped_objects(pid as u32).unwrap_or_default();
+            objects.extend(libraries::loader_in(&mut self.core, pid, &mapped));
+        }
         let traced = if objects.is_empty() || self.inherits_all(pid, &objects) {
             let memory = Memory::open(pid)?;
             let sites = self.inherited_sites(pid, &objects);

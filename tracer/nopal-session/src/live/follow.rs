@@ -277,7 +277,11 @@ impl Live {
             }
             let left = match report.outcome {
                 Ok(sites) => {
-                    if !sites.is_empty() {
+                    // Also one that was entered for what it will load.
+                    let traced = self.user.iter().flat_map(|(session, _)| session.processes());
+                    if !sites.is_empty()
+                        || traced.into_iter().any(|t| t.pid == report.pid && !t.sites.is_empty())
+                    {
                         self.entered.insert(pid);
                     }
                     let (by_user, left) = divide(&self.registry, pid, &sites);

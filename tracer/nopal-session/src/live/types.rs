@@ -34,6 +34,8 @@ pub struct Request {
     pub ring_bytes: u64,
     /// Keeps the newest hits and hands them out by [`Live::snapshot`] only.
     pub is_overwriting: bool,
+    /// Whether processes are entered that have nothing wanted yet.
+    pub is_patient: bool,
 }
 
 /// How a site was opened.
