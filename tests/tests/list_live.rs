@@ -239,6 +239,7 @@ fn an_ordinary_user_and_processes_of_his_own_and_of_others() {
     let running = list(as_nobody(&folder.join("nopal")), &["-u", "waiter"]);
     let out = String::from_utf8_lossy(&running.stdout);
     assert!(out.contains(&own.pid().to_string()) && out.contains("waiter 1"), "{out}");
+    assert!(out.contains(" waiter: ready\n"), "{out}");
     if is_root() {
         let others = Running::start(&mut Command::new(folder.join("waiter")));
         wait_for_mapping(others.pid(), "waiter");
@@ -260,6 +261,7 @@ fn running_programs_as_json() {
     let row = row.unwrap_or_else(|| panic!("{json}"));
     assert_eq!(row["providers"][0]["provider"], "waiter");
     assert_eq!(row["providers"][0]["probes"], 1);
+    assert_eq!(row["providers"][0]["names"], serde_json::json!([{ "name": "ready" }]));
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(short, long, value_name = "PID", conflicts_with = "running")]
     pub pid: Vec<u32>,
 
-    /// Running programs that have probes, as far as they may be read
+    /// Running programs that have probes, with their events, as far as they may be read
     #[arg(short = 'u', long)]
     pub running: bool,
 
@@ -73,7 +73,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let given = args.provider.iter().map(|path| find::provider_file(path)).collect::<Result<Vec<_>, _>>()?;
     if args.running {
         let patterns = find::all_patterns(&args.what)?;
-        return running::run(&patterns, args.json);
+        return running::run(&patterns, args.json, args.verbose);
     }
     let (mut findings, patterns) = find::find(&args)?;
     for found in &mut findings.found {

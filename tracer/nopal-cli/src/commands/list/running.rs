@@ -6,7 +6,7 @@ use clap::builder::styling::Style;
 use nopal_engine::target::{self, TargetError};
 use nopal_sdt::Pattern;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -23,13 +23,24 @@ struct ProviderJson {
     provider: String,
     probes: usize,
     file: String,
+    names: Vec<Name>,
 }
 
-/// The names of a file's probes; the same file is read once for all processes that map it.
-type Names = Rc<Vec<(String, String)>>;
+#[derive(Serialize, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_level: Option<i32>,
+}
+
+/// More of one provider are shown with -v only.
+const FEW: usize = 12;
+
+/// Providers and names of a file's probes; the same file is read once for all processes that map it.
+type Names = Rc<Vec<(String, Name)>>;
 type FileId = (u32, u32, u64);
 
-pub fn run(patterns: &[Pattern], is_json: bool) -> Result<(), Failure> {
+pub fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Result<(), Failure> {
     let mut files: HashMap<FileId, Names> = HashMap::new();
     let mut programs = Vec::new();
     let mut n_not_permitted = 0;
@@ -60,7 +71,7 @@ pub fn run(patterns: &[Pattern], is_json: bool) -> Result<(), Failure> {
             let json = serde_json::to_string_pretty(&programs);
             json.expect("strings, numbers and lists become JSON") + "\n"
         }
-        false => render(&programs),
+        false => render(&programs, is_verbose),
     };
     print(&output)?;
     if n_not_permitted > 0 && !is_json {
@@ -86,27 +97,33 @@ fn providers(
     let names = files.entry(id).or_insert_with(|| {
         let probes = object.open().ok().and_then(|image| nopal_sdt::read(image.bytes()).ok());
         let probes = probes.map(|object| object.probes).unwrap_or_default();
-        Rc::new(probes.into_iter().map(|probe| (probe.provider, probe.name)).collect())
+        let named = |probe: nopal_sdt::probe::Probe| {
+            let log_level = probe.about.as_ref().and_then(|about| about.log_level);
+            (probe.provider, Name { name: probe.name, log_level })
+        };
+        Rc::new(probes.into_iter().map(named).collect())
     });
-    let mut by_provider: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut by_provider: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
     for (provider, name) in names.iter() {
-        let is_wanted =
-            |pattern: &Pattern| pattern.matches(provider, name) || pattern.is_part_of(provider, name);
+        let is_wanted = |pattern: &Pattern| {
+            pattern.matches(provider, &name.name) || pattern.is_part_of(provider, &name.name)
+        };
         if patterns.is_empty() || patterns.iter().any(is_wanted) {
-            *by_provider.entry(provider).or_default() += 1;
+            by_provider.entry(provider).or_default().push(name.clone());
         }
     }
     let file = object.path.to_string_lossy();
     let rows = by_provider.into_iter();
-    rows.map(|(provider, probes)| ProviderJson {
+    rows.map(|(provider, names)| ProviderJson {
         provider: provider.to_owned(),
-        probes,
+        probes: names.len(),
         file: file.to_string(),
+        names,
     })
     .collect()
 }
 
-fn render(programs: &[Program]) -> String {
+fn render(programs: &[Program], is_verbose: bool) -> String {
     if programs.is_empty() {
         return String::new();
     }
@@ -115,18 +132,34 @@ fn render(programs: &[Program]) -> String {
     let mut out = format!("{quiet}{:>7}  PROVIDERS AND PROBES; COMMAND{quiet:#}\n", "PID");
     for program in programs {
         // Two files of a process may have probes of one provider, often the same ones.
-        let mut most: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut names: BTreeMap<&str, BTreeSet<&Name>> = BTreeMap::new();
         for row in &program.providers {
-            let probes = most.entry(&row.provider).or_default();
-            *probes = row.probes.max(*probes);
+            names.entry(&row.provider).or_default().extend(&row.names);
         }
-        let providers: Vec<String> =
-            most.iter().map(|(provider, probes)| format!("{} {probes}", printable(provider))).collect();
+        let counted =
+            |(provider, names): (&&str, &BTreeSet<&Name>)| format!("{} {}", printable(provider), names.len());
+        let providers: Vec<String> = names.iter().map(counted).collect();
         let command = if program.command.is_empty() { &program.program } else { &program.command };
         let mut command: String = printable(command).chars().take(80).collect();
         command.truncate(command.trim_end().len());
         let _ = writeln!(out, "{bold}{:>7}{bold:#}  {}", program.pid, providers.join(", "));
         let _ = writeln!(out, "{:>7}  {quiet}{command}{quiet:#}", "");
+        for (provider, names) in &names {
+            let n_shown = if is_verbose { names.len() } else { FEW };
+            let mut shown: Vec<String> =
+                names.iter().take(n_shown).map(|name| in_words(name, is_verbose)).collect();
+            if names.len() > n_shown {
+                shown.push(format!("{} more (-v shows them)", names.len() - n_shown));
+            }
+            let _ = writeln!(out, "{:>7}  {}: {}", "", printable(provider), shown.join(", "));
+        }
     }
     out
+}
+
+fn in_words(name: &Name, is_verbose: bool) -> String {
+    match name.log_level {
+        Some(level) if is_verbose => format!("{} (log level {level})", printable(&name.name)),
+        _ => printable(&name.name).to_string(),
+    }
 }
