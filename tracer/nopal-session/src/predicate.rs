@@ -233,12 +233,12 @@ impl Term {
                     Value::Int(i128::from((n as i64).wrapping_neg()))
                 }
                 (Unary::Minus, Got::Value(Value::Float(n))) => Value::Float(-n),
-                (Unary::Invert, Got::Value(Value::Int(n))) => Value::Int(i128::from(!(n as u64))),
+                (Unary::Invert, Got::Value(Value::Int(n))) => Value::Int(of_bits(!(n as u64), &[n])),
                 (Unary::Minus | Unary::Invert, _) => Value::Absent,
             }),
             Term::Binary(binary, left, right) => Got::Value(match (left.get(value), right.get(value)) {
                 (Got::Value(Value::Int(left)), Got::Value(Value::Int(right))) => {
-                    binary.compute(left as u64, right as u64).map_or(Value::Absent, |n| Value::Int(n.into()))
+                    binary.compute(left, right).map_or(Value::Absent, Value::Int)
                 }
                 _ => Value::Absent,
             }),
@@ -292,14 +292,26 @@ impl Term {
 
 impl Binary {
     /// A shift by more than there are bits has no result.
-    fn compute(self, left: u64, right: u64) -> Option<u64> {
+    fn compute(self, left: i128, right: i128) -> Option<i128> {
+        let (a, b) = (left as u64, right as u64);
+        let by = u32::try_from(right).ok();
+        let both = |bits| of_bits(bits, &[left, right]);
         match self {
-            Binary::And => Some(left & right),
-            Binary::Or => Some(left | right),
-            Binary::Xor => Some(left ^ right),
-            Binary::Left => u32::try_from(right).ok().and_then(|by| left.checked_shl(by)),
-            Binary::Right => u32::try_from(right).ok().and_then(|by| left.checked_shr(by)),
+            Binary::And => Some(both(a & b)),
+            Binary::Or => Some(both(a | b)),
+            Binary::Xor => Some(both(a ^ b)),
+            Binary::Left => by.and_then(|by| a.checked_shl(by)).map(both),
+            // As in LTTng, zeros come in from the left.
+            Binary::Right => by.and_then(|by| a.checked_shr(by)).map(i128::from),
         }
+    }
+}
+
+/// A number of 64 bits that was made of others: one without a sign if one of those was too large to have one.
+fn of_bits(bits: u64, made_of: &[i128]) -> i128 {
+    match made_of.iter().any(|n| *n > i128::from(i64::MAX)) {
+        true => bits.into(),
+        false => (bits as i64).into(),
     }
 }
 

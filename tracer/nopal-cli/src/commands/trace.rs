@@ -72,16 +72,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let polled = printing.poll(&mut open.live, true)?;
     losses.extend(polled.losses);
     let n_lost = losses.iter().map(|l: &Loss| l.count).sum::<u64>() + n_damaged + polled.n_damaged;
+    let n_undecided = open.live.registry().take_undecided();
     if args.json {
         let result = serde_json::json!({
             "complete": open.is_complete(n_lost), "events": printing.n_printed, "lost": n_lost,
-            "gaps": open.n_gaps(), "late_processes": open.n_late(),
+            "gaps": open.n_gaps(), "late_processes": open.n_late(), "undecided": n_undecided,
         });
         anstream::eprintln!("{result}");
     } else {
         let span = losses.iter().fold(None, |span, loss| Some(widen(span, loss)));
         let verdict = open.verdict(n_lost, span);
         tracing::say_cut(printing.n_truncated, args.target.max_string);
+        let undecided = nopal_trace::Verdict { n_undecided, ..Default::default() };
+        tracing::cuts_in_words(&undecided).iter().for_each(|line| anstream::eprintln!("{line}"));
         anstream::eprintln!("{ended}{}, {verdict}", tracing::counted(printing.n_printed, "event"));
     }
     if printing.n_printed == 0

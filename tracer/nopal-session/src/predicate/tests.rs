@@ -62,7 +62,7 @@ fn conditions_hold_as_written() {
         ("(len ^ 120) == 0", true),
         ("len << 1 == 240 && len >> 3 == 15", true),
         ("len << 64", false),
-        ("~len == -121", true),
+        ("~len == -121 && ~len < 0 && (-len | 1) < 0 && (big & -1) > 0", true),
         ("-len == -120 && +len == 120", true),
         ("100 < len && \"get*\" == name", true),
         ("len > ratio && len != big && len == len", true),
