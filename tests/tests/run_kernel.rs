@@ -1,7 +1,7 @@
-//! `nopal run --door kernel` where the kernel's ways are not what one would think.
+//! The kernel door where the kernel's ways are not what one would think.
 
 use nopal_tests::targets::{Build, build};
-use nopal_tests::{nopal, run};
+use nopal_tests::{nopal, run, scratch};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -45,6 +45,14 @@ fn arguments_in_pages_that_nobody_has_touched_are_read() {
     let script = format!("usdt:{file}:far:passed {{ @[arg0] = count(); }}");
     let want: BTreeMap<String, u64> = (1..=16).map(|n: u64| (n.to_string(), 1)).collect();
     assert_eq!(rows(&script, &[file]), want);
+    let recording = scratch("run_kernel").join("far.rec");
+    let mut record = Command::new(nopal());
+    record.args(["record", "--door", "kernel", "-e", "far:passed", "-o"]).arg(&recording);
+    run(record.arg("--").arg(file).stdin(Stdio::null()));
+    let seen = run(Command::new("babeltrace2").arg(&recording));
+    let values: Vec<&str> =
+        seen.lines().filter_map(|line| line.rsplit("= ").next()?.split(' ').next()).collect();
+    assert_eq!(values, (1..=16).map(|n| n.to_string()).collect::<Vec<_>>(), "{seen}");
 }
 
 #[test]

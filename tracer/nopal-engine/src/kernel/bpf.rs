@@ -10,6 +10,7 @@ const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const PROG_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
 
+const SLEEPABLE: u32 = 1 << 4;
 const PROG_TYPE_KPROBE: u32 = 2;
 const ATTACH_TRACE_UPROBE_MULTI: u32 = 48;
 
@@ -113,13 +114,13 @@ struct ProgLoad {
 }
 
 /// Loads a program for `uprobe_multi`. Asks for the verifier's log only after a refusal.
-pub fn load_uprobe_program(insns: &[Insn], name: &str) -> Result<OwnedFd, LoadError> {
-    load_program(insns, name, PROG_TYPE_KPROBE, ATTACH_TRACE_UPROBE_MULTI)
+pub fn load_uprobe_program(insns: &[Insn], name: &str, may_sleep: bool) -> Result<OwnedFd, LoadError> {
+    load_program(insns, name, PROG_TYPE_KPROBE, ATTACH_TRACE_UPROBE_MULTI, may_sleep)
 }
 
 /// Loads a program for a uprobe that is a perf event.
-pub fn load_perf_program(insns: &[Insn], name: &str) -> Result<OwnedFd, LoadError> {
-    load_program(insns, name, PROG_TYPE_KPROBE, 0)
+pub fn load_perf_program(insns: &[Insn], name: &str, may_sleep: bool) -> Result<OwnedFd, LoadError> {
+    load_program(insns, name, PROG_TYPE_KPROBE, 0, may_sleep)
 }
 
 fn load_program(
@@ -127,6 +128,7 @@ fn load_program(
     name: &str,
     prog_type: u32,
     expected_attach_type: u32,
+    may_sleep: bool,
 ) -> Result<OwnedFd, LoadError> {
     let license = c"Dual MIT/GPL";
     let mut attr = ProgLoad {
@@ -138,7 +140,7 @@ fn load_program(
         log_size: 0,
         log_buf: 0,
         kern_version: 0,
-        prog_flags: 0,
+        prog_flags: if may_sleep { SLEEPABLE } else { 0 },
         prog_name: object_name(name),
         prog_ifindex: 0,
         expected_attach_type,

@@ -11,7 +11,7 @@ use super::bpf;
 use super::bystander;
 use super::program::{self, Dispatch, ProgramSite};
 use super::tracefs::{NamedEvent, Place, Tracefs};
-use super::{KernelDoor, KernelError, KernelSite, SITES_PER_PROGRAM, refusal};
+use super::{KernelDoor, KernelError, KernelSite, SITES_PER_PROGRAM};
 use crate::perf::{self, DISABLED, INHERIT, PerfAttr};
 use std::fs::File;
 use std::io;
@@ -61,9 +61,7 @@ impl KernelDoor {
         let mut groups = Vec::new();
         for group in by_page_offset(&accepted) {
             let programs: Vec<ProgramSite> = group.iter().map(|(_, bare)| bare.clone()).collect();
-            let insns = program::assemble(&programs, self.maps, Dispatch::PageOffset)
-                .map_err(KernelError::Program)?;
-            let program = bpf::load_perf_program(&insns, "nopal_hit").map_err(refusal)?;
+            let program = self.load(&programs, Dispatch::PageOffset, bpf::load_perf_program)?;
             let places: Vec<Place> = group
                 .iter()
                 .map(|(site, _)| Place {

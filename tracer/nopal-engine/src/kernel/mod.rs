@@ -167,7 +167,7 @@ impl KernelDoor {
             if site.site.code.starts_with(&[0x0f, 0x1f, 0x44, 0x00, 0x00]) {
                 let error = KernelError::UnsafeNop { event: site.event, address: site.site.address };
                 refused.push((site.event, error));
-            } else if let Err(error) = program::assemble(alone, self.maps, Dispatch::Cookie) {
+            } else if let Err(error) = program::assemble(alone, self.maps, Dispatch::Cookie, false) {
                 refused.push((site.event, KernelError::Program(error)));
             } else {
                 accepted.push((site, bare));
@@ -185,9 +185,7 @@ impl KernelDoor {
         let mut groups = Vec::new();
         for group in accepted.chunks(SITES_PER_PROGRAM) {
             let programs: Vec<ProgramSite> = group.iter().map(|(_, bare)| bare.clone()).collect();
-            let insns =
-                program::assemble(&programs, self.maps, Dispatch::Cookie).map_err(KernelError::Program)?;
-            let program = bpf::load_uprobe_program(&insns, "nopal_hit").map_err(refusal)?;
+            let program = self.load(&programs, Dispatch::Cookie, bpf::load_uprobe_program)?;
             let links = group
                 .iter()
                 .enumerate()
@@ -200,6 +198,24 @@ impl KernelDoor {
             groups.push((program, links));
         }
         Ok((ArmedObject { groups }, refused))
+    }
+
+    /// The program of sites: one that may sleep if it has to and the kernel has it, else it reads what is in memory only.
+    fn load(
+        &self,
+        sites: &[ProgramSite],
+        dispatch: Dispatch,
+        load: impl Fn(&[insn::Insn], &str, bool) -> Result<OwnedFd, bpf::LoadError>,
+    ) -> Result<OwnedFd, KernelError> {
+        let assemble = |may_sleep| {
+            program::assemble(sites, self.maps, dispatch, may_sleep).map_err(KernelError::Program)
+        };
+        if program::reads_memory(sites)
+            && let Ok(program) = load(&assemble(true)?, "nopal_hit", true)
+        {
+            return Ok(program);
+        }
+        load(&assemble(false)?, "nopal_hit", false).map_err(refusal)
     }
 
     /// Arms the sites in one process. `path` must lead to the very file the process maps.

@@ -107,8 +107,29 @@ pub fn page_offset(address: u64) -> i32 {
     (address & 0xfff) as i32
 }
 
-/// The instructions for `sites`.
-pub fn assemble(sites: &[ProgramSite], maps: Maps, dispatch: Dispatch) -> Result<Vec<Insn>, ProgramError> {
+/// Whether a number is in memory that may not be there yet when the site is hit; what is on the stack is.
+pub fn reads_memory(sites: &[ProgramSite]) -> bool {
+    let captures = sites.iter().flat_map(|site| &site.captures);
+    captures.into_iter().any(|capture| matches!(capture, Capture::Value { operand } if is_elsewhere(operand)))
+}
+
+fn is_elsewhere(operand: &Operand) -> bool {
+    const STACK_REGISTERS: [u8; 2] = [4, 5];
+    match &operand.place {
+        Place::Memory(Memory { base: Base::Register(base), .. }) => !STACK_REGISTERS.contains(&base.number),
+        Place::Memory(_) => true,
+        Place::Register(_) | Place::Vector(_) | Place::Constant(_) => false,
+    }
+}
+
+/// The instructions for `sites`. A program that may sleep waits for memory that is not there yet, where it keeps nothing
+/// that belongs to the CPU.
+pub fn assemble(
+    sites: &[ProgramSite],
+    maps: Maps,
+    dispatch: Dispatch,
+    may_sleep: bool,
+) -> Result<Vec<Insn>, ProgramError> {
     let mut asm = Assembler::default();
     let end = asm.label();
     asm.mov(CTX, Reg::R1);
@@ -126,7 +147,7 @@ pub fn assemble(sites: &[ProgramSite], maps: Maps, dispatch: Dispatch) -> Result
     search(&mut asm, &keys, end);
     for (site, (_, label)) in sites.iter().zip(&keys) {
         asm.bind(*label);
-        SiteProgram { asm: &mut asm, site, maps, end }.emit()?;
+        SiteProgram { asm: &mut asm, site, maps, end, may_sleep }.emit()?;
     }
     asm.bind(end);
     asm.mov_imm(Reg::R0, 0);
@@ -175,6 +196,7 @@ struct SiteProgram<'a> {
     site: &'a ProgramSite,
     maps: Maps,
     end: Label,
+    may_sleep: bool,
 }
 
 impl SiteProgram<'_> {
@@ -188,6 +210,8 @@ impl SiteProgram<'_> {
             if fixed + strings > STRINGS_LIMIT || strings > MAX_STRING_BYTES {
                 return Err(ProgramError::TooManyBytes { event: self.site.event });
             }
+            // Others who come by on this CPU would find the scratch memory taken.
+            self.may_sleep = false;
             self.emit_with_strings(word_flags, fixed)
         } else {
             // 12 values of 8 bytes and the head stay far below the frame's 512 bytes.
@@ -319,14 +343,30 @@ impl SiteProgram<'_> {
             Place::Memory(memory) => {
                 self.address(memory)?;
                 self.asm.store_imm(Width::W64, Reg::R10, -8, 0);
-                self.asm.mov(Reg::R1, Reg::R10);
-                self.asm.alu_imm(Alu::Add, Reg::R1, -8);
-                self.asm.mov_imm(Reg::R2, i32::from(operand.size_bytes));
-                self.asm.call(Helper::ProbeReadUser);
+                let waits = self.may_sleep && is_elsewhere(operand);
+                if waits {
+                    self.asm.store(Width::W64, Reg::R10, -16, Reg::R3);
+                }
+                self.read_number(operand, Helper::ProbeReadUser);
+                if waits {
+                    let read = self.asm.label();
+                    self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, read);
+                    self.asm.load(Width::W64, Reg::R3, Reg::R10, -16);
+                    self.read_number(operand, Helper::CopyFromUser);
+                    self.asm.bind(read);
+                }
                 self.asm.load(Width::W64, dst, Reg::R10, -8);
             }
         }
         Ok(())
+    }
+
+    /// Reads the operand's bytes at R3 onto the frame.
+    fn read_number(&mut self, operand: &Operand, helper: Helper) {
+        self.asm.mov(Reg::R1, Reg::R10);
+        self.asm.alu_imm(Alu::Add, Reg::R1, -8);
+        self.asm.mov_imm(Reg::R2, i32::from(operand.size_bytes));
+        self.asm.call(helper);
     }
 
     /// The same with the operand's sign or zero extension, as a number of 64 bits.
