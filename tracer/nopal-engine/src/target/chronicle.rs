@@ -156,6 +156,11 @@ impl Chronicle {
         Ok(())
     }
 
+    /// Who is followed and alive, as far as was told; nobody if it could not be had for free.
+    pub fn family(&self) -> impl Iterator<Item = u32> + '_ {
+        self.family.iter().flatten().copied()
+    }
+
     /// Hands over all that had happened before the call, in its order.
     pub fn read(&mut self, mut take: impl FnMut(Entry)) {
         if self.rings.is_empty() {

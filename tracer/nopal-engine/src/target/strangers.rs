@@ -51,6 +51,11 @@ impl Strangers {
         });
     }
 
+    /// Who is followed, also those whose parents have ended, so that they are nobody's descendants any more.
+    pub fn family(&self) -> impl Iterator<Item = u32> + '_ {
+        self.chronicle.family().chain(self.waiting())
+    }
+
     /// Those with code that is wanted.
     pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
         self.started.iter().filter(|(_, is_wanted)| **is_wanted).map(|(pid, _)| *pid)

@@ -18,7 +18,7 @@ use super::text::Patch;
 use crate::target::strangers::Strangers;
 use crate::target::{self, MappedObject};
 use nopal_sdt::probe::Site;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -458,12 +458,11 @@ impl Session {
     pub(super) fn attach_descendants(&mut self) -> Vec<ProcessReport> {
         let mut reports = Vec::new();
         loop {
-            let fresh: Vec<i32> = self
+            let fresh: BTreeSet<i32> = self
                 .roots
                 .iter()
                 .flat_map(|root| target::descendants(*root as u32))
-                // Also those whose parents have ended, so that they are nobody's descendants any more.
-                .chain(self.strangers.waiting())
+                .chain(self.strangers.family())
                 .map(|pid| pid as i32)
                 .filter(|pid| !self.is_known(*pid))
                 .collect();

@@ -65,16 +65,14 @@ impl Session {
             self.release();
         }
         let mut again: Vec<i32> = Vec::new();
-        let mut i = 0;
-        while i < self.traced.len() {
-            let traced = &mut self.traced[i];
+        let mut ended: Vec<i32> = Vec::new();
+        for traced in &mut self.traced {
             let pid = traced.pid;
             if !process::is_still(pid, traced.start_time) {
-                self.traced.remove(i);
+                ended.push(pid);
                 notices.push(Notice::Ended { pid });
                 continue;
             }
-            i += 1;
             let first = traced.seen.first().map_or(0, |m| m.0);
             // The memory we opened is that of the program of then; after an exec it is nobody's.
             let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
@@ -179,6 +177,8 @@ impl Session {
             let fresh = self.attach_descendants();
             notices.extend(fresh.into_iter().filter(ProcessReport::says_something).map(Notice::Opened));
         }
+        // What they had tells what the children have that they have left.
+        self.traced.retain(|traced| !ended.contains(&traced.pid));
         notices.extend(self.strangers.take_gone().into_iter().map(|pid| {
             let pid = pid as i32;
             Notice::Opened(ProcessReport { pid, outcome: Err(Error::EndedEarly { pid }), interrupted: None })

@@ -9,7 +9,7 @@ use nopal_engine::user;
 use nopal_engine::user::libraries::{LIBRARY_PROBE, WAIT_MS};
 use nopal_engine::user::session::{ProcessReport, Wanted};
 use nopal_engine::user::watch::Notice;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 /// How often processes whose end nobody has told of are forgotten.
@@ -163,12 +163,11 @@ impl Live {
     /// Children have what the user door opened in their parents, and uprobes where those are inherited. Where they are
     /// not, they get them as soon as they are seen. Without the user door new programs and libraries are looked for, too.
     pub(super) fn open_children_by_kernel(&mut self, news: &mut Vec<News>) {
-        let all: Vec<u32> = match &self.user {
+        let all: BTreeSet<u32> = match &self.user {
             Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
-            // Also those whose parents have ended, so that they are nobody's descendants any more.
             None => {
                 let families = self.roots.iter().flat_map(|root| self.family(*root));
-                families.chain(self.strangers.waiting()).collect()
+                families.chain(self.strangers.family()).collect()
             }
         };
         for pid in all {
