@@ -81,20 +81,26 @@ pub struct Chronicle {
 }
 
 impl Chronicle {
+    /// Of every process there is, for those who may know.
+    pub fn of_everybody() -> io::Result<Chronicle> {
+        let mut chronicle = Chronicle::default();
+        for cpu in 0..possible_cpus()? {
+            match perf::open(&PerfAttr { flags: TOLD, ..attr() }, -1, cpu as i32) {
+                Ok(event) => {
+                    chronicle.rings.insert(cpu, Ring::new(event)?);
+                }
+                // A CPU that is off.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(chronicle)
+    }
+
     /// From now on, for a process and all it forks, if that costs them nothing.
     pub fn follow_for_free(&mut self, pid: u32) -> io::Result<()> {
         if self.rings.is_empty() {
-            for cpu in 0..possible_cpus()? {
-                match perf::open(&PerfAttr { flags: TOLD, ..attr() }, -1, cpu as i32) {
-                    Ok(event) => {
-                        self.rings.insert(cpu, Ring::new(event)?);
-                    }
-                    // A CPU that is off.
-                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            self.family = Some(HashSet::new());
+            *self = Chronicle { family: Some(HashSet::new()), ..Chronicle::of_everybody()? };
         }
         match &mut self.family {
             Some(family) => {

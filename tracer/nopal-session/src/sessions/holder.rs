@@ -501,6 +501,12 @@ impl<'a> Holder<'a> {
             note_gaps(&mut self.state, vec![text]);
             self.keep_state();
         }
+        for pid in self.programs.take_missed() {
+            let text = format!("process {pid} ended before it could be picked up; its hits are missing");
+            self.running.iter_mut().for_each(|running| running.state_gap(&text));
+            note_gaps(&mut self.state, vec![text]);
+            self.keep_state();
+        }
         if self.last_death_look.elapsed() < LOOK_FOR_DEATHS {
             return Ok(());
         }
