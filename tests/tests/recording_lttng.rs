@@ -125,7 +125,7 @@ fn filters_let_through_what_lttngs_do() {
     let dir = scratch("recording-filters");
     build(&dir.join("theirs"), &nopal_tests::lttng::theirs());
     build(&dir.join("ours"), &nopal_tests::lttng::ours());
-    let (mut script, mut ours) = (String::new(), Vec::new());
+    let (mut script, mut ours, mut recorders) = (String::new(), Vec::new(), Vec::new());
     for (n, (event, filter)) in FILTERS.iter().enumerate() {
         script += &format!(
             "lttng create f{n} --output '{0}/lttng-{n}'\nlttng enable-event -u 'fields:{event}' --filter '{filter}'\nlttng start\n",
@@ -133,11 +133,14 @@ fn filters_let_through_what_lttngs_do() {
         );
         let recording = dir.join(format!("nopal-{n}"));
         let choice = format!("fields:{event} if {filter}");
-        run(Command::new(nopal())
+        let recorder = Command::new(nopal())
             .args(["record", "-e", &choice, "-o"])
             .arg(&recording)
             .arg("--")
-            .arg(dir.join("ours/fields")));
+            .arg(dir.join("ours/fields"))
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        recorders.push(recorder.unwrap());
         ours.push(recording);
     }
     let end: String = (0..FILTERS.len()).map(|n| format!("lttng destroy f{n}\n")).collect();
@@ -146,6 +149,8 @@ fn filters_let_through_what_lttngs_do() {
         &["nothing"],
         &format!("{script}theirs/fields\n{end}lttng set-session all"),
     );
+    // One at a time they would mostly wait.
+    recorders.iter_mut().for_each(|recorder| assert!(recorder.wait().unwrap().success()));
     let lines = |recording: &Path| {
         let out = Command::new("babeltrace2").arg(recording).output().unwrap();
         out.stdout.iter().filter(|byte| **byte == b'\n').count()
