@@ -554,6 +554,11 @@ impl Asm {
         self.alu(Alu::Or, RAX, RDX);
     }
 
+    /// What comes behind begins when all before has its results.
+    pub fn wait_for_loads(&mut self) {
+        self.data(&[0x0f, 0xae, 0xe8]); // lfence
+    }
+
     pub fn syscall(&mut self) {
         self.data(&[0x0f, 0x05]);
     }

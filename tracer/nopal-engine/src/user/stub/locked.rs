@@ -123,6 +123,8 @@ impl Locked {
         let [again, fits, no_padding] = [asm.here(), asm.label(), asm.label()];
         asm.load64(self.position, at(self.state, HEAD));
         if self.word_flags & flags::TIME != 0 {
+            // The time must not be taken before the head is known: whoever moved it has an earlier one.
+            asm.wait_for_loads();
             asm.time();
             asm.store(at(RSP, self.time_at), RAX, Width::B8);
         }
