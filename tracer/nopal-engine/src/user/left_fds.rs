@@ -75,7 +75,7 @@ fn is_memfd_of_ours(pid: i32, fd: i32) -> bool {
         .is_ok_and(|link| link.to_string_lossy().starts_with(MEMFD_NAMES))
 }
 
-/// The socket pair. Killed before it wrote their inodes, the tracer has closed neither, and they are neighbours.
+/// The socket pair. Killed before it wrote their inodes, the tracer has closed neither, and both are sockets of a pair.
 fn left_pair(pid: i32, bytes: &[u8]) -> Vec<i32> {
     let at = NOTES_BYTES + PAIR_OFFSET as usize;
     let numbers = [word(bytes, at) as i32, word(bytes, at + 4) as i32];
@@ -87,9 +87,23 @@ fn left_pair(pid: i32, bytes: &[u8]) -> Vec<i32> {
         |i: usize| u64::from_le_bytes(bytes[at + 8 * i..at + 8 * i + 8].try_into().expect("eight bytes"));
     let (noted, now) = ([inode(1), inode(2)], numbers.map(|fd| socket_inode(pid, fd)));
     match (noted, now) {
-        ([0, 0], [Some(one), Some(other)]) if one.abs_diff(other) == 1 => numbers.to_vec(),
+        ([0, 0], [Some(one), Some(other)]) if are_of_pairs(pid, [one, other]) => numbers.to_vec(),
         _ => (0..2).filter(|i| now[*i] == Some(noted[*i])).map(|i| numbers[i]).collect(),
     }
+}
+
+/// Whether these are local sockets that are connected and have no name, as those of a pair.
+fn are_of_pairs(pid: i32, inodes: [u64; 2]) -> bool {
+    const CONNECTED: &str = "03";
+    let Ok(sockets) = fs::read_to_string(format!("/proc/{pid}/net/unix")) else { return false };
+    let is_of_pair = |inode: u64| {
+        sockets.lines().any(|line| {
+            // Num RefCount Protocol Flags Type St Inode Path
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            words.len() == 7 && words[5] == CONNECTED && words[6].parse() == Ok(inode)
+        })
+    };
+    inodes[0] != inodes[1] && inodes.into_iter().all(is_of_pair)
 }
 
 #[cfg(test)]
@@ -125,6 +139,7 @@ mod tests {
             bytes
         };
         assert_eq!(left_pair(pid, &page(inodes)), fds);
+        assert_eq!(left_pair(pid, &page([0, 0])), fds, "not told of yet");
         assert_eq!(
             left_pair(pid, &page([inodes[0], 1])),
             [fds[0]],
@@ -132,5 +147,10 @@ mod tests {
         );
         drop((one, other));
         assert!(left_pair(pid, &page(inodes)).is_empty(), "closed");
+        let others = [0; 2].map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a socket"));
+        let inodes = others.each_ref().map(|other| {
+            socket_inode(pid, std::os::fd::AsRawFd::as_raw_fd(other)).expect("a socket has an inode")
+        });
+        assert!(!are_of_pairs(pid, inodes), "of the program");
     }
 }
