@@ -120,8 +120,8 @@ impl Live {
             let reports = session.attach(pid as i32).map_err(LiveError::User)?;
             self.take_reports(reports)?.opened
         } else {
-            for each in self.family(pid) {
-                self.strangers.follow_for_free(each);
+            if !self.is_only {
+                self.family(pid).into_iter().for_each(|each| self.strangers.follow_for_free(each));
             }
             self.attach_by_kernel(pid)?.opened
         };
