@@ -1,4 +1,4 @@
-//! What scripts ask of `bpf(2)` and `perf_event_open(2)` beyond the capture programs: maps with entries, programs of every
+//! What scripts ask of `bpf(2)` and of perf events beyond the capture programs: maps with entries, programs of every
 //! kind, runs without an event. The calls to `bpf(2)` themselves are made by [`super::super::bpf`].
 
 use super::super::bpf::{LinkSite, LoadError, bpf, object_name, owned};
