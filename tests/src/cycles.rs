@@ -154,6 +154,10 @@ impl Visitors {
                 visit(pid, &sites, &mut chance, &mut visits);
                 assert!(visits.n_visits < 20 || visits.n_hits > 0, "bpftrace sees nothing: {visits:?}");
             }
+            // Where a tracer is killed while it comes or goes, Linux leaves the trap ("failed to unregister, leaking
+            // uprobe") until the next one at that place has left by itself.
+            let sites: Vec<&str> = sites.iter().map(String::as_str).collect();
+            stay(pid, &sites, Duration::from_millis(20), &mut visits);
             visits
         });
         Visitors { is_over, thread }
@@ -170,28 +174,38 @@ fn visit(pid: u32, sites: &[String], chance: &mut Chance, visits: &mut Visits) {
     let first = chance.below(sites.len() as u64) as usize;
     let n = 1 + chance.below(3.min(sites.len() as u64)) as usize;
     let chosen: Vec<&str> = (0..n).map(|i| sites[(first + i) % sites.len()].as_str()).collect();
-    let stay = Duration::from_millis(20 + chance.below(400));
+    let time = Duration::from_millis(20 + chance.below(400));
+    // One in four is killed at any moment: before, in, or after its attaching.
+    if chance.below(4) == 0 {
+        let mut child = bpftrace(pid, &chosen, time).spawn().expect("bpftrace starts");
+        wait_at_most(&mut child, Duration::from_millis(100 + chance.below(2500)));
+        let _ = child.kill();
+        let _ = child.wait();
+        visits.n_visits += 1;
+        visits.n_killed += 1;
+        return;
+    }
+    stay(pid, &chosen, time, visits);
+}
+
+fn bpftrace(pid: u32, sites: &[&str], time: Duration) -> Command {
     let script =
-        format!("{} {{ @ = count(); }} interval:ms:{} {{ exit(); }}", chosen.join(","), stay.as_millis());
-    let mut child = Command::new("bpftrace")
+        format!("{} {{ @ = count(); }} interval:ms:{} {{ exit(); }}", sites.join(","), time.as_millis());
+    let mut command = Command::new("bpftrace");
+    command
         .args(["-p", &pid.to_string(), "-e", &script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("bpftrace starts");
-    visits.n_visits += 1;
-    // One in four is killed at any moment: before, in, or after its attaching.
-    if chance.below(4) == 0 {
-        wait_at_most(&mut child, Duration::from_millis(100 + chance.below(2500)));
-        let _ = child.kill();
-        visits.n_killed += 1;
-        let _ = child.wait();
-        return;
-    }
-    let output = child.wait_with_output().expect("bpftrace ends");
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A visitor that leaves by itself.
+fn stay(pid: u32, sites: &[&str], time: Duration, visits: &mut Visits) {
+    let output = bpftrace(pid, sites, time).output().expect("bpftrace runs");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{script}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{sites:?}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    visits.n_visits += 1;
     visits.n_hits += said
         .lines()
         .find_map(|line| line.strip_prefix("@: "))

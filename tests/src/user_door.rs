@@ -139,13 +139,45 @@ fn hit(session: &Session, record: &RecordView<'_>) -> Option<Hit> {
     Some(Hit { event, tid: task.tid, pid: task.pid, time: record.time.expect("asked for"), args })
 }
 
-/// The code of a process's files as it is in memory.
-pub fn text(pid: u32) -> Vec<u8> {
+/// The code of a process's files as it is in memory. Two of them that are to be equal say where they are not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Text(Vec<(String, u64, Vec<u8>)>);
+
+pub fn text(pid: u32) -> Text {
     let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
     let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
-    let mut bytes = Vec::new();
+    let mut mappings = Vec::new();
     for range in maps.ranges.iter().filter(|r| r.is_executable && r.inode != 0 && !r.is_shared) {
-        bytes.extend(memory.read_vec(range.start, (range.end - range.start) as usize).unwrap());
+        let bytes = memory.read_vec(range.start, (range.end - range.start) as usize).unwrap();
+        mappings.push((range.path.display().to_string(), range.start, bytes));
     }
-    bytes
+    Text(mappings)
+}
+
+impl Text {
+    /// Fails with the first places that are not what they were.
+    #[track_caller]
+    pub fn assert_is(&self, before: &Text) {
+        assert!(self == before, "the code is not what it was: {}", self.difference(before).join(", "));
+    }
+
+    fn difference(&self, before: &Text) -> Vec<String> {
+        let mut found = Vec::new();
+        for (a, b) in [(self, before), (before, self)] {
+            let is_missing = |one: &&(String, u64, Vec<u8>)| {
+                !b.0.iter().any(|other| (other.1, other.2.len()) == (one.1, one.2.len()))
+            };
+            let which = if std::ptr::eq(a, self) { "new" } else { "gone" };
+            found.extend(a.0.iter().filter(is_missing).map(|one| format!("{which}: {} {:#x}", one.0, one.1)));
+        }
+        for (path, start, bytes) in &self.0 {
+            let Some((.., old)) = before.0.iter().find(|b| b.1 == *start && b.2.len() == bytes.len()) else {
+                continue;
+            };
+            let places = (0..bytes.len()).filter(|&i| bytes[i] != old[i]);
+            let show = |i: usize| format!("{path}+{i:#x}: {:02x}, was {:02x}", bytes[i], old[i]);
+            found.extend(places.take(24).map(show));
+        }
+        found
+    }
 }

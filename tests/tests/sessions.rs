@@ -326,7 +326,7 @@ fn a_killed_recorder_costs_nothing_that_was_written() {
     assert!(place.nopal(&["status", "s"]).contains("The recorder was killed"));
     let said = place.fails(17, &["stop"]);
     assert!(said.contains("put back") && said.contains("nopal view s"), "{said}");
-    assert!(nopal_tests::user_door::text(server.pid) == text, "the code is as it was");
+    nopal_tests::user_door::text(server.pid).assert_is(&text);
     assert_eq!(place.state(), "stopped");
     // The same again, going on instead.
     place.nopal(&["start"]);

@@ -171,7 +171,7 @@ fn attaching_and_detaching_again_and_again_leaves_no_trace() {
         assert!(semaphores(busy.pid()).iter().all(|s| *s == 0), "cycle {cycle}");
     }
     assert!(n_hits > u64::from(cycles), "{n_hits} hits");
-    assert!(text(busy.pid()) == before, "the code is what it was");
+    text(busy.pid()).assert_is(&before);
     assert_no_growth("what is left in it", &footprints);
     assert_no_growth("its address space", &spaces);
     assert_eq!(footprints[0].n_descriptors, 0, "{footprints:?}");
@@ -350,7 +350,7 @@ fn bpftrace_attaching_and_leaving_during_the_cycles_disturbs_nobody() {
     }
     let visits = others.finish();
     nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
-    assert!(text(busy.pid()) == before, "the code is what it was");
+    text(busy.pid()).assert_is(&before);
     wait_until("the semaphores to be down", 10, || semaphores(busy.pid()).iter().all(|s| *s == 0));
     let last = *footprints.last().unwrap();
     let counted = busy.end();

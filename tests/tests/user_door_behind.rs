@@ -108,7 +108,7 @@ fn coming_and_going_under_load_leaves_no_trace() {
         n_hits += counts.values().sum::<u64>();
     }
     assert!(n_hits > 100, "{n_hits}");
-    assert!(text(program.pid()) == before, "the code is what it was");
+    text(program.pid()).assert_is(&before);
     program.end();
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 struct Busy {
     running: Running,
     out: BufReader<ChildStdout>,
-    before: Vec<u8>,
+    before: nopal_tests::user_door::Text,
 }
 
 fn program() -> PathBuf {
@@ -52,7 +52,7 @@ impl Busy {
 
     /// Its code is what it was, it ends when it is asked to, and it has seen no error.
     fn end(mut self) {
-        assert!(text(self.pid()) == self.before, "the code is what it was");
+        text(self.pid()).assert_is(&self.before);
         self.signal(libc::SIGTERM);
         let mut said = String::new();
         self.out.read_to_string(&mut said).unwrap();
@@ -140,7 +140,7 @@ fn programs_under_limits() {
     assert_refused(&refused, "Too many open files");
     assert_recorded(&record(busy.pid(), "", ""));
     // What it wanted to open meanwhile is its own affair.
-    assert!(text(busy.pid()) == busy.before, "the code is what it was");
+    text(busy.pid()).assert_is(&busy.before);
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn postgresql_under_load_by_the_command() {
     let result = finish(&mut nopal);
     let messages = std::fs::read_to_string(messages).unwrap();
     assert_eq!(result["lost"], 0, "{result}");
-    assert!(text(postgres.running.pid()) == before, "the code is what it was");
+    text(postgres.running.pid()).assert_is(&before);
 
     // Every site that is listed is open in the postmaster and in each of the idle backends, by one door or the other.
     let listed: Vec<serde_json::Value> = serde_json::from_str(&nopal_tests::run(
@@ -368,7 +368,7 @@ fn ruby_with_its_own_probes() {
     answers.read_line(&mut line).unwrap();
     let n_collections: u64 = line.trim().parse().unwrap();
     let result = finish(&mut nopal);
-    assert!(text(ruby.pid()) == before, "the code is what it was");
+    text(ruby.pid()).assert_is(&before);
     ruby.0.stdin.as_mut().unwrap().write_all(b"end\n").unwrap();
     assert!(ruby.0.wait().unwrap().success());
     assert_eq!((&result["lost"], &result["complete"]), (&0.into(), &true.into()), "{result}");
@@ -480,7 +480,7 @@ fn a_java_machine_with_garbage_and_threads() {
     println!("java: {cycles} cycles, {spans}, {n_hits} hits, {visits:?}, {:?}", footprints.last());
     assert!(n_hits > 100, "{counts:?}");
     nopal_engine::user::leave::detach(pid as i32).unwrap();
-    assert!(text(pid) == before, "the code is what it was");
+    text(pid).assert_is(&before);
     let later = &footprints[footprints.len() / 2..];
     assert!(later.iter().all(|one| *one == later[0]), "what is left in it grows: {footprints:?}");
     // It says in the end whether all its sums were right.

@@ -118,7 +118,7 @@ fn coming_and_going_under_load_leaves_no_trace() {
         n_hits += counts.values().sum::<u64>();
     }
     assert!(n_hits > 60 && n_moved > 40, "{n_hits} {n_moved}");
-    assert!(text(busy.pid()) == before, "the code is what it was");
+    text(busy.pid()).assert_is(&before);
     busy.end();
 }
 
