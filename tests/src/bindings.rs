@@ -194,6 +194,22 @@ impl Program {
             .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
             .collect()
     }
+
+    /// The events of one whole round of what the program fires, which begins with one that `is_first`. The tracer may have
+    /// come in the middle of a round, and opened one site after the other during another.
+    #[track_caller]
+    pub fn nopal_round(
+        &mut self,
+        door: &str,
+        probes: &str,
+        n_events: usize,
+        is_first: impl Fn(&Value) -> bool,
+    ) -> Vec<Value> {
+        let mut events = self.nopal_trace(door, probes, 4 * n_events - 1);
+        let start = (0..=events.len() - n_events).rfind(|&i| is_first(&events[i]));
+        let start = start.unwrap_or_else(|| panic!("no whole round: {events:?}"));
+        events.drain(start..start + n_events).collect()
+    }
 }
 
 /// hello, latency and stack: each program with its script and the output that must come, by bpftrace and by `nopal run`; and its

@@ -107,7 +107,7 @@ fn the_tour_shows_events_and_cleans_up() {
             (count, "view ", "  valkey_db:eviction_del\n"),
             (count, "view ", "  total\n"),
         ] {
-            assert!(step.starts_with(command) && step.contains(shown), "{user:?} {shown}\n{step}\n{err}");
+            assert!(step.starts_with(command) && step.contains(shown), "{user:?} {shown}\n{out}\n{err}");
         }
         assert_eq!(trace.matches(" redis:call__").count(), 8, "{trace}");
         for part in slow.split(", duration = ").skip(1) {
