@@ -139,19 +139,26 @@ fn hit(session: &Session, record: &RecordView<'_>) -> Option<Hit> {
     Some(Hit { event, tid: task.tid, pid: task.pid, time: record.time.expect("asked for"), args })
 }
 
-/// The code of a process's files as it is in memory. Two of them that are to be equal say where they are not.
+/// The code of a process's files as it is in memory: file, address and bytes of each piece.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Text(Vec<(String, u64, Vec<u8>)>);
 
 pub fn text(pid: u32) -> Text {
     let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
     let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
-    let mut mappings = Vec::new();
+    let mut pieces: Vec<(String, u64, Vec<u8>)> = Vec::new();
     for range in maps.ranges.iter().filter(|r| r.is_executable && r.inode != 0 && !r.is_shared) {
         let bytes = memory.read_vec(range.start, (range.end - range.start) as usize).unwrap();
-        mappings.push((range.path.display().to_string(), range.start, bytes));
+        let path = range.path.display().to_string();
+        match pieces.last_mut() {
+            // What was made writable for a time is a mapping of its own since.
+            Some(last) if last.0 == path && last.1 + last.2.len() as u64 == range.start => {
+                last.2.extend(bytes)
+            }
+            _ => pieces.push((path, range.start, bytes)),
+        }
     }
-    Text(mappings)
+    Text(pieces)
 }
 
 impl Text {

@@ -330,12 +330,12 @@ fn nopal_and_the_kernels_tracer_count_the_same() {
         "memcached:command__set",
         "memcached:command__incr",
     ];
-    let mut script = String::new();
+    // bpftrace attaches from the last to the first: when this one speaks, the others count.
+    let mut script =
+        format!("usdt:{}:valkey_server:eventloop {{ printf(\"attached\\n\"); }}\n", nopal().display());
     for (i, probe) in probes.iter().enumerate() {
         script += &format!("usdt:{}:{probe} {{ @n{i} = count(); }}\n", nopal().display());
     }
-    // Attached last: when it speaks, the others count.
-    script += &format!("usdt:{}:valkey_server:eventloop {{ printf(\"attached\\n\"); }}", nopal().display());
     let result = folder.join("bpftrace.txt");
     let mut kernel = Running::start(
         Command::new("bpftrace")

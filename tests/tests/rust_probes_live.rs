@@ -87,13 +87,13 @@ fn bpftrace_prints_right_values_in_debug_and_release() {
     for profile in ["dev", "release"] {
         let app = app(profile);
         let process = running(&app);
-        let mut script = String::new();
+        // bpftrace attaches from the last to the first: when this one counts, every other is there.
+        let mut script =
+            format!("usdt:{}:shop:heartbeat {{ @n += 1; if (@n > 20) {{ exit(); }} }}\n", app.display());
         for (probe, format, args, _) in VALUES {
             script +=
                 &format!("usdt:{}:{probe} {{ printf(\"{probe} {format}\\n\", {args}); }}\n", app.display());
         }
-        // Attached last, so every other probe is there when it counts.
-        script += &format!("usdt:{}:shop:heartbeat {{ @n += 1; if (@n > 20) {{ exit(); }} }}", app.display());
         let output = run(Command::new("bpftrace")
             .args(["-p", &process.pid().to_string(), "-e", &script])
             .env("BPFTRACE_STRLEN", "32"));
@@ -107,9 +107,9 @@ fn bpftrace_prints_right_values_in_debug_and_release() {
 
 /// A bpftrace that is attached to `shop:order__start` of a process, until it is asked to end.
 fn attach(app: &Path, pid: u32) -> Running {
-    // The second probe has no semaphore and is attached last: when it speaks, the first is all there.
+    // bpftrace attaches from the last to the first: when the first, which has no semaphore, speaks, the other is there.
     let script = format!(
-        "usdt:{0}:shop:order__start {{ @ = count(); }} usdt:{0}:shop:heartbeat {{ printf(\"attached\\n\"); }}",
+        "usdt:{0}:shop:heartbeat {{ printf(\"attached\\n\"); }} usdt:{0}:shop:order__start {{ @ = count(); }}",
         app.display()
     );
     let mut tracer = Running::start(

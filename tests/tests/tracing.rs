@@ -527,6 +527,7 @@ fn children_have_the_kernel_doors_sites_from_their_first_instruction_on() {
                 .arg(&recording)
                 .args(["-p", &target.pid().to_string()])
                 .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
             wait_until("the recording begins", 20, || recording.join("metadata").exists());
@@ -539,12 +540,13 @@ fn children_have_the_kernel_doors_sites_from_their_first_instruction_on() {
                 Command::new(nopal()).args(arguments).arg(&recording).arg("--").arg(&program).args(numbers),
             )
         };
-        let result = events(&result.stdout).pop().unwrap_or_else(|| panic!("{}", errors(&result)));
-        assert_eq!(passes(&recording), truth, "running {is_running}: {result}");
+        let said = errors(&result);
+        let result = events(&result.stdout).pop().unwrap_or_else(|| panic!("{said}"));
+        assert_eq!(passes(&recording), truth, "running {is_running}: {result}\n{said}");
         assert_eq!(
             (&result["complete"], &result["late_processes"]),
             (&true.into(), &0.into()),
-            "running {is_running}: {result}"
+            "running {is_running}: {result}\n{said}"
         );
     }
 }

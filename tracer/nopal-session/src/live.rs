@@ -130,6 +130,9 @@ impl Live {
         let mut n_processes = 0;
         while !self.is_only && n_processes < self.family(pid).len() {
             n_processes = self.family(pid).len();
+            if let Some(kernel) = &self.kernel {
+                kernel.settle();
+            }
             let mut news = Vec::new();
             self.open_children_by_kernel(&mut news);
             for news in news {

@@ -167,6 +167,13 @@ pub fn ticks_since_boot() -> u64 {
     now.tv_sec as u64 * hz + now.tv_nsec as u64 * hz / 1_000_000_000
 }
 
+/// Waits until processes that are started can be told from those that were there at this time.
+pub fn wait_until_after(ticks: u64) {
+    while ticks_since_boot() <= ticks {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 fn threads(pid: u32) -> io::Result<Vec<u32>> {
     let folder = std::fs::read_dir(format!("/proc/{pid}/task"))?;
     Ok(folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())

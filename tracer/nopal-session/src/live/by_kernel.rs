@@ -5,7 +5,7 @@ use super::{
     Came, Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock,
 };
 use crate::registry::{FileId, Registry, file_of};
-use nopal_engine::kernel::family::{Family, Member};
+use nopal_engine::kernel::family::{self, Family, Member};
 use nopal_engine::kernel::tracefs::Tracefs;
 use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
 use nopal_engine::target::{self, changeable_objects};
@@ -129,6 +129,13 @@ impl Kernel {
     pub fn was_held(&mut self, pid: u32) {
         if let Some(covered) = self.covered.get_mut(&pid) {
             covered.since_ticks = 0;
+        }
+    }
+
+    /// Waits until every child of those who have joined is either one that can be seen, or has what its parent has.
+    pub fn settle(&self) {
+        if let Some(last) = self.covered.values().map(|covered| covered.since_ticks).max() {
+            family::wait_until_after(last);
         }
     }
 

@@ -91,9 +91,8 @@ impl ScriptDoor {
 
     /// Waits until every child of those who have joined is either one that can be seen, or has what its parent has.
     pub fn settle(&self) {
-        let last = self.kinship.covered.values().map(|covered| covered.since_ticks).max().unwrap_or(0);
-        while last > 0 && family::ticks_since_boot() <= last {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        if let Some(last) = self.kinship.covered.values().map(|covered| covered.since_ticks).max() {
+            family::wait_until_after(last);
         }
     }
 
