@@ -138,7 +138,11 @@ impl<'a> Connection<'a> {
         let mut chunk = [0; 16 << 10];
         let mut is_resp = None;
         loop {
-            let n_read = stream.read(&mut chunk)?;
+            let n_read = match stream.read(&mut chunk) {
+                // With a time-out, Linux gives this to whoever was stopped meanwhile, as by a debugger.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if n_read == 0 {
                 return Ok(());
             }

@@ -39,6 +39,8 @@ pub enum Activity {
     Running,
     /// In a call that Linux continues through its restart block; continued unseen as long as the tracer lives.
     Continued,
+    /// In a call on a socket, which returns EINTR after any stop if the socket has a time-out (SO_RCVTIMEO, SO_SNDTIMEO).
+    Socket,
     /// In a call that returns EINTR after any stop.
     Interruptible,
     Unknown,
@@ -232,13 +234,17 @@ pub fn why_not_allowed(pid: i32) -> Error {
 
 /// What the thread is doing, from `/proc/PID/task/TID/syscall`.
 pub fn activity(pid: i32, tid: i32) -> Activity {
+    let is_socket = |fd: u64| {
+        let link = fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+        link.is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
+    };
     match fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
-        Ok(text) => classify(&text),
+        Ok(text) => classify(&text, is_socket),
         Err(_) => Activity::Unknown,
     }
 }
 
-fn classify(text: &str) -> Activity {
+fn classify(text: &str, is_socket: impl Fn(u64) -> bool) -> Activity {
     let mut fields = text.split_whitespace();
     let number: i64 = match fields.next() {
         Some("running") => return Activity::Running,
@@ -268,6 +274,18 @@ fn classify(text: &str) -> Activity {
         | libc::SYS_io_getevents
         | SYS_IO_PGETEVENTS
         | libc::SYS_io_uring_enter => Activity::Interruptible,
+        libc::SYS_accept
+        | libc::SYS_accept4
+        | libc::SYS_connect
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_sendto
+        | libc::SYS_sendmsg
+        | libc::SYS_sendmmsg => Activity::Socket,
+        libc::SYS_read | libc::SYS_readv | libc::SYS_write | libc::SYS_writev if is_socket(argument(0)) => {
+            Activity::Socket
+        }
         _ => Activity::Restartable,
     }
 }
@@ -326,9 +344,11 @@ mod tests {
             ("230 0x0 0x0 0x7ffd 0x7ffd 0x0 0x0 0x7ffc 0x7f00\n", Activity::Continued),
             ("232 0x3 0x7ffd 0x40 0xffffffff 0x0 0x0 0x7ffc 0x7f00\n", Activity::Interruptible),
             ("0 0x0 0x7ffd 0x40 0x0 0x0 0x0 0x7ffc 0x7f00\n", Activity::Restartable),
+            ("0 0x7 0x7ffd 0x40 0x0 0x0 0x0 0x7ffc 0x7f00\n", Activity::Socket),
+            ("45 0x7 0x7ffd 0x40 0x0 0x0 0x0 0x7ffc 0x7f00\n", Activity::Socket),
             ("", Activity::Unknown),
         ] {
-            assert_eq!(classify(text), expected, "{text}");
+            assert_eq!(classify(text, |fd| fd == 7), expected, "{text}");
         }
     }
 
