@@ -540,7 +540,9 @@ fn callers_come_with_the_event() {
     let text = r#"
 #include <sys/sdt.h>
 #include <unistd.h>
-__attribute__((noinline)) int inner(int n) { char room[200]; asm volatile("" :: "r"(room) : "memory"); DTRACE_PROBE1(deep, hit, n); return n + room[0]; }
+__attribute__((noinline)) int inner(int n) { char room[200]; asm volatile("" :: "r"(room) : "memory"); DTRACE_PROBE1(deep, hit, n);
+    /* A jump in the nop's place lands 1.6 GB before the program, where nothing is. */
+    asm volatile("mov $0xa00000, %%eax" ::: "eax"); return n + room[0]; }
 __attribute__((noinline)) int middle(int n) { char room[100]; asm volatile("" :: "r"(room) : "memory"); return inner(n + 1) + room[1]; }
 __attribute__((noinline)) int outer(int n) { return middle(n * 2) + 3; }
 int main(void) { volatile int sum = 0; for (int n = 0;; n++) { sum += outer(n); usleep(1000); } }

@@ -16,6 +16,10 @@ use std::path::{Path, PathBuf};
 /// The kernel's own number for an instruction it cannot step over; the C library has no name for it.
 const NOT_SUPPORTED: i32 = 524;
 
+/// What an instruction begins with that the kernel may not step over: `lock`, segments, and AVX, whose opcodes it takes for
+/// those of others.
+const ODD_BEGINNINGS: [u8; 8] = [0xf0, 0x26, 0x2e, 0x36, 0x3e, 0xc4, 0xc5, 0x62];
+
 /// Uprobes of one process and clause.
 #[derive(Debug)]
 pub struct UprobeLink {
@@ -30,6 +34,8 @@ pub type PointInProcess = (usize, usize, Option<u32>);
 pub(super) struct Group {
     pub kind: Kind,
     pub found: Found,
+    /// The kernel may refuse some of them; by themselves, so that the others are attached at once.
+    is_odd: bool,
     points: Vec<(usize, Vec<PointSite>)>,
 }
 
@@ -92,10 +98,13 @@ impl ScriptDoor {
                         }
                     }
                     Ok((sites, found)) => {
-                        let same = |group: &&mut Group| group.kind == kind && group.found.path == found.path;
+                        let is_odd = sites.iter().any(|site| ODD_BEGINNINGS.contains(&site.first_byte));
+                        let same = |group: &&mut Group| {
+                            (group.kind, group.is_odd) == (kind, is_odd) && group.found.path == found.path
+                        };
                         match groups.iter_mut().find(same) {
                             Some(group) => group.points.push((point, sites)),
-                            None => groups.push(Group { kind, found, points: vec![(point, sites)] }),
+                            None => groups.push(Group { kind, found, is_odd, points: vec![(point, sites)] }),
                         }
                     }
                 }
@@ -151,12 +160,12 @@ impl ScriptDoor {
         }
         let result = self.link(clause, &group, &layouts, &links, pid);
         if matches!(result, Err(ScriptError::Io { .. })) && group.points.len() > 1 {
-            // One site the kernel does not take must not keep the others away.
-            for one in group.points {
-                let alone = Group { kind: group.kind, found: group.found.clone(), points: vec![one] };
-                self.attach_group(clause, pid, alone, states)?;
-            }
-            return Ok(());
+            // One site the kernel does not take must not keep the others away. In halves, as each group that is attached
+            // takes its time, and most of them are whole.
+            let points = group.points.split_off(group.points.len() / 2);
+            let half = Group { found: group.found.clone(), points, ..group };
+            self.attach_group(clause, pid, group, states)?;
+            return self.attach_group(clause, pid, half, states);
         }
         for (point, sites) in &group.points {
             let state = match &result {
