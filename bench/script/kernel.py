@@ -78,11 +78,12 @@ def on_cpu(cpu):
     return lambda: os.sched_setaffinity(0, {cpu})
 
 
-def wait_for(what, is_so, process):
+def wait_for(what, is_so, process, errors):
     end = time.monotonic() + LIMIT_S
     while not is_so():
         if process.poll() is not None or time.monotonic() > end:
-            raise SystemExit(f"{what}: {process.stderr.read().decode() if process.stderr else 'no answer'}")
+            errors.seek(0)
+            raise SystemExit(f"{what}: {errors.read().decode() or 'no answer'}")
         time.sleep(0.002)
 
 
@@ -118,13 +119,14 @@ class Traced:
             [program, str(hits), str(rest_ns)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=on_cpu(PROGRAM_CPU)
         )
         pid = self.program.pid
-        self.out = tempfile.TemporaryFile()
+        # Files: bpftrace says so much of what it lost that a pipe would be full.
+        self.out, self.errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self.tracer = subprocess.Popen(
-            command(tool, script, pid), stdout=self.out, stderr=subprocess.PIPE, preexec_fn=on_cpu(TRACER_CPU),
+            command(tool, script, pid), stdout=self.out, stderr=self.errors, preexec_fn=on_cpu(TRACER_CPU),
             env={**os.environ, "BPFTRACE_STRLEN": "64"},
         )
         offset = site_offset(nopal, program)
-        wait_for(f"{tool} did not attach", lambda: first_byte(pid, program, offset) == 0xCC, self.tracer)
+        wait_for(f"{tool} did not attach", lambda: first_byte(pid, program, offset) == 0xCC, self.tracer, self.errors)
         time.sleep(0.3)
 
     def go(self):
@@ -136,7 +138,6 @@ class Traced:
         time.sleep(0.3)
         self.tracer.send_signal(signal.SIGINT)
         self.tracer.wait(LIMIT_S)
-        self.errors = self.tracer.stderr.read().decode()
         self.program.kill()
         self.program.wait()
         self.out.seek(0)
