@@ -36,7 +36,7 @@ fn steps(pid: u32, recording: &Path) -> Vec<Step> {
         ),
         step(
             "Every command, as it starts and ends. The server was not restarted, and is itself again afterwards.",
-            &["trace", "-p", &pid, "redis:call__*", "--limit", "8", "--duration", "5s"],
+            &["trace", "-p", &pid, "redis:call__*", "--limit", "8", "--duration", "20s"],
             count_lines,
         ),
         step(
@@ -49,7 +49,7 @@ fn steps(pid: u32, recording: &Path) -> Vec<Step> {
                 "--limit",
                 "4",
                 "--duration",
-                "5s",
+                "20s",
             ],
             count_lines,
         ),
