@@ -552,6 +552,24 @@ fn children_have_the_kernel_doors_sites_from_their_first_instruction_on() {
 }
 
 #[test]
+fn a_call_that_a_stop_interrupts_is_named() {
+    let script = "import select\nready = select.epoll()\nwhile True:\n    ready.poll(60)\n";
+    let waiting = Running::start(Command::new("/usr/bin/python3.11").args(["-c", script]));
+    let call = format!("/proc/{}/syscall", waiting.pid());
+    wait_until("it waits", 20, || {
+        fs::read_to_string(&call).is_ok_and(|text| text.starts_with(&format!("{} ", libc::SYS_epoll_wait)))
+    });
+    let pid = waiting.pid().to_string();
+    let output =
+        output_of(Command::new(nopal()).args(["trace", "-v", "-p", &pid, "python:*", "--duration", "300ms"]));
+    assert!(
+        errors(&output).contains("stopped in epoll_wait, which may have returned EINTR"),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
 fn processes_of_other_namespaces_have_both_numbers_in_a_recording() {
     let folder = scratch("tracing_namespaces");
     let program = build("busy", &["busy.c", "own.c"], Build::Pie);

@@ -274,6 +274,11 @@ impl Live {
             if !self.left.contains_key(&pid) && report.says_something() {
                 self.say_libraries(pid);
             }
+            if let Some(call) = report.interrupted {
+                let text =
+                    format!("process {pid}: a thread was stopped in {call}, which may have returned EINTR");
+                self.pending.push(News::Message(text));
+            }
             let left = match report.outcome {
                 Ok(sites) => {
                     // Also one that was entered for what it will load.
