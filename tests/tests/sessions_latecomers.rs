@@ -12,17 +12,14 @@ fn what_a_tracked_process_loads_is_recorded_from_its_first_hit_on() {
     let library = build_with("loaded", &["loaded.c"], Build::Pie, &["-shared", "-fPIC"]);
     let mut late = Command::new(build("late", &["late.c"], Build::Pie));
     let mut late = Running(late.arg(&library).stdin(Stdio::piped()).spawn().unwrap());
-    // Another one that has probes; without any there is nothing to start for.
-    let busy = Running::start(
-        Command::new(build("busy", &["busy.c", "own.c"], Build::Pie))
-            .args(["-q", "-t", "1"])
-            .stdout(Stdio::null()),
-    );
+    // Another one that has probes, and waits; without any there is nothing to start for.
+    let mut other = Command::new(build("forks", &["forks.c"], Build::Pie));
+    let other = Running(other.args(["1", "1"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
     let session = |line: &[&str]| run(Command::new(nopal()).args(line).env("NOPAL_HOME", dir.join("home")));
     let output = dir.join("out");
     session(&["create", "s", "-o", output.to_str().unwrap()]);
-    session(&["enable-event", "-u", "loads:*,busy:guarded"]);
-    for pid in [late.pid(), busy.pid()] {
+    session(&["enable-event", "-u", "loads:*,forks:*"]);
+    for pid in [late.pid(), other.pid()] {
         session(&["track", "-u", "-p", &pid.to_string()]);
     }
     session(&["start"]);
