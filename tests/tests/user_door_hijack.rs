@@ -3,7 +3,7 @@
 use nopal_engine::user::hijack::{Call, Hijack};
 use nopal_engine::user::memory::Memory;
 use nopal_tests::process::Running;
-use nopal_tests::targets::{Build, build};
+use nopal_tests::targets::{Build, build, build_with};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -54,6 +54,26 @@ fn borrowed_threads_of_a_busy_program_do_not_notice() {
         }
         end(running, out);
     }
+}
+
+#[test]
+fn a_program_that_is_still_being_loaded_survives_a_killed_tracer() {
+    let library = build_with("slow", &["slow.c"], Build::Pie, &["-shared", "-fPIC"]);
+    let mut program = Command::new("/bin/true");
+    let mut running = Running::start(program.env("LD_PRELOAD", &library).stdout(Stdio::piped()));
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "loading\n");
+    let pid = running.pid() as i32;
+    let memory = Memory::open(pid).unwrap();
+    in_a_thread(|| {
+        let mut hijack = Hijack::choose(&memory, None).unwrap();
+        assert_eq!(hijack.must(getpid()).unwrap(), pid as u64);
+        // As if killed: nothing is given back.
+        std::mem::forget(hijack);
+    });
+    let status = running.0.wait().unwrap();
+    assert!(status.success(), "{status}");
 }
 
 #[test]

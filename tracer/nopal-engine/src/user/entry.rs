@@ -1,7 +1,10 @@
-//! The first code run in a process: a few bytes written over its entry point, which every process has passed long ago.
+//! The first code run in a process: a few bytes where nothing is executed. Behind the end of the loader's code, in the rest of
+//! its last page; in a program without a loader, or with one that has no room there, over the entry point, which a process
+//! passes first of all.
 //!
 //! They are put back as soon as code of our own is mapped. A tracer killed meanwhile leaves them there: dead bytes, which
-//! the next attach or `detach` recognises and puts back from the file.
+//! the next attach or `detach` recognises and puts back. So the entry is no place for them in a program whose loader is still at
+//! work, as it may be in one that was just started.
 
 use super::error::{Error, Result};
 use super::held::stop_all;
@@ -21,11 +24,14 @@ pub struct EntryCode {
 }
 
 impl EntryCode {
-    /// Verifies that the bytes at the entry are those of the file, then borrows them. A program that has not
+    /// Verifies that the bytes are those that belong there, then borrows them. A program without a loader that has not
     /// passed its entry yet must be held until they are given back.
     pub fn borrow(memory: &Memory) -> Result<EntryCode> {
         let pid = memory.pid();
-        let (address, original) = file_bytes(pid)?;
+        let (address, original) = match behind_loader(memory) {
+            Some(place) => place,
+            None => at_entry(pid)?,
+        };
         let mut now = [0; SINGLE_CALL.len()];
         memory.read(address, &mut now)?;
         let was_borrowed = now == SINGLE_CALL;
@@ -45,14 +51,63 @@ impl EntryCode {
     }
 }
 
-/// Puts the entry back if a killed tracer left our bytes there. True if it had and no thread is in them any more.
+/// Puts back what a killed tracer left. True if it had and no thread is in our bytes any more.
 pub fn mend(memory: &Memory, held: &[i32]) -> Result<bool> {
-    let Ok((address, original)) = file_bytes(memory.pid()) else { return Ok(false) };
-    let mut now = [0; SINGLE_CALL.len()];
-    if memory.read(address, &mut now).is_err() || now != SINGLE_CALL {
-        return Ok(false);
+    let mut is_mended = false;
+    for (address, original) in places(memory) {
+        if holds_our_code(memory, address) {
+            is_mended |= put_back_if_empty(memory, address, &original, held)?;
+        }
     }
-    put_back_if_empty(memory, address, &original, held)
+    Ok(is_mended)
+}
+
+/// Whether a thread that goes on at `rip` is in bytes of ours.
+pub fn is_in(memory: &Memory, rip: u64) -> bool {
+    places(memory).iter().any(|(address, _)| {
+        (*address..=address + SINGLE_CALL.len() as u64).contains(&rip) && holds_our_code(memory, *address)
+    })
+}
+
+fn holds_our_code(memory: &Memory, address: u64) -> bool {
+    let mut now = [0; SINGLE_CALL.len()];
+    memory.read(address, &mut now).is_ok() && now == SINGLE_CALL
+}
+
+/// An address and what belongs there.
+type Place = (u64, [u8; SINGLE_CALL.len()]);
+
+/// Everywhere that our bytes may be.
+fn places(memory: &Memory) -> Vec<Place> {
+    behind_loader(memory).into_iter().chain(at_entry(memory.pid()).ok()).collect()
+}
+
+/// The rest of the last page of the loader's code, if there is nothing in it but zeros or bytes of ours.
+fn behind_loader(memory: &Memory) -> Option<Place> {
+    let base = process::auxv(memory.pid()).ok()?.loader_base;
+    let word = |address: u64| memory.read_u64(address).ok();
+    if base == 0 || word(base)? & 0xff_ffff_ffff != u64::from_le_bytes(*b"\x7fELF\x02\0\0\0") {
+        return None;
+    }
+    let (table, sizes) = (base.checked_add(word(base + 32)?)?, word(base + 54)?);
+    let (entry_bytes, n) = (sizes & 0xffff, sizes >> 16 & 0xffff);
+    for segment in (0..n).map(|i| table + i * entry_bytes) {
+        const LOAD_EXECUTABLE: (u64, u64) = (1, 1);
+        let kind = word(segment)?;
+        if entry_bytes != 56 || (kind & 0xffff_ffff, kind >> 32 & 1) != LOAD_EXECUTABLE {
+            continue;
+        }
+        let end = base.checked_add(word(segment + 16)?)?.checked_add(word(segment + 32)?)?;
+        let address = end.next_multiple_of(16);
+        if address + SINGLE_CALL.len() as u64 > end.next_multiple_of(nopal_abi::PAGE_BYTES as u64) {
+            return None;
+        }
+        let mut now = [0; SINGLE_CALL.len()];
+        memory.read(address, &mut now).ok()?;
+        let original = [0; SINGLE_CALL.len()];
+        return (now == original || now == SINGLE_CALL).then_some((address, original));
+    }
+    None
 }
 
 /// A thread whose tracer was killed may be waiting in these bytes for the end of its bounded time. If one is, they stay:
@@ -72,7 +127,7 @@ fn put_back_if_empty(memory: &Memory, address: u64, original: &[u8], held: &[i32
 }
 
 /// Where the entry is and what the file has there.
-fn file_bytes(pid: i32) -> Result<(u64, [u8; SINGLE_CALL.len()])> {
+fn at_entry(pid: i32) -> Result<Place> {
     let address = process::auxv(pid)?.entry;
     let file = File::open(format!("/proc/{pid}/exe")).map_err(Error::on(pid, "open the program's file"))?;
     let broken = || Error::Io {

@@ -8,7 +8,7 @@
 //!
 //! All signals are blocked meanwhile and stay pending; the kernel delivers them when the mask is given back.
 
-use super::entry::EntryCode;
+use super::entry::{self, EntryCode};
 use super::error::{Error, Result};
 use super::frame::Frame;
 use super::held::{Held, is_runnable};
@@ -24,7 +24,7 @@ use std::ops::Range as Span;
 use std::time::{Duration, Instant};
 
 /// One call with arguments in registers: `syscall; mov [r12],rax; wait a bounded while; rt_sigreturn`.
-/// Short enough for the dead bytes at a program's entry.
+/// Short enough for the dead bytes of a program.
 pub const SINGLE_CALL: [u8; 20] = [
     0x0f, 0x05, // syscall
     0x49, 0x89, 0x04, 0x24, // mov [r12],rax
@@ -202,11 +202,9 @@ impl<'a> Hijack<'a> {
     /// Whether a killed tracer had sent the thread where it is. It must go back by itself first: borrowed anew, it would
     /// return to bytes that may have been put back by then.
     fn is_in_our_code(&self, rip: u64) -> Result<bool> {
-        let entry = process::auxv(self.held.pid)?.entry;
-        // A program that is just being started stands there in its own right.
-        if (entry..=entry + SINGLE_CALL.len() as u64).contains(&rip) {
-            let bytes = self.memory.read_vec(entry, SINGLE_CALL.len())?;
-            return Ok(bytes == SINGLE_CALL);
+        // A program that is just being started stands at its entry in its own right.
+        if entry::is_in(self.memory, rip) {
+            return Ok(true);
         }
         let maps = Maps::read(self.held.pid)?;
         for space in spaces_in(&maps).iter().filter(|r| (r.start..r.end).contains(&rip)) {
@@ -242,7 +240,7 @@ impl<'a> Hijack<'a> {
         Ok(())
     }
 
-    /// Makes one call with the code of [`SINGLE_CALL`] at the program's entry.
+    /// Makes one call with the code of [`SINGLE_CALL`] in dead bytes of the program.
     pub fn single(&mut self, call: Call) -> Result<i64> {
         self.ensure_taken()?;
         let code = match &self.entry {
