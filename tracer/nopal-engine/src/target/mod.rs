@@ -15,6 +15,6 @@ pub mod unwind;
 pub use error::TargetError;
 pub use image::Image;
 pub use maps::{Mapping, maps, parse as parse_maps};
-pub use objects::{MappedObject, changeable_objects, mapped_objects};
+pub use objects::{MappedObject, changeable_objects, has_ended, mapped_objects};
 pub use process::{Process, Width, children, processes, read_short};
 pub use tree::descendants;

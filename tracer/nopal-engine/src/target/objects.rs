@@ -1,7 +1,7 @@
 //! The ELF files a process maps, each opened as the very file that is mapped: whatever namespace it is in, and
 //! whether or not it still has a name.
 
-use super::{Image, Mapping, TargetError, maps};
+use super::{Image, Mapping, Process, TargetError, maps};
 use nopal_sdt::Object;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -49,6 +49,11 @@ pub fn changeable_objects(pid: u32) -> Result<Vec<MappedObject>, TargetError> {
         Some(by) => Err(TargetError::Translated { pid, by }),
         None => Ok(objects),
     }
+}
+
+/// Whether a process has ended, or is about to: its memory goes first.
+pub fn has_ended(pid: u32) -> bool {
+    !Process::is_alive(pid) || mapped_objects(pid).is_ok_and(|objects| objects.is_empty())
 }
 
 /// The tool that a mapped file is part of, if it translates code.

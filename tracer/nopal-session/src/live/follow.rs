@@ -189,7 +189,7 @@ impl Live {
             let done = match done {
                 Ok(done) => done,
                 Err(error) => {
-                    if is_alive(&pid) {
+                    if !target::has_ended(pid) {
                         news.push(News::NotFollowed { pid, error });
                     }
                     continue;

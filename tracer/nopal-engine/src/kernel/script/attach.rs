@@ -6,7 +6,7 @@ use super::resolve::{Found, PointSite, objects_of};
 use super::{Attached, ScriptDoor, ScriptError, State, sys};
 use crate::kernel::bpf::LinkSite;
 use crate::perf;
-use crate::target::processes;
+use crate::target::{has_ended, processes};
 use nopal_program::PointKind;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -82,6 +82,7 @@ impl ScriptDoor {
                 let kind_of_point = &self.program.clauses[clause].points[point].kind;
                 let sites = found.and_then(|found| Ok((found.binary.sites(kind_of_point)?, found)));
                 match sites {
+                    Err(_) if pid.is_some_and(has_ended) => return Ok(states),
                     Err(why) => {
                         // Told once, not each time the process loads something else.
                         if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
@@ -159,6 +160,9 @@ impl ScriptDoor {
             }
         }
         let result = self.link(clause, &group, &layouts, &links, pid);
+        if matches!(result, Err(ScriptError::Io { .. })) && pid.is_some_and(has_ended) {
+            return Ok(());
+        }
         if matches!(result, Err(ScriptError::Io { .. })) && group.points.len() > 1 {
             // One site the kernel does not take must not keep the others away. In halves, as each group that is attached
             // takes its time, and most of them are whole.
