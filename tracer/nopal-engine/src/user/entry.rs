@@ -84,30 +84,21 @@ fn places(memory: &Memory) -> Vec<Place> {
 
 /// The rest of the last page of the loader's code, if there is nothing in it but zeros or bytes of ours.
 fn behind_loader(memory: &Memory) -> Option<Place> {
+    const PAGE: usize = nopal_abi::PAGE_BYTES;
     let base = process::auxv(memory.pid()).ok()?.loader_base;
-    let word = |address: u64| memory.read_u64(address).ok();
-    if base == 0 || word(base)? & 0xff_ffff_ffff != u64::from_le_bytes(*b"\x7fELF\x02\0\0\0") {
+    let mut head = [0; PAGE];
+    memory.read(base, &mut head).ok()?;
+    let table = SegmentTable::parse(head.first_chunk()?)?;
+    let segments = (0..table.n).map_while(|i| head.get(usize::try_from(table.at(i)?).ok()?..)?.first_chunk());
+    let code = segments.map(Segment::parse).find(|segment| segment.is_load && segment.is_executable)?;
+    let end = base.checked_add(code.start)?.checked_add(code.size)?;
+    let address = end.checked_next_multiple_of(16)?;
+    if end.checked_next_multiple_of(PAGE as u64)? - address < SINGLE_CALL.len() as u64 {
         return None;
     }
-    let (table, sizes) = (base.checked_add(word(base + 32)?)?, word(base + 54)?);
-    let (entry_bytes, n) = (sizes & 0xffff, sizes >> 16 & 0xffff);
-    for segment in (0..n).map(|i| table + i * entry_bytes) {
-        const LOAD_EXECUTABLE: (u64, u64) = (1, 1);
-        let kind = word(segment)?;
-        if entry_bytes != 56 || (kind & 0xffff_ffff, kind >> 32 & 1) != LOAD_EXECUTABLE {
-            continue;
-        }
-        let end = base.checked_add(word(segment + 16)?)?.checked_add(word(segment + 32)?)?;
-        let address = end.next_multiple_of(16);
-        if address + SINGLE_CALL.len() as u64 > end.next_multiple_of(nopal_abi::PAGE_BYTES as u64) {
-            return None;
-        }
-        let mut now = [0; SINGLE_CALL.len()];
-        memory.read(address, &mut now).ok()?;
-        let original = [0; SINGLE_CALL.len()];
-        return (now == original || now == SINGLE_CALL).then_some((address, original));
-    }
-    None
+    let (mut now, original) = ([0; SINGLE_CALL.len()], [0; SINGLE_CALL.len()]);
+    memory.read(address, &mut now).ok()?;
+    (now == original || now == SINGLE_CALL).then_some((address, original))
 }
 
 /// A thread whose tracer was killed may be waiting in these bytes for the end of its bounded time. If one is, they stay:
@@ -134,28 +125,74 @@ fn at_entry(pid: i32) -> Result<Place> {
         what: format!("read the program of process {pid}"),
         source: std::io::Error::new(std::io::ErrorKind::InvalidData, "not the ELF file that is running"),
     };
-    let mut header = [0u8; 64];
+    let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0).map_err(Error::on(pid, "read the program's header"))?;
-    let u16_at = |b: &[u8], at: usize| u16::from_le_bytes([b[at], b[at + 1]]);
-    let u64_at = |b: &[u8], at: usize| u64::from_le_bytes(b[at..at + 8].try_into().expect("eight bytes"));
-    if &header[..4] != b"\x7fELF" || header[4] != 2 || u16_at(&header, 54) != 56 {
-        return Err(broken());
-    }
-    let (link_entry, table, n) = (u64_at(&header, 24), u64_at(&header, 32), u16_at(&header, 56));
-    for i in 0..u64::from(n) {
-        let mut segment = [0u8; 56];
-        let at = table.checked_add(i * 56).ok_or_else(broken)?;
-        file.read_exact_at(&mut segment, at).map_err(Error::on(pid, "read the program's segments"))?;
-        let is_load = u32::from_le_bytes(segment[..4].try_into().expect("four bytes")) == 1;
-        let (offset, start, size) = (u64_at(&segment, 8), u64_at(&segment, 16), u64_at(&segment, 32));
-        let Some(within) = link_entry.checked_sub(start).filter(|w| is_load && *w < size) else { continue };
-        if size - within < SINGLE_CALL.len() as u64 {
-            continue;
-        }
-        let mut bytes = [0u8; SINGLE_CALL.len()];
-        file.read_exact_at(&mut bytes, offset.wrapping_add(within))
+    let table = SegmentTable::parse(&header).ok_or_else(broken)?;
+    for i in 0..table.n {
+        let mut bytes = [0; SEGMENT_BYTES];
+        file.read_exact_at(&mut bytes, table.at(i).ok_or_else(broken)?)
+            .map_err(Error::on(pid, "read the program's segments"))?;
+        let segment = Segment::parse(&bytes);
+        let within = table.entry.checked_sub(segment.start).filter(|w| segment.is_load && *w < segment.size);
+        let Some(within) = within.filter(|w| segment.size - w >= SINGLE_CALL.len() as u64) else { continue };
+        let mut bytes = [0; SINGLE_CALL.len()];
+        file.read_exact_at(&mut bytes, segment.offset.wrapping_add(within))
             .map_err(Error::on(pid, "read the program's entry"))?;
         return Ok((address, bytes));
     }
     Err(broken())
+}
+
+const HEADER_BYTES: usize = 64;
+const SEGMENT_BYTES: usize = 56;
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// What the header of a 64-bit ELF file says of its segments.
+struct SegmentTable {
+    /// Where the program begins, as linked.
+    entry: u64,
+    offset: u64,
+    n: u64,
+}
+
+impl SegmentTable {
+    fn parse(header: &[u8; HEADER_BYTES]) -> Option<SegmentTable> {
+        let u16_at = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let is_known = header.starts_with(b"\x7fELF\x02") && usize::from(u16_at(54)) == SEGMENT_BYTES;
+        is_known.then(|| SegmentTable {
+            entry: u64_at(header, 24),
+            offset: u64_at(header, 32),
+            n: u16_at(56).into(),
+        })
+    }
+
+    /// Where one of them is described.
+    fn at(&self, i: u64) -> Option<u64> {
+        self.offset.checked_add(i * SEGMENT_BYTES as u64)
+    }
+}
+
+struct Segment {
+    is_load: bool,
+    is_executable: bool,
+    offset: u64,
+    start: u64,
+    /// In the file.
+    size: u64,
+}
+
+impl Segment {
+    fn parse(bytes: &[u8; SEGMENT_BYTES]) -> Segment {
+        let kind_and_flags = u64_at(bytes, 0);
+        Segment {
+            is_load: kind_and_flags as u32 == 1,
+            is_executable: kind_and_flags >> 32 & 1 != 0,
+            offset: u64_at(bytes, 8),
+            start: u64_at(bytes, 16),
+            size: u64_at(bytes, 32),
+        }
+    }
 }
