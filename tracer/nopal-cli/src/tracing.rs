@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use nopal_engine::user;
 use nopal_engine::user::ring::possible_cpus;
 use nopal_session::live::{
-    self, BY_LINES, Door, Live, LiveError, News, Opened, Request, Way, attach_when_free,
+    self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Request, Way, attach_when_free,
 };
 use nopal_session::plan::Limits;
 use nopal_session::registry::{Choice, Unfit};
@@ -317,8 +317,8 @@ pub fn announce(opened: &[Opened], is_verbose: bool) {
         parts.push("none yet; looking at what the command loads and starts".to_owned());
     }
     anstream::eprintln!("sites: {}", parts.join(", "));
-    if opened.iter().any(|site| matches!(&site.way, Way::Kernel(reason) if reason.contains(BY_LINES))) {
-        anstream::eprintln!("nopal: {BY_LINES}");
+    if opened.iter().any(|site| matches!(&site.way, Way::Kernel(reason) if reason.contains(BY_TRACEFS))) {
+        anstream::eprintln!("nopal: {BY_TRACEFS}");
     }
     for site in opened {
         let way = match &site.way {

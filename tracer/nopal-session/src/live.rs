@@ -2,12 +2,12 @@
 //! happens to the processes meanwhile is followed in `follow`.
 
 pub(crate) mod by_kernel;
-pub(crate) mod by_lines;
 mod follow;
 mod handover;
+pub(crate) mod tracefs_door;
 mod types;
 
-pub use by_lines::BY_LINES;
+pub use tracefs_door::BY_TRACEFS;
 pub use types::{
     Came, Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way, late_in_words,
 };

@@ -1,20 +1,20 @@
-//! The kernel door: uprobes with an eBPF program of our own. For a process and its descendants a [`family::Family`], for
+//! The kernel door: uprobes with an eBPF program of our own. For a process and its descendants a [`inherited_uprobes::Family`], for
 //! one process alone one `uprobe_multi` link per program and object.
 //! Records have the format of the user door, but for their time, which is CLOCK_MONOTONIC in nanoseconds.
 
 mod bpf;
-mod bystander;
-pub mod family;
+pub mod capture_program;
 pub mod ftrace;
+mod idle_process;
+pub mod inherited_uprobes;
 mod insn;
-pub mod program;
 mod ringbuf;
 pub mod script;
 pub mod tracefs;
 
 use bpf::{LinkSite, LoadError, MapType};
+use capture_program::{Dispatch, Loss, Maps, ProgramError, ProgramSite};
 use nopal_sdt::probe::Site;
-use program::{Dispatch, Loss, Maps, ProgramError, ProgramSite};
 use std::ffi::CString;
 use std::fmt;
 use std::io;
@@ -140,8 +140,13 @@ impl KernelDoor {
         let ring = map(MapType::Ringbuf, 0, 0, ring_bytes as u32, "nopal_ring")?;
         let loss = map(MapType::PercpuArray, 4, size_of::<Loss>() as u32, 1, "nopal_loss")?;
         let depth = map(MapType::PercpuArray, 4, 8, 1, "nopal_depth")?;
-        let scratch =
-            map(MapType::PercpuArray, 4, program::SCRATCH_BYTES, program::SCRATCH_LEVELS, "nopal_scratch")?;
+        let scratch = map(
+            MapType::PercpuArray,
+            4,
+            capture_program::SCRATCH_BYTES,
+            capture_program::SCRATCH_LEVELS,
+            "nopal_scratch",
+        )?;
         let maps = Maps {
             ring: ring.as_raw_fd(),
             loss: loss.as_raw_fd(),
@@ -167,7 +172,7 @@ impl KernelDoor {
             if site.site.code.starts_with(&[0x0f, 0x1f, 0x44, 0x00, 0x00]) {
                 let error = KernelError::UnsafeNop { event: site.event, address: site.site.address };
                 refused.push((site.event, error));
-            } else if let Err(error) = program::assemble(alone, self.maps, Dispatch::Cookie, false) {
+            } else if let Err(error) = capture_program::assemble(alone, self.maps, Dispatch::Cookie, false) {
                 refused.push((site.event, KernelError::Program(error)));
             } else {
                 accepted.push((site, bare));
@@ -208,9 +213,9 @@ impl KernelDoor {
         load: impl Fn(&[insn::Insn], &str, bool) -> Result<OwnedFd, bpf::LoadError>,
     ) -> Result<OwnedFd, KernelError> {
         let assemble = |may_sleep| {
-            program::assemble(sites, self.maps, dispatch, may_sleep).map_err(KernelError::Program)
+            capture_program::assemble(sites, self.maps, dispatch, may_sleep).map_err(KernelError::Program)
         };
-        if program::reads_memory(sites)
+        if capture_program::reads_memory(sites)
             && let Ok(program) = load(&assemble(true)?, "nopal_hit", true)
         {
             return Ok(program);
@@ -241,7 +246,7 @@ impl KernelDoor {
     pub fn poll(&mut self, limit: usize, mut take: impl FnMut(u32, RecordView<'_>)) -> usize {
         self.ring.poll(limit, |bytes| {
             // Only programs of ours write here, and each puts the prefix first.
-            let Some((prefix, bytes)) = bytes.split_first_chunk::<{ program::PREFIX_BYTES }>() else {
+            let Some((prefix, bytes)) = bytes.split_first_chunk::<{ capture_program::PREFIX_BYTES }>() else {
                 return;
             };
             if let Parsed::Record(record, _) = RecordView::parse(bytes) {

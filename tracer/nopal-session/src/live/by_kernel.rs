@@ -1,11 +1,11 @@
 //! The kernel door's side of a live session: what is armed where, and its records in the order of time.
 
-use super::by_lines::{BY_LINES, ByLines};
+use super::tracefs_door::{BY_TRACEFS, TracefsDoor};
 use super::{
     Came, Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock,
 };
 use crate::registry::{FileId, Registry, file_of};
-use nopal_engine::kernel::family::{self, Family, Member};
+use nopal_engine::kernel::inherited_uprobes::{self, Family, Member};
 use nopal_engine::kernel::tracefs::Tracefs;
 use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
 use nopal_engine::target::{self, changeable_objects};
@@ -44,7 +44,7 @@ pub(crate) struct Kernel {
 #[derive(Debug)]
 enum Entrance {
     Bpf(KernelDoor),
-    Lines(Box<ByLines>),
+    Lines(Box<TracefsDoor>),
 }
 
 /// What families give a process.
@@ -135,7 +135,7 @@ impl Kernel {
     /// Waits until every child of those who have joined is either one that can be seen, or has what its parent has.
     pub fn settle(&self) {
         if let Some(last) = self.covered.values().map(|covered| covered.since_ticks).max() {
-            family::wait_until_after(last);
+            inherited_uprobes::wait_until_after(last);
         }
     }
 
@@ -217,7 +217,7 @@ impl Kernel {
                     None => {
                         done.n_fresh += 1;
                         covered.events.insert(wanted.event);
-                        opened_as(wanted, both(&why, BY_LINES))
+                        opened_as(wanted, both(&why, BY_TRACEFS))
                     }
                 });
             }
@@ -393,7 +393,7 @@ pub(crate) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), Kernel
         let door = match KernelDoor::open(how.ring_bytes as usize * 2) {
             Ok(door) => Entrance::Bpf(door),
             // The next best thing, if there is one.
-            Err(error @ KernelError::NotPermitted { .. }) => match ByLines::open() {
+            Err(error @ KernelError::NotPermitted { .. }) => match TracefsDoor::open() {
                 Ok(lines) => Entrance::Lines(Box::new(lines)),
                 Err(_) => return Err(error),
             },

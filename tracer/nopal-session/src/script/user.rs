@@ -10,7 +10,7 @@ use super::tasks::Everyone;
 use super::timers::Timers;
 use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
 use crate::clock::{Anchor, TscClock, is_tsc_steady};
-use crate::live::{BY_LINES, LiveError, Opened, Way, late_in_words};
+use crate::live::{BY_TRACEFS, LiveError, Opened, Way, late_in_words};
 use crate::tasks::Tasks;
 use nopal_engine::target::{self, MappedObject};
 use nopal_engine::user;
@@ -63,7 +63,7 @@ pub struct UserRun {
     aside: Aside,
     is_kernel_alone: bool,
     /// Told already.
-    is_by_lines: bool,
+    is_by_tracefs: bool,
     tasks: Tasks,
     everyone: Everyone,
     timers: Timers,
@@ -140,7 +140,7 @@ impl UserRun {
             options: engine,
             door: None,
             is_kernel_alone: options.is_kernel_alone,
-            is_by_lines: false,
+            is_by_tracefs: false,
             aside: Aside::new(
                 options.has_kernel || options.is_kernel_alone,
                 options.ring_bytes,
@@ -282,9 +282,11 @@ impl UserRun {
                     opened.probe, opened.address, opened.pid
                 )));
             }
-            if !self.is_by_lines && matches!(&opened.way, Way::Kernel(reason) if reason.contains(BY_LINES)) {
-                self.is_by_lines = true;
-                self.notes.push(Note::Gap(BY_LINES.to_owned()));
+            if !self.is_by_tracefs
+                && matches!(&opened.way, Way::Kernel(reason) if reason.contains(BY_TRACEFS))
+            {
+                self.is_by_tracefs = true;
+                self.notes.push(Note::Gap(BY_TRACEFS.to_owned()));
             }
             self.opened.push(opened);
         }

@@ -96,7 +96,7 @@ impl Running {
             match KernelRun::new(Arc::clone(&program), form(args), kernel_ring_bytes(args), args.only) {
                 Ok(run) => run,
                 Err(RunError::Kernel(error @ ScriptError::NotPermitted { .. })) => {
-                    return Running::by_lines(args, program, held, &error.to_string());
+                    return Running::by_tracefs(args, program, held, &error.to_string());
                 }
                 Err(error) => return Err(failure_of(&error)),
             };
@@ -114,7 +114,7 @@ impl Running {
     }
 
     /// Runs the script here, on what tracefs tells, since eBPF is not permitted for the reason given.
-    fn by_lines(
+    fn by_tracefs(
         args: &Args,
         program: Arc<Program>,
         held: Option<Held>,

@@ -1,4 +1,4 @@
-//! Points that a process shares with all it forks: the uprobe events of [`family`](crate::kernel::family) with the programs
+//! Points that a process shares with all it forks: the uprobe events of [`inherited_uprobes`](crate::kernel::inherited_uprobes) with the programs
 //! of clauses. A link of many uprobes holds for one process alone, and its children would be found only by looking for them.
 
 use super::attach::Group;
@@ -8,7 +8,7 @@ use super::sys::{self, MapKind};
 use super::{ScriptDoor, ScriptError};
 use crate::kernel::KernelError;
 use crate::kernel::bpf::LinkSite;
-use crate::kernel::family::{self, Family, Member};
+use crate::kernel::inherited_uprobes::{self, Family, Member};
 use crate::kernel::tracefs::{Place, Tracefs};
 use crate::target;
 use std::collections::{HashMap, HashSet};
@@ -92,7 +92,7 @@ impl ScriptDoor {
     /// Waits until every child of those who have joined is either one that can be seen, or has what its parent has.
     pub fn settle(&self) {
         if let Some(last) = self.kinship.covered.values().map(|covered| covered.since_ticks).max() {
-            family::wait_until_after(last);
+            inherited_uprobes::wait_until_after(last);
         }
     }
 
@@ -176,7 +176,10 @@ impl ScriptDoor {
                 .collect();
             let is_return = group.kind == Kind::Uretprobe;
             let program = &self.loaded[program].fd;
-            groups.push(family::Group::new(tracefs, &file, &places, is_return, program).map_err(in_words)?);
+            groups.push(
+                inherited_uprobes::Group::new(tracefs, &file, &places, is_return, program)
+                    .map_err(in_words)?,
+            );
         }
         Ok(Family::of(groups))
     }

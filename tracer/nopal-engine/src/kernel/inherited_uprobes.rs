@@ -8,8 +8,8 @@
 //! Nobody else who maps the file is touched.
 
 use super::bpf;
-use super::bystander;
-use super::program::{self, Dispatch, ProgramSite};
+use super::capture_program::{self, Dispatch, ProgramSite};
+use super::idle_process;
 use super::tracefs::{NamedEvent, Place, Tracefs};
 use super::{KernelDoor, KernelError, KernelSite, SITES_PER_PROGRAM};
 use crate::perf::{self, DISABLED, INHERIT, PerfAttr};
@@ -87,8 +87,8 @@ impl Group {
         let failed = |what| move |error| KernelError::Io { what, error };
         let event = tracefs.define(file, places, is_return).map_err(failed("defining a uprobe event"))?;
         // On one that never passes the sites.
-        let bystander = bystander::pid().map_err(failed("starting a process that holds a uprobe event"))?;
-        let holder = open_event(event.id, bystander, DISABLED).map_err(failed("opening a uprobe event"))?;
+        let idle = idle_process::pid().map_err(failed("starting a process that holds a uprobe event"))?;
+        let holder = open_event(event.id, idle, DISABLED).map_err(failed("opening a uprobe event"))?;
         attach(&holder, program).map_err(failed("attaching an eBPF program to a uprobe event"))?;
         Ok(Group { _program_holder: holder, event })
     }
@@ -141,10 +141,10 @@ fn by_page_offset<'a, 'b>(
 ) -> Vec<Vec<&'b (&'a KernelSite, ProgramSite)>> {
     let mut groups: Vec<Vec<&(&KernelSite, ProgramSite)>> = Vec::new();
     for site in sites {
-        let key = program::page_offset(site.1.address);
+        let key = capture_program::page_offset(site.1.address);
         let has_room = |group: &&mut Vec<&(&KernelSite, ProgramSite)>| {
             group.len() < SITES_PER_PROGRAM
-                && group.iter().all(|(_, other)| program::page_offset(other.address) != key)
+                && group.iter().all(|(_, other)| capture_program::page_offset(other.address) != key)
         };
         match groups.iter_mut().find(has_room) {
             Some(group) => group.push(site),
@@ -152,7 +152,7 @@ fn by_page_offset<'a, 'b>(
         }
     }
     for group in &mut groups {
-        group.sort_by_key(|(_, bare)| program::page_offset(bare.address));
+        group.sort_by_key(|(_, bare)| capture_program::page_offset(bare.address));
     }
     groups
 }

@@ -10,11 +10,11 @@ use nopal_engine::user::stub::{Action, Capture};
 use std::collections::{HashMap, HashSet};
 
 /// What people are told.
-pub const BY_LINES: &str = "eBPF is not permitted, so tracefs tells of the hits";
+pub const BY_TRACEFS: &str = "eBPF is not permitted, so tracefs tells of the hits";
 
 /// Events of tracefs and what their lines mean.
 #[derive(Debug)]
-pub struct ByLines {
+pub struct TracefsDoor {
     door: FtraceDoor,
     /// By number of the event in tracefs: the event of the record, and what it holds.
     events: Vec<(u32, Vec<Capture>)>,
@@ -25,9 +25,9 @@ pub struct ByLines {
     n_lost_seen: u64,
 }
 
-impl ByLines {
-    pub fn open() -> std::io::Result<ByLines> {
-        Ok(ByLines {
+impl TracefsDoor {
+    pub fn open() -> std::io::Result<TracefsDoor> {
+        Ok(TracefsDoor {
             door: FtraceDoor::open()?,
             events: Vec::new(),
             known: HashSet::new(),
@@ -48,7 +48,7 @@ impl ByLines {
         let others = processes_mapping(&path).into_iter().filter(|other| !family.contains(other)).count();
         if others > 0 {
             return Err(format!(
-                "{BY_LINES}, and {others} other processes that have {} mapped would be slowed down",
+                "{BY_TRACEFS}, and {others} other processes that have {} mapped would be slowed down",
                 mapped.path.display()
             ));
         }
@@ -62,7 +62,7 @@ impl ByLines {
                     self.known.insert(wanted.event);
                 }
                 Err(why) => {
-                    refused.insert(wanted.event, format!("{BY_LINES}; it cannot tell this: {why}"));
+                    refused.insert(wanted.event, format!("{BY_TRACEFS}; it cannot tell this: {why}"));
                 }
             }
         }

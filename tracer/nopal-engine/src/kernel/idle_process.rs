@@ -8,12 +8,12 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 /// It ends when this is closed.
-static BYSTANDER: Mutex<Option<(u32, OwnedFd)>> = Mutex::new(None);
+static IDLE: Mutex<Option<(u32, OwnedFd)>> = Mutex::new(None);
 
 /// The process, started when it is first asked for. It lives as long as we do.
 pub fn pid() -> io::Result<u32> {
-    let mut bystander = BYSTANDER.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((pid, _)) = &*bystander {
+    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((pid, _)) = &*idle {
         return Ok(*pid);
     }
     let mut ends = [0; 2];
@@ -32,7 +32,7 @@ pub fn pid() -> io::Result<u32> {
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }
-    *bystander = Some((pid as u32, hold));
+    *idle = Some((pid as u32, hold));
     Ok(pid as u32)
 }
 
