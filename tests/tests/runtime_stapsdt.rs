@@ -53,6 +53,16 @@ fn functions_structures_and_values() {
     assert!(text.contains("200 -8 60000 -300 a text -5000000000"), "{text}");
 }
 
+/// Wrappers that look at the first byte of a site themselves see every tracer.
+#[test]
+fn whoever_listens_changes_the_first_byte() {
+    let program = compile("stapsdt", &["-lstapsdt"]);
+    for door in ["user", "kernel"] {
+        let (_running, pid) = start(Command::new(&program).arg("inline"));
+        assert_eq!(trace(&pid, "inline:hit", door), json!({"arg0": 1}), "{door}");
+    }
+}
+
 #[test]
 fn the_header_is_c_and_cxx() {
     let folder = scratch("runtime-stapsdt-header");

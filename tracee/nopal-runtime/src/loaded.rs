@@ -46,7 +46,8 @@ fn file_name(provider: &str, _locked: &Names) -> String {
     // Held only by who holds the lock of all providers, so a fork never finds it taken.
     static COUNTS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
     let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = counts.entry(provider.to_owned()).or_default();
+    let provider = shown(provider);
+    let count = counts.entry(provider.clone()).or_default();
     *count = count.wrapping_add(1);
     match *count {
         1 => format!("nopal:{provider}"),
@@ -54,10 +55,15 @@ fn file_name(provider: &str, _locked: &Names) -> String {
     }
 }
 
+/// A provider's name as part of a file's, which stands in lines of maps.
+fn shown(provider: &str) -> String {
+    provider.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 impl Loaded {
     pub fn new(provider: &str, object: &Object, probes: Range<usize>, names: &mut Names) -> Result<Loaded> {
         names.check_room()?;
-        // The kernel takes names of up to 249 bytes; names of providers were checked to be shorter.
+        // The kernel refuses names of more than 249 bytes.
         let name = CString::new(file_name(provider, names)).unwrap_or_default();
         let file = sys::memory_file(&name)?;
         file.write_all_at(&object.bytes, 0).map_err(|error| Error::System {

@@ -33,19 +33,22 @@ impl Machine {
     pub const HERE: Machine = Machine::Arm64;
 
     /// The function of a probe: the site and a return. The caller has put the arguments where its operands say.
-    const fn code(self) -> &'static [u8] {
-        match self {
+    const fn code(self, form: Form) -> &'static [u8] {
+        match (self, form) {
             // nop; nopw 0(%rax,%rax,1) of ten bytes; ret. No five-byte nop: kernel 6.18 turns that into a call.
-            Machine::X86_64 => &[0x90, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0xc3],
+            (Machine::X86_64, Form::TwoDoors) => &[0x90, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0xc3],
+            // nop; ret; nopl 0(%rax,%rax,1) of eight bytes, which nobody executes. With e9 in the place of the nop the
+            // bytes behind it are the distance of a jump, by 2 GiB down, where hardly any program has anything.
+            (Machine::X86_64, Form::FirstByte) => &[0x90, 0xc3, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
             // nop; ret.
-            Machine::Arm64 => &[0x1f, 0x20, 0x03, 0xd5, 0xc0, 0x03, 0x5f, 0xd6],
+            (Machine::Arm64, _) => &[0x1f, 0x20, 0x03, 0xd5, 0xc0, 0x03, 0x5f, 0xd6],
         }
     }
 
     /// The first four bytes of a site to which nobody listens. The kernel, gdb and perf change the first, and nopal's user
-    /// door the second.
-    pub const fn quiet_site(self) -> u32 {
-        let code = self.code();
+    /// door the first or the second, by the form.
+    pub const fn quiet_site(self, form: Form) -> u32 {
+        let code = self.code(form);
         u32::from_ne_bytes([code[0], code[1], code[2], code[3]])
     }
 
@@ -63,6 +66,15 @@ impl Machine {
             Machine::Arm64 => 183,
         }
     }
+}
+
+/// What the code of a site looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Room for the kernel's uprobe and for nopal's jump at the same time.
+    TwoDoors,
+    /// Whoever listens changes the first byte. Programs written for libstapsdt look at it to know whether anybody does.
+    FirstByte,
 }
 
 /// A probe that is to be in an object.
@@ -118,7 +130,7 @@ const WRITE: u32 = 2;
 const EXECUTE: u32 = 1;
 
 /// The object with these probes.
-pub fn make(machine: Machine, provider: &str, probes: &[Probe<'_>]) -> Object {
+pub fn make(machine: Machine, form: Form, provider: &str, probes: &[Probe<'_>]) -> Object {
     let page = machine.page();
     let mut sections = Vec::new();
     let mut out = Bytes::default();
@@ -143,7 +155,7 @@ pub fn make(machine: Machine, provider: &str, probes: &[Probe<'_>]) -> Object {
         out.section(&mut sections, Section::loaded(".text", PROGBITS, READ | EXECUTE), STRIDE, |out| {
             for _ in probes {
                 out.align(STRIDE);
-                out.bytes(machine.code());
+                out.bytes(machine.code(form));
             }
         });
     let loaded_end = out.len();
@@ -195,7 +207,7 @@ pub fn make(machine: Machine, provider: &str, probes: &[Probe<'_>]) -> Object {
         out.skip(SYMBOL_SIZE);
         for (index, probe) in probes.iter().enumerate() {
             let name = strings.add(probe.name);
-            let size = machine.code().len() as u64;
+            let size = machine.code(form).len() as u64;
             out.symbol(name, GLOBAL_FUNCTION, text_index, layout.site(index), size);
             let name = strings.add(&format!("{provider}_{}_semaphore", probe.name));
             out.symbol(name, GLOBAL_OBJECT, probes_index, layout.semaphore(index), 2);

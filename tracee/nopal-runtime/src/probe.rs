@@ -1,7 +1,7 @@
 //! The way of a hit: is anybody listening, and if so, a call of the site. No lock, no allocation, no system call.
 
 use crate::error::{Error, Result};
-use crate::object::Machine;
+use crate::object::{Form, Machine};
 use crate::types::Argument;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, Ordering};
 
@@ -13,8 +13,9 @@ pub const MAX_OPERANDS: usize = 12;
 static NO_SITE: AtomicU32 = AtomicU32::new(0);
 static NO_SEMAPHORE: AtomicU16 = AtomicU16::new(0);
 
-const QUIET: u32 = Machine::HERE.quiet_site();
-const _: () = assert!(QUIET != 0);
+const _: () = assert!(
+    Machine::HERE.quiet_site(Form::TwoDoors) != 0 && Machine::HERE.quiet_site(Form::FirstByte) != 0
+);
 
 /// A probe whose types are not known to the compiler, for bindings.
 #[derive(Debug)]
@@ -22,16 +23,19 @@ pub struct RawProbe {
     /// The first code of the site, or [`NO_SITE`].
     site: AtomicPtr<AtomicU32>,
     semaphore: AtomicPtr<AtomicU16>,
+    /// What is at the site while nobody listens.
+    quiet: u32,
     pub(crate) name: String,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) is_described: bool,
 }
 
 impl RawProbe {
-    pub(crate) fn new(name: String, arguments: Vec<Argument>, is_described: bool) -> RawProbe {
+    pub(crate) fn new(form: Form, name: String, arguments: Vec<Argument>, is_described: bool) -> RawProbe {
         RawProbe {
             site: AtomicPtr::new((&raw const NO_SITE).cast_mut()),
             semaphore: AtomicPtr::new((&raw const NO_SEMAPHORE).cast_mut()),
+            quiet: Machine::HERE.quiet_site(form),
             name,
             arguments,
             is_described,
@@ -55,7 +59,7 @@ impl RawProbe {
         // and therefore this probe lives. Others change them at any time: the kernel and tracers.
         unsafe {
             (*self.semaphore.load(Ordering::Acquire)).load(Ordering::Relaxed) != 0
-                || (*self.site.load(Ordering::Acquire)).load(Ordering::Relaxed) != QUIET
+                || (*self.site.load(Ordering::Acquire)).load(Ordering::Relaxed) != self.quiet
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::fork;
 use crate::loaded::Loaded;
-use crate::object::{self, Machine};
+use crate::object::{self, Form, Machine};
 use crate::probe::{MAX_OPERANDS, RawProbe};
 use crate::types::Argument;
 use crate::value::{Arguments, Probe};
@@ -45,6 +45,7 @@ impl Deref for AnyProbe {
 #[derive(Debug)]
 struct Owner {
     name: String,
+    form: Form,
     state: Mutex<State>,
 }
 
@@ -70,7 +71,17 @@ impl Owner {
 impl Provider {
     pub fn new(name: &str) -> Result<Provider> {
         check_name(name)?;
-        Ok(Provider(Arc::new(Owner { name: name.to_owned(), state: Mutex::default() })))
+        Ok(Provider::of(name, Form::TwoDoors))
+    }
+
+    /// A provider as libstapsdt makes them: names are whatever the program says, and a tracer that listens to a probe
+    /// changes the first byte of its site. A name ends before its first NUL.
+    pub fn like_libstapsdt(name: &str) -> Provider {
+        Provider::of(before_nul(name), Form::FirstByte)
+    }
+
+    fn of(name: &str, form: Form) -> Provider {
+        Provider(Arc::new(Owner { name: name.to_owned(), form, state: Mutex::default() }))
     }
 
     pub fn name(&self) -> &str {
@@ -106,11 +117,11 @@ impl Provider {
         self.push(&mut state, name, arguments, true)
     }
 
-    /// The same without names of arguments, so that there is no nopal note; and the name may be taken.
+    /// The same without names of arguments, so that there is no nopal note; and the probe's name may be taken, or any text.
     pub fn add_unnamed(&self, name: &str, types: &[crate::Type]) -> Result<AnyProbe> {
         let names = fork::lock();
         let mut state = self.0.state(&names);
-        check_name(name)?;
+        let name = before_nul(name);
         let arguments = types.iter().map(|type_| Argument::new("", *type_)).collect();
         self.push(&mut state, name, arguments, false)
     }
@@ -127,7 +138,7 @@ impl Provider {
             return Err(Error::TooManyOperands { probe: name.to_owned(), n_operands });
         }
         state.names.insert(name.to_owned());
-        state.probes.push(Box::new(RawProbe::new(name.to_owned(), arguments, is_described)));
+        state.probes.push(Box::new(RawProbe::new(self.0.form, name.to_owned(), arguments, is_described)));
         let probe = state.probes.last().map(|probe| NonNull::from(&**probe)).ok_or(Error::NotLoaded)?;
         Ok(AnyProbe { probe, _owner: Arc::clone(&self.0) })
     }
@@ -143,7 +154,7 @@ impl Provider {
             .collect();
         let is_new = !fresh.is_empty();
         if is_new {
-            let object = object::make(Machine::HERE, &self.0.name, &fresh);
+            let object = object::make(Machine::HERE, self.0.form, &self.0.name, &fresh);
             let range = state.n_made..state.probes.len();
             let loaded = Loaded::new(&self.0.name, &object, range, &mut names)?;
             state.objects.push(loaded);
@@ -201,6 +212,11 @@ impl Drop for Owner {
             unsafe { object.close(&mut names) };
         }
     }
+}
+
+/// Notes end a name with a NUL.
+fn before_nul(name: &str) -> &str {
+    name.split('\0').next().unwrap_or("")
 }
 
 /// Names go into notes, into symbols, and into what users type: `provider:name`.

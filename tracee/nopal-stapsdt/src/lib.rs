@@ -17,6 +17,10 @@ fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 
+/// The handle of loaded providers. Programs look whether there is one; one that closes it is told by `dlclose` that nothing
+/// is open there, which the dynamic linkers see by these zeros.
+static NO_OBJECT: [u64; 512] = [0; 512];
+
 /// # Safety
 /// `text` is null or a C string.
 unsafe fn to_str<'a>(text: *const c_char) -> Option<&'a str> {
@@ -31,8 +35,7 @@ pub unsafe extern "C" fn providerInit(name: *const c_char) -> *mut Provider {
     guarded(ptr::null_mut(), || {
         // SAFETY: by this function's contract.
         let Some(name) = (unsafe { to_str(name) }) else { return ptr::null_mut() };
-        let Ok(runtime) = nopal_runtime::Provider::new(name) else { return ptr::null_mut() };
-        Box::into_raw(Box::new(Provider::new(name, runtime)))
+        Box::into_raw(Box::new(Provider::new(name, nopal_runtime::Provider::like_libstapsdt(name))))
     })
 }
 
@@ -149,8 +152,7 @@ pub unsafe extern "C" fn providerLoad(provider: *mut Provider) -> c_int {
         for item in provider.items() {
             item.probe.fire = item.runtime.site().cast_mut().cast();
         }
-        // There is a handle while the provider is loaded; nobody can use it but to see that.
-        provider.handle = ptr::from_mut(provider).cast();
+        provider.handle = ptr::from_ref(&NO_OBJECT).cast_mut().cast();
         // The runtime's own text, which has another pid in a forked child. Nobody writes to it through this pointer.
         provider.filename = provider.runtime.raw_path().unwrap_or(ptr::null()).cast_mut();
         let path = provider.runtime.path();
