@@ -1,7 +1,10 @@
 import asyncio
+import gc
 import inspect
+import sys
 import threading
 import unittest
+import unittest.mock
 
 import nopal
 
@@ -10,6 +13,20 @@ from .listening import listening_to
 
 def probe(provider, name):
     return nopal.latency(provider, name)._probe
+
+
+class Clock:
+    """The clock of measurements, while it is entered: it goes on when the test says so."""
+
+    def __init__(self):
+        self.now = 0
+        self._patch = unittest.mock.patch.object(sys.modules["nopal.latency"], "perf_counter_ns", lambda: self.now)
+
+    def __enter__(self):
+        return self._patch.__enter__()
+
+    def __exit__(self, *error):
+        return self._patch.__exit__(*error)
 
 
 class LatencyTest(unittest.TestCase):
@@ -90,6 +107,90 @@ class LatencyTest(unittest.TestCase):
             pass
         outer.__exit__()
         self.assertEqual(nopal.current_id(), 0)
+
+    def test_generators_until_they_are_over(self):
+        seen = []
+        clock = Clock()
+
+        @nopal.latency("generators", "numbers")
+        def numbers(n):
+            seen.append(nopal.current_id())
+            for i in range(n):
+                clock.now += 10
+                try:
+                    answer = yield i
+                except KeyError:
+                    answer = "caught"
+                if answer:
+                    seen.append(answer)
+            return "the end"
+
+        def outside():
+            return (yield from numbers(3))
+
+        self.assertTrue(inspect.isgeneratorfunction(numbers))
+        self.assertEqual(list(numbers(2)), [0, 1])
+        with clock, listening_to(probe("generators", "numbers")) as fired:
+            generator = outside()
+            self.assertEqual(next(generator), 0)
+            # What its consumer does is not the generator's time, nor under its id.
+            clock.now += 1000
+            self.assertEqual((fired, nopal.current_id()), ([], 0))
+            self.assertEqual(generator.send("hello"), 1)
+            self.assertEqual(generator.throw(KeyError()), 2)
+            with self.assertRaises(StopIteration) as end:
+                next(generator)
+            self.assertEqual(end.exception.value, "the end")
+            self.assertEqual(len(fired), 1)
+            _, duration, identity, _ = fired[0][1]
+            self.assertEqual(duration, 30)
+            self.assertEqual(seen[-3:], [identity, "hello", "caught"])
+            # Closed early, thrown away, failed, never begun.
+            closed = numbers(5)
+            next(closed)
+            closed.close()
+            self.assertEqual(len(fired), 2)
+            next(numbers(5))
+            gc.collect()
+            self.assertEqual(len(fired), 3)
+            failing = numbers(5)
+            next(failing)
+            with self.assertRaises(ValueError):
+                failing.throw(ValueError())
+            self.assertEqual(len(fired), 4)
+            numbers(5).close()
+            self.assertEqual(len(fired), 4)
+
+    def test_asynchronous_generators_until_they_are_over(self):
+        clock = Clock()
+
+        @nopal.latency("generators", "lines")
+        async def lines(n):
+            for i in range(n):
+                await asyncio.sleep(0)
+                clock.now += 10
+                try:
+                    yield i
+                except KeyError:
+                    yield "caught"
+
+        async def use():
+            taken = []
+            async for line in lines(3):
+                await asyncio.sleep(0)
+                clock.now += 1000
+                taken.append(line)
+            thrown = lines(3)
+            taken.append(await thrown.__anext__())
+            taken.append(await thrown.athrow(KeyError()))
+            await thrown.aclose()
+            return taken
+
+        self.assertTrue(inspect.isasyncgenfunction(lines))
+        self.assertEqual(asyncio.run(use()), [0, 1, 2, 0, "caught"])
+        with clock, listening_to(probe("generators", "lines")) as fired:
+            self.assertEqual(asyncio.run(use()), [0, 1, 2, 0, "caught"])
+        self.assertEqual([values[1] for _, values in fired], [30, 10])
 
     def test_tasks_have_ids_of_their_own(self):
         inner = nopal.latency("tasks", "inner")

@@ -4,6 +4,7 @@ An id belongs to one measured call. It is kept in a context variable, so each th
 a task knows the measured call that started it.
 """
 
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -63,10 +64,73 @@ class _Measured:
         self._probe.fire(self._name, duration, self._id, self._parent)
 
 
+class _MeasuredGenerator:
+    """One generator, synchronous or not: the time it spends running, without that of whoever takes its values."""
+
+    __slots__ = ("_generator", "_id", "_name", "_parent", "_probe", "_spent")
+
+    def __init__(self, probe, name, generator):
+        self._probe = probe
+        self._name = name
+        self._generator = generator
+        self._parent = _current.get()
+        self._id = new_id()
+        self._spent = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self._resume(self._generator.__next__)
+
+    def send(self, value):
+        return self._resume(self._generator.send, value)
+
+    def throw(self, *error):
+        return self._resume(self._generator.throw, *error)
+
+    def close(self):
+        with self._running():
+            self._generator.close()
+        self.over()
+
+    def _resume(self, step, *values):
+        try:
+            with self._running():
+                return step(*values)
+        except BaseException:
+            self.over()
+            raise
+
+    async def resume(self, step):
+        with self._running():
+            return await step
+
+    @contextlib.contextmanager
+    def _running(self):
+        before = _current.get()
+        _current.set(self._id)
+        started = perf_counter_ns()
+        try:
+            yield
+        finally:
+            self._spent += perf_counter_ns() - started
+            _current.set(before)
+
+    def over(self):
+        self._probe.fire(self._name, self._spent, self._id, self._parent)
+
+
+async def _awaited(step):
+    return await step
+
+
 class latency:
     """Fires how long something took, when it is over, be it by an exception: ``(name, duration_ns, id, parent_id)``.
 
-    As a decorator, of functions and coroutine functions; the probe has the function's name unless another is given::
+    As a decorator, of functions, coroutine functions and generator functions, asynchronous ones, too; the probe has the
+    function's name unless another is given. A generator is over when its last value was taken or it was closed; what
+    counts is the time in which it ran, not that of whoever takes its values::
 
         @nopal.latency("shop")
         async def checkout(cart): ...
@@ -97,6 +161,40 @@ class latency:
                     return await function(*args, **kwargs)
                 with _Measured(probe, shown):
                     return await function(*args, **kwargs)
+
+        elif inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def measured(*args, **kwargs):
+                generator = function(*args, **kwargs)
+                if probe.is_enabled:
+                    generator = _MeasuredGenerator(probe, shown, generator)
+                return (yield from generator)
+
+        elif inspect.isasyncgenfunction(function):
+
+            @functools.wraps(function)
+            async def measured(*args, **kwargs):
+                generator = function(*args, **kwargs)
+                times = _MeasuredGenerator(probe, shown, generator) if probe.is_enabled else None
+                resume = times.resume if times else _awaited
+                try:
+                    value = await resume(generator.__anext__())
+                    while True:
+                        try:
+                            answer = yield value
+                        except GeneratorExit:
+                            raise
+                        except BaseException as error:  # noqa: BLE001: the generator decides what becomes of it
+                            value = await resume(generator.athrow(error))
+                        else:
+                            value = await resume(generator.asend(answer))
+                except StopAsyncIteration:
+                    return
+                finally:
+                    await resume(generator.aclose())
+                    if times:
+                        times.over()
 
         else:
 
