@@ -6,95 +6,95 @@
 provider php {
     /**
      * A request begins.
-     * @param requestFile path of the script
-     * @param requestUri URI of the request; - if there is none
-     * @param requestMethod HTTP method; - if there is none
+     * @param request_file path of the script
+     * @param request_uri URI of the request; - if there is none
+     * @param request_method HTTP method; - if there is none
      * @pair request__shutdown
      */
-    probe request__startup(const char *requestFile, const char *requestUri, const char *requestMethod);
+    probe request__startup(const char *request_file, const char *request_uri, const char *request_method);
 
     /**
      * A request is over.
-     * @param requestFile path of the script
-     * @param requestUri URI of the request; - if there is none
-     * @param requestMethod HTTP method; - if there is none
+     * @param request_file path of the script
+     * @param request_uri URI of the request; - if there is none
+     * @param request_method HTTP method; - if there is none
      * @pair request__startup
      */
-    probe request__shutdown(const char *requestFile, const char *requestUri, const char *requestMethod);
+    probe request__shutdown(const char *request_file, const char *request_uri, const char *request_method);
 
     /**
      * The compilation of a script begins.
-     * @param compileFile file as it was named
-     * @param compileFileTranslated file as it was resolved
+     * @param compile_file file as it was named
+     * @param compile_file_translated file as it was resolved
      * @pair compile__file__return
      */
-    probe compile__file__entry(const char *compileFile, const char *compileFileTranslated);
+    probe compile__file__entry(const char *compile_file, const char *compile_file_translated);
 
     /**
      * The execution of a block of opcodes begins.
-     * @param requestFile file that is executed
+     * @param request_file file that is executed
      * @param lineno line number
      * @pair execute__return
      */
-    probe execute__entry(const char *requestFile, int lineno);
+    probe execute__entry(const char *request_file, int lineno);
 
     /**
      * A call of a function begins.
-     * @param functionName name of the function
-     * @param requestFile file of the caller
+     * @param function_name name of the function
+     * @param request_file file of the caller
      * @param lineno line number
-     * @param className name of the class, or an empty text
+     * @param classname name of the class, or an empty text
      * @param scope the operator between class and function: ::, -> or an empty text
      * @pair function__return
      */
     probe function__entry(
-        const char *functionName, const char *requestFile, int lineno, const char *className, const char *scope);
+        const char *function_name, const char *request_file, int lineno, const char *classname, const char *scope);
 
     /**
      * The compilation of a script is over.
-     * @param compileFile file as it was named
-     * @param compileFileTranslated file as it was resolved
+     * @param compile_file file as it was named
+     * @param compile_file_translated file as it was resolved
      * @pair compile__file__entry
      */
-    probe compile__file__return(const char *compileFile, const char *compileFileTranslated);
+    probe compile__file__return(const char *compile_file, const char *compile_file_translated);
 
     /**
      * The execution of a block of opcodes is over.
-     * @param requestFile file that is executed
+     * @param request_file file that is executed
      * @param lineno line number
      * @pair execute__entry
      */
-    probe execute__return(const char *requestFile, int lineno);
+    probe execute__return(const char *request_file, int lineno);
 
     /**
      * A call of a function is over.
-     * @param functionName name of the function
-     * @param requestFile file of the caller
+     * @param function_name name of the function
+     * @param request_file file of the caller
      * @param lineno line number
-     * @param className name of the class, or an empty text
+     * @param classname name of the class, or an empty text
      * @param scope the operator between class and function: ::, -> or an empty text
      * @pair function__entry
      */
     probe function__return(
-        const char *functionName, const char *requestFile, int lineno, const char *className, const char *scope);
+        const char *function_name, const char *request_file, int lineno, const char *classname, const char *scope);
 
     /**
      * An error, warning or notice is reported.
-     * @param message text of the error
-     * @param requestFile file it happened in
+     * @param errormsg text of the error
+     * @param request_file file it happened in
      * @param lineno line number
      */
-    probe error(const char *message, const char *requestFile, unsigned int lineno);
+    probe error(const char *errormsg, const char *request_file, unsigned int lineno);
 
     /**
      * An exception is thrown.
-     * @param className class of the exception, or an empty text
+     * @param classname class of the exception, or an empty text
      */
-    probe exception__thrown(const char *className);
+    probe exception__thrown(const char *classname);
 
     /**
      * An exception is caught.
-     * @param className class of the exception, or an empty text
+     * @param classname class of the exception, or an empty text
      */
-    probe exception__caught(const char *className);
+    probe exception__caught(const char *classname);
 };

@@ -6,13 +6,14 @@ use crate::probe::{About, ArgAbout, Kind, Label, Pair, PairRole, Probe};
 use nopal_provider as d;
 use std::collections::HashMap;
 
-/// Fills in [`Probe::about`] where no nopal note did. The first of `given` that declares a probe counts.
+/// Fills in [`Probe::about`] where no nopal note did, and what a note left out: many `.d` files declare types without names.
+/// The first of `given` that declares a probe counts.
 ///
 /// A declaration of the catalog is taken only if the probe has as many arguments as it declares: the program may be
 /// of a version whose probe is another one, and no name is better than a wrong one.
 pub fn describe(probes: &mut [Probe], given: &[d::File]) {
     for group in probes.chunk_by_mut(|a, b| a.provider == b.provider) {
-        if group.iter().all(|probe| probe.about.is_some()) {
+        if group.iter().all(is_described) {
             continue;
         }
         let mut from_user = HashMap::new();
@@ -23,14 +24,54 @@ pub fn describe(probes: &mut [Probe], given: &[d::File]) {
             }
         }
         let from_catalog = catalog::provider(&group[0].provider);
-        for probe in group.iter_mut().filter(|probe| probe.about.is_none()) {
+        for probe in group.iter_mut().filter(|probe| !is_described(probe)) {
             let fits = |entry: &&catalog::Entry| {
                 probe.sites.iter().all(|site| site.args.len() == usize::from(entry.n_args))
             };
-            probe.about = match from_user.get(&probe.name) {
+            let declared = match from_user.get(&probe.name) {
                 Some(declared) => Some(about(declared)),
                 None => from_catalog.get(probe.name.as_bytes()).filter(fits).and_then(catalog::Entry::about),
             };
+            match (&mut probe.about, declared) {
+                (Some(noted), Some(declared)) => complete(noted, declared),
+                (about @ None, declared) => *about = declared,
+                (Some(_), None) => {}
+            }
+        }
+    }
+}
+
+/// Whether its note says all that one can want: every argument has a name.
+fn is_described(probe: &Probe) -> bool {
+    probe.about.as_ref().is_some_and(|about| about.args.iter().all(|arg| !arg.name.is_empty()))
+}
+
+/// Adds what a note left out. Arguments are brought together by their place, so a declaration with another number of them is of
+/// another probe.
+fn complete(noted: &mut About, declared: About) {
+    if noted.args.len() != declared.args.len() {
+        return;
+    }
+    if noted.doc.is_empty() {
+        noted.doc = declared.doc;
+    }
+    if noted.pair.is_none() {
+        noted.pair = declared.pair;
+    }
+    for (arg, declared) in noted.args.iter_mut().zip(declared.args) {
+        if !arg.name.is_empty() {
+            continue;
+        }
+        arg.name = declared.name;
+        if arg.doc.is_empty() {
+            arg.doc = declared.doc;
+        }
+        if arg.labels.is_empty() {
+            arg.labels = declared.labels;
+        }
+        if arg.length_operand.is_none() && declared.length_operand.is_some() {
+            // Only the length makes the type what the declaration says.
+            (arg.length_operand, arg.kind) = (declared.length_operand, declared.kind);
         }
     }
 }
@@ -135,6 +176,33 @@ mod tests {
             Some(Pair { role: PairRole::Start, partner: "query__done".to_owned() }),
             "names tell the pair"
         );
+    }
+
+    #[test]
+    fn a_note_without_names_is_completed() {
+        let unnamed = |kind, c_type: &str| ArgAbout {
+            operand: Some(1),
+            kind,
+            c_type: c_type.to_owned(),
+            ..ArgAbout::default()
+        };
+        let noted = |args| Some(About { args, ..About::default() });
+        let text = || unnamed(Kind::CString, "const char *");
+        let given = d::parse("my.d", "provider mine { probe a(char *key, int); };").expect("it is right");
+        let mut probes = [
+            probe("mine:a", "8@%rax -4@%ebx"),
+            probe("postgresql:query__done", "8@%rax"),
+            probe("postgresql:query__start", "8@%rax"),
+        ];
+        probes[0].about = noted(vec![text(), ArgAbout { name: "size".to_owned(), ..text() }]);
+        probes[1].about = noted(vec![text(), text()]);
+        probes[2].about = noted(vec![text()]);
+        describe(&mut probes, &[given]);
+        assert_eq!(names(&probes[0]), ["key", "size"], "what the note says stays");
+        assert_eq!(names(&probes[1]), ["", ""], "the catalog's has another number of arguments");
+        assert_eq!(names(&probes[2]), ["query"]);
+        let query = &probes[2].about.as_ref().expect("it has a note").args[0];
+        assert_eq!((query.c_type.as_str(), query.kind), ("const char *", Kind::CString));
     }
 
     #[test]
