@@ -13,9 +13,8 @@ pub const MAX_OPERANDS: usize = 12;
 static NO_SITE: AtomicU32 = AtomicU32::new(0);
 static NO_SEMAPHORE: AtomicU16 = AtomicU16::new(0);
 
-const _: () = assert!(
-    Machine::HERE.quiet_site(Form::TwoDoors) != 0 && Machine::HERE.quiet_site(Form::FirstByte) != 0
-);
+const _: () =
+    assert!(Machine::HERE.quiet_site(Form::TwoDoors) != 0 && Machine::HERE.quiet_site(Form::FirstByte) != 0);
 
 /// A probe whose types are not known to the compiler, for bindings.
 #[derive(Debug)]
