@@ -116,6 +116,12 @@ impl Place {
         self.events(&self.out()).iter().filter(|event| is_it(event)).count()
     }
 
+    /// What `view` says of the recordings.
+    fn is_complete(&self) -> bool {
+        let text = self.nopal(&["view", self.out().to_str().unwrap(), "--count", "--json"]);
+        serde_json::from_str::<Value>(&text).unwrap()["complete"].as_bool().unwrap()
+    }
+
     fn recorder(&self) -> u32 {
         let status: Value = serde_json::from_str(&self.nopal(&["status", "s", "--json"])).unwrap();
         status["recorder"]["recorder_pid"].as_u64().unwrap() as u32
@@ -339,8 +345,9 @@ fn a_killed_recorder_costs_nothing_that_was_written() {
     server.send("set", 7);
     let stopped: Value = serde_json::from_str(&place.nopal(&["stop", "--json"])).unwrap();
     assert_eq!(place.count("set"), 137);
-    // What killed recorders had written counts too.
+    // What killed recorders had written counts too, and what they had not is missing, whoever is asked.
     assert_eq!(stopped["events"], place.events(&place.out()).len());
+    assert_eq!((&stopped["complete"], place.is_complete()), (&Value::Bool(false), false), "{stopped}");
     assert!(is_alive(server.pid));
 }
 
@@ -389,6 +396,15 @@ fn a_full_disk_ends_the_recording_and_keeps_what_was_written() {
     assert!(said.contains("the disk is full"), "{said}");
     assert_eq!(place.state(), "stopped");
     assert!(is_alive(server.pid));
+    // With room again it goes on, and what was lost stays lost.
+    run(Command::new("mount").args(["-o", "remount,size=64m"]).arg(place.out()));
+    place.nopal(&["start"]);
+    server.send("set", 5);
+    let stopped: Value = serde_json::from_str(&place.nopal(&["stop", "--json"])).unwrap();
+    let theirs = run(Command::new("babeltrace2").arg(place.out()));
+    assert_eq!(stopped["events"], theirs.lines().count(), "{stopped}");
+    assert_eq!((&stopped["complete"], place.is_complete()), (&Value::Bool(false), false), "{stopped}");
+    assert!(stopped["lost"].as_u64().unwrap() > 0, "{stopped}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod commands;
 mod failure;
+mod pids;
 mod tracing;
 
 use std::process::ExitCode;

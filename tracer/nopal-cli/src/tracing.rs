@@ -20,8 +20,8 @@ use std::time::Duration;
 /// Which processes, which door, how much.
 #[derive(Debug, clap::Args)]
 pub struct TargetArgs {
-    /// The process to trace, with all its descendants that have the probes.
-    #[arg(short, long = "pid", value_name = "PID")]
+    /// The processes to trace, with all their descendants that have the probes: `-p 12`, `-p 12,34`, `-p $(pidof NAME)`.
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid)]
     pub pids: Vec<u32>,
     /// Only the named processes, not their descendants.
     #[arg(long)]
@@ -115,6 +115,7 @@ impl TargetArgs {
             opened,
             child,
             has_told_end: false,
+            has_told_rest: false,
             is_verbose: self.verbose,
             n_gaps: 0,
             new_gaps: Vec::new(),
@@ -131,6 +132,8 @@ pub struct Open {
     child: Option<Child>,
     /// That it was ended by a signal.
     has_told_end: bool,
+    /// That others go on.
+    has_told_rest: bool,
     is_verbose: bool,
     /// Times when hits may have been missed, beside those that were counted.
     n_gaps: u64,
@@ -216,21 +219,24 @@ impl Open {
 
     /// Whether there is nothing left to trace.
     pub fn is_over(&mut self) -> bool {
-        // What is missing of a program that has ended is told before the end.
-        if self.live.has_news() {
-            return false;
+        // A child of ours stays a zombie until it is reaped.
+        let status = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+        if let Some(signal) =
+            status.and_then(|status| status.signal()).filter(|signal| *signal != libc::SIGINT)
+            && !std::mem::replace(&mut self.has_told_end, true)
+        {
+            anstream::eprintln!("nopal: the command was ended by signal {signal}");
         }
-        if let Some(child) = &mut self.child {
-            // A child of ours stays a zombie until it is reaped.
-            let ended = child.try_wait();
-            if let Ok(Some(status)) = ended
-                && let Some(signal) = status.signal().filter(|signal| *signal != libc::SIGINT)
-                && !std::mem::replace(&mut self.has_told_end, true)
-            {
-                anstream::eprintln!("nopal: the command was ended by signal {signal}");
-            }
+        if !self.live.is_any_alive() {
+            // What is missing of a program that has ended is told before the end.
+            return !self.live.has_news();
         }
-        !self.live.is_any_alive()
+        if status.is_some() && !std::mem::replace(&mut self.has_told_rest, true) {
+            anstream::eprintln!(
+                "nopal: the command has ended; what it started goes on and is traced until it ends, or Ctrl-C"
+            );
+        }
+        false
     }
 }
 

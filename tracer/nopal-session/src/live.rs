@@ -2,7 +2,7 @@
 //! happens to the processes meanwhile is followed in `follow`.
 
 pub(crate) mod by_kernel;
-mod follow;
+pub(crate) mod follow;
 mod handover;
 pub(crate) mod tracefs_door;
 mod types;
@@ -327,12 +327,19 @@ impl Live {
         polled
     }
 
-    /// Whether a traced root process still lives.
-    pub fn is_any_alive(&self) -> bool {
-        let is_alive = |pid: &u32| target::Process::is_alive(*pid);
+    /// Whether a traced process still lives, also one whose parents have ended.
+    pub fn is_any_alive(&mut self) -> bool {
         // As long as a root lives, nobody asks for its family.
-        self.roots.iter().any(is_alive)
-            || self.roots.iter().any(|root| self.family(*root).iter().any(is_alive))
+        if self.roots.iter().any(|root| target::Process::is_alive(*root)) {
+            return true;
+        }
+        match &mut self.user {
+            Some((session, _)) => session.is_any_alive(),
+            None => {
+                self.hear();
+                !self.is_only && self.strangers.family().any(target::Process::is_alive)
+            }
+        }
     }
 
     /// Closes every site in every process; hits that came before can still be polled.

@@ -2,12 +2,13 @@
 //! what the streams cannot tell.
 
 use crate::context::{ContextField, Contexts};
-use crate::live::{Hit, Loss, StreamId, StreamKind};
+use crate::live::{Came, Hit, Live, Loss, StreamId, StreamKind};
 use crate::registry::Registry;
 use nopal_trace::{
     Error, RecordingInfo, RecordingWriter, StreamWriter, TaskFile, TypeId, Verdict, VerdictFile,
 };
 use std::collections::HashSet;
+use std::ops::Range;
 use std::path::Path;
 
 /// A recording in the making.
@@ -83,18 +84,60 @@ impl Recorder {
         Ok(())
     }
 
+    /// Moves what is in the rings into the recording; hits outside of `span` belong to others. After an error the rest is
+    /// counted as lost. Gives how many hits there were.
+    pub fn pass(&mut self, live: &mut Live, span: &Range<u64>) -> Result<u64, Error> {
+        let mut result = Ok(());
+        let mut n_dropped = 0;
+        let polled = live.poll_in_order(|registry, came| match came {
+            Came::Hit(hit) if !span.contains(&hit.ns) => {}
+            Came::Hit(hit) if result.is_ok() => result = self.hit(registry, hit),
+            Came::Hit(_) => n_dropped += 1,
+            Came::Loss(loss) if span.contains(&loss.last_ns) => {
+                let told = self.loss(&loss);
+                if result.is_ok() {
+                    result = told;
+                }
+            }
+            Came::Loss(_) => {}
+        });
+        self.verdict.n_disk += n_dropped;
+        self.tally.n_malformed += polled.n_damaged;
+        result.map(|()| polled.n_hits)
+    }
+
+    /// Writes what rings hold that are written over; it stays there.
+    pub fn snapshot(&mut self, live: &mut Live, span: &Range<u64>) -> Result<(), Error> {
+        let mut result = Ok(());
+        let mut n_dropped = 0;
+        let polled = live.snapshot(|registry, hit| match result {
+            _ if !span.contains(&hit.ns) => {}
+            Ok(()) => result = self.hit(registry, hit),
+            Err(_) => n_dropped += 1,
+        });
+        self.verdict.n_disk += n_dropped;
+        self.tally.n_malformed += polled.n_damaged;
+        result
+    }
+
+    /// Counts what is in the rings as lost, as nothing can be written any more.
+    pub fn drop_rest(&mut self, live: &mut Live, span: &Range<u64>) {
+        let mut n_dropped = 0;
+        let polled = live.poll(|_, hit| n_dropped += u64::from(span.contains(&hit.ns)));
+        self.verdict.n_disk += n_dropped + polled.losses.iter().map(|loss| loss.count).sum::<u64>();
+        self.tally.n_malformed += polled.n_damaged;
+    }
+
     /// Adds a hit. Inlined, as the hits of a loaded program are many and go through several hands.
     #[inline]
     pub fn hit(&mut self, registry: &Registry, mut hit: Hit<'_>) -> Result<(), Error> {
-        if self.contexts.tasks.has_foreign() {
-            self.translate(&mut hit)?;
-        }
         let event = &registry.events[hit.event as usize];
         if event.condition.is_some() {
             self.tally.n_undecided += registry.take_undecided();
         }
-        if event.plan_idx >= self.types.len() {
-            self.declare(registry)?;
+        if let Err(error) = self.prepare(registry, &mut hit) {
+            self.verdict.n_disk += 1;
+            return Err(error);
         }
         self.context.clear();
         self.contexts.write(registry, &hit, &mut self.context);
@@ -112,6 +155,18 @@ impl Recorder {
             Err(crate::plan::Malformed) => self.tally.n_malformed += 1,
         }
         Ok(())
+    }
+
+    /// Makes everything that a hit needs before it can be written.
+    #[inline]
+    fn prepare(&mut self, registry: &Registry, hit: &mut Hit<'_>) -> Result<(), Error> {
+        if self.contexts.tasks.has_foreign() {
+            self.translate(hit)?;
+        }
+        if registry.events[hit.event as usize].plan_idx >= self.types.len() {
+            self.declare(registry)?;
+        }
+        self.streams.get(&mut self.writer, hit.stream).map(|_| ())
     }
 
     /// Gives a hit the numbers of its own namespace, and tells once which ones those are in ours.
@@ -138,9 +193,17 @@ impl Recorder {
 
     /// Adds a loss; hits later than its start come after it.
     pub fn loss(&mut self, loss: &Loss) -> Result<(), Error> {
-        self.tally.n_lost += loss.count;
         self.tally.lost_span = Some(widen(self.tally.lost_span, loss));
-        self.streams.get(&mut self.writer, loss.stream)?.discarded(loss.count, loss.first_ns..loss.last_ns)
+        match self.streams.get(&mut self.writer, loss.stream) {
+            Ok(stream) => {
+                self.tally.n_lost += loss.count;
+                stream.discarded(loss.count, loss.first_ns..loss.last_ns)
+            }
+            Err(error) => {
+                self.verdict.n_disk += loss.count;
+                Err(error)
+            }
+        }
     }
 
     /// Writes out events that wait for their packet to fill, so that a crash costs little.
@@ -172,23 +235,12 @@ impl Recorder {
         }
     }
 
-    /// Counts hits that are lost because nothing can be written any more.
-    pub fn drop_hits(&mut self, n_hits: u64) {
-        self.verdict.n_disk += n_hits;
-    }
-
     fn write_verdict(&mut self) {
         self.verdict.n_malformed = self.tally.n_malformed;
         self.verdict.n_cut = self.tally.n_truncated;
         self.verdict.n_undecided = self.tally.n_undecided;
         // It has its room already; if it cannot be written even so, the streams cannot either, and say it.
         let _ = self.verdict_file.write(&self.verdict);
-    }
-
-    /// Writes the last packets; tells how many bytes the streams have.
-    pub fn finish(self) -> Result<u64, Error> {
-        let closed = self.close();
-        closed.error.map_or(Ok(closed.n_bytes), Err)
     }
 
     /// Writes what can be written, and the last word on it.

@@ -12,8 +12,8 @@ Examples:
 
 Sites of tracers that are still running stay open.")]
 pub struct Args {
-    /// The process; its descendants are restored too.
-    #[arg(short, long = "pid", value_name = "PID", required = true)]
+    /// The processes; their descendants are restored too.
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid, required = true)]
     pub pids: Vec<u32>,
     /// Prints JSON.
     #[arg(long)]

@@ -49,7 +49,7 @@ pub struct Args {
     pub what: Vec<OsString>,
 
     /// A running process, with all libraries it has loaded (may be given again)
-    #[arg(short, long, value_name = "PID", conflicts_with = "running")]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid, conflicts_with = "running")]
     pub pid: Vec<u32>,
 
     /// Running programs that have probes, with their events, as far as they may be read

@@ -67,7 +67,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         return dtrace::run(dtrace::Args { args: args.into_iter().skip(1).collect() });
     }
     let wants_json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(crate::pids::spread(args)) {
         Ok(cli) => cli,
         // Help and version are errors to clap that succeed.
         Err(error) if wants_json && error.exit_code() != 0 => {

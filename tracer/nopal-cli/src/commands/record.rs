@@ -3,11 +3,11 @@
 use crate::failure::Failure;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
 use nopal_session::context::ContextField;
-use nopal_session::live::{Came, Live};
 use nopal_session::recorder::{Closed, Recorder};
 use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{EnvValue, Error, RecordingInfo, Verdict};
 use std::io::IsTerminal;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ pub struct Args {
 const IDLE: Duration = Duration::from_millis(5);
 /// A crash costs at most the events of this long.
 const FLUSH: Duration = Duration::from_secs(1);
+/// No hit belongs to anybody else.
+const ALWAYS: Range<u64> = 0..u64::MAX;
 const STATUS: Duration = Duration::from_millis(500);
 
 pub fn run(args: Args) -> Result<(), Failure> {
@@ -127,7 +129,7 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
     let error = loop {
         open.look_after();
         tell_gaps(open, &mut recorder);
-        let n_hits = match pass(&mut open.live, &mut recorder) {
+        let n_hits = match recorder.pass(&mut open.live, &ALWAYS) {
             Ok(n_hits) => n_hits,
             Err(error) => break Some(error),
         };
@@ -153,10 +155,10 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
         anstream::eprintln!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
     let error = match error {
-        None => pass(&mut open.live, &mut recorder).err(),
+        None => recorder.pass(&mut open.live, &ALWAYS).err(),
         // What is still in the rings has nowhere to go, but it counts.
         Some(error) => {
-            recorder.drop_hits(open.live.poll(|_, _| {}).n_hits);
+            recorder.drop_rest(&mut open.live, &ALWAYS);
             Some(error)
         }
     };
@@ -171,24 +173,6 @@ fn tell_gaps(open: &mut Open, recorder: &mut Recorder) {
     }
     recorder.set_late(open.n_late());
     recorder.contexts.tasks.learn(&open.live.tasks);
-}
-
-fn pass(live: &mut Live, recorder: &mut Recorder) -> Result<u64, Error> {
-    let mut result = Ok(());
-    let mut n_dropped = 0;
-    let polled = live.poll_in_order(|registry, came| match (came, &result) {
-        (Came::Hit(hit), Ok(())) => result = recorder.hit(registry, hit),
-        (Came::Hit(_), Err(_)) => n_dropped += 1,
-        (Came::Loss(loss), _) => {
-            let told = recorder.loss(&loss);
-            if result.is_ok() {
-                result = told;
-            }
-        }
-    });
-    recorder.drop_hits(n_dropped);
-    recorder.tally.n_malformed += polled.n_damaged;
-    result.map(|()| polled.n_hits)
 }
 
 /// A line on the terminal that says how it goes.

@@ -45,9 +45,12 @@ pub struct Args {
     /// The text of the script.
     #[arg(short, long = "execute", value_name = "TEXT")]
     pub expression: Option<String>,
-    /// The process to trace, with all its descendants.
-    #[arg(short, long = "pid", value_name = "PID")]
+    /// The processes to trace, with all their descendants: `-p 12`, `-p 12,34`, `-p $(pidof NAME)`.
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid)]
     pub pids: Vec<u32>,
+    /// Numbers that followed the first one.
+    #[arg(long, hide = true, value_delimiter = ',', value_parser = crate::pids::pid)]
+    pub further_pid: Vec<u32>,
     /// Starts this command line and traces it; `-- COMMAND` does the same.
     #[arg(short = 'c', long = "cmd", value_name = "COMMAND")]
     pub command_line: Option<String>,
@@ -108,6 +111,8 @@ const IDLE: Duration = Duration::from_millis(5);
 pub fn run(mut args: Args) -> Result<u8, Failure> {
     tracing::stop_on_signals();
     let source = Source::read(&mut args.words, args.expression.take())?;
+    crate::pids::check_further(&args.pids, &args.further_pid, &source.text)?;
+    args.pids.append(&mut args.further_pid);
     if let Some(line) = &args.command_line {
         if !args.command.is_empty() {
             return Err(Failure::usage("-c and -- COMMAND exclude each other"));

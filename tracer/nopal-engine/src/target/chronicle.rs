@@ -5,7 +5,7 @@
 //! family is dropped. Others get one for each thread and CPU, which every descendant inherits, and which adds 0.1 to 0.2 us
 //! to each switch to another thread.
 
-use super::Mapping;
+use super::{Mapping, Process};
 use crate::perf::{self, PerfAttr};
 use crate::user::ring::possible_cpus;
 use std::collections::{HashMap, HashSet};
@@ -19,6 +19,7 @@ const DUMMY: u64 = 9;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SET_OUTPUT: libc::c_ulong = 0x2405;
 
+const RECORD_LOST: u32 = 2;
 const RECORD_COMM: u32 = 3;
 const RECORD_EXIT: u32 = 4;
 const RECORD_FORK: u32 = 7;
@@ -37,8 +38,10 @@ const TOLD: u64 = perf::EXCLUDE_KERNEL
     | perf::SAMPLE_ID_ALL
     | perf::USE_CLOCK;
 
-/// Without the page of positions before it.
+/// Of a ring for some threads, without the page of positions before it.
 const RING_BYTES: usize = 128 << 10;
+/// Of a ring for everybody, who may be many.
+const LARGE_RING_BYTES: usize = 1 << 20;
 /// Two positions at fixed places of the first page of a ring.
 const HEAD_AT: usize = 1024;
 const TAIL_AT: usize = 1032;
@@ -56,6 +59,8 @@ pub enum Entry {
     /// A program of its own, of which nothing is mapped yet.
     Started {
         pid: u32,
+        /// Of its file, at most 15 bytes; a script's is its own, not that of what runs it.
+        name: String,
     },
     /// Code of a file.
     Mapped {
@@ -66,6 +71,8 @@ pub enum Entry {
     Ended {
         pid: u32,
     },
+    /// More has happened than there was room for.
+    Lost,
 }
 
 /// The entries of some processes and their descendants.
@@ -74,20 +81,33 @@ pub struct Chronicle {
     rings: HashMap<u32, Ring>,
     /// Of single threads, beside those that the rings belong to.
     events: Vec<OwnedFd>,
-    /// Whom to tell of, if the rings tell of everybody.
-    family: Option<HashSet<u32>>,
+    /// Who is followed, and what they have forked, as far as it lives.
+    family: HashSet<u32>,
+    scope: Scope,
     /// By time; what may still be preceded by others.
     held_back: Vec<(u64, Entry)>,
+}
+
+/// Of whom the rings tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Scope {
+    /// Of the family alone.
+    #[default]
+    Family,
+    /// Of all, of which the family is wanted.
+    FamilyOfAll,
+    /// Of all, and all are wanted.
+    All,
 }
 
 impl Chronicle {
     /// Of every process there is, for those who may know.
     pub fn of_everybody() -> io::Result<Chronicle> {
-        let mut chronicle = Chronicle::default();
+        let mut chronicle = Chronicle { scope: Scope::All, ..Chronicle::default() };
         for cpu in 0..possible_cpus()? {
             match perf::open(&PerfAttr { flags: TOLD, ..attr() }, -1, cpu as i32) {
                 Ok(event) => {
-                    chronicle.rings.insert(cpu, Ring::new(event)?);
+                    chronicle.rings.insert(cpu, Ring::new(event, LARGE_RING_BYTES)?);
                 }
                 // A CPU that is off.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
@@ -100,14 +120,14 @@ impl Chronicle {
     /// From now on, for a process and all it forks, if that costs them nothing.
     pub fn follow_for_free(&mut self, pid: u32) -> io::Result<()> {
         if self.rings.is_empty() {
-            *self = Chronicle { family: Some(HashSet::new()), ..Chronicle::of_everybody()? };
+            *self = Chronicle { scope: Scope::FamilyOfAll, ..Chronicle::of_everybody()? };
         }
-        match &mut self.family {
-            Some(family) => {
-                family.insert(pid);
+        match self.scope {
+            Scope::FamilyOfAll | Scope::All => {
+                self.family.insert(pid);
                 Ok(())
             }
-            None => Err(io::Error::from_raw_os_error(libc::EPERM)),
+            Scope::Family => Err(io::Error::from_raw_os_error(libc::EPERM)),
         }
     }
 
@@ -123,6 +143,7 @@ impl Chronicle {
             // A thread made by one that was not followed yet has inherited nothing.
             let fresh: Vec<i32> = threads.filter(|tid| !followed.contains(tid)).collect();
             if fresh.is_empty() {
+                self.family.insert(pid);
                 return Ok(());
             }
             for tid in fresh {
@@ -155,16 +176,16 @@ impl Chronicle {
                     self.events.push(event);
                 }
                 None => {
-                    self.rings.insert(cpu, Ring::new(event)?);
+                    self.rings.insert(cpu, Ring::new(event, RING_BYTES)?);
                 }
             }
         }
         Ok(())
     }
 
-    /// Who is followed and alive, as far as was told; nobody if it could not be had for free.
+    /// Who is followed, or was forked by them, and alive, as far as was told.
     pub fn family(&self) -> impl Iterator<Item = u32> + '_ {
-        self.family.iter().flatten().copied()
+        self.family.iter().copied()
     }
 
     /// Hands over all that had happened before the call, in its order.
@@ -183,20 +204,28 @@ impl Chronicle {
         }
         let n = self.held_back.partition_point(|(time_ns, _)| *time_ns <= now_ns);
         for (_, entry) in self.held_back.drain(..n) {
-            if self.family.as_mut().is_none_or(|family| is_of(family, &entry)) {
+            if is_of(&mut self.family, self.scope, &entry) {
                 take(entry);
             }
         }
     }
 }
 
-/// Whether it is of the family, which grows and shrinks with what it tells.
-fn is_of(family: &mut HashSet<u32>, entry: &Entry) -> bool {
-    match entry {
-        Entry::Forked { pid, parent } => family.contains(parent) && family.insert(*pid),
-        Entry::Started { pid } | Entry::Mapped { pid, .. } => family.contains(pid),
+/// Whether it is wanted. The family grows and shrinks with what it tells.
+fn is_of(family: &mut HashSet<u32>, scope: Scope, entry: &Entry) -> bool {
+    let is_of_family = match entry {
+        Entry::Forked { pid, parent } => {
+            (scope == Scope::Family || family.contains(parent)) && family.insert(*pid)
+        }
+        Entry::Started { pid, .. } | Entry::Mapped { pid, .. } => family.contains(pid),
         Entry::Ended { pid } => family.remove(pid),
-    }
+        Entry::Lost => {
+            // The ends of some may be among what is lost.
+            family.retain(|pid| Process::is_alive(*pid));
+            true
+        }
+    };
+    is_of_family || scope != Scope::FamilyOfAll
 }
 
 fn attr() -> PerfAttr {
@@ -214,6 +243,8 @@ fn attr() -> PerfAttr {
 struct Ring {
     pages: *mut u8,
     page_bytes: usize,
+    /// A power of two.
+    data_bytes: usize,
     event: OwnedFd,
     /// A record that lies across the end of the data, in one piece.
     record: Vec<u8>,
@@ -223,14 +254,14 @@ struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    fn new(event: OwnedFd) -> io::Result<Ring> {
+    fn new(event: OwnedFd, data_bytes: usize) -> io::Result<Ring> {
         // SAFETY: sysconf has no preconditions.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         // SAFETY: a new mapping of an open descriptor, at an address of the kernel's choice.
         let pages = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                page_bytes + RING_BYTES,
+                page_bytes + data_bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 event.as_raw_fd(),
@@ -240,7 +271,7 @@ impl Ring {
         if pages == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Ring { pages: pages.cast(), page_bytes, event, record: Vec::new() })
+        Ok(Ring { pages: pages.cast(), page_bytes, data_bytes, event, record: Vec::new() })
     }
 
     fn read(&mut self, entries: &mut Vec<(u64, Entry)>) {
@@ -266,8 +297,8 @@ impl Ring {
 
     /// Copies bytes of the data into `record`.
     fn copy(&mut self, at: u64, n_bytes: usize) {
-        let first = (at as usize) & (RING_BYTES - 1);
-        let n_before_end = n_bytes.min(RING_BYTES - first);
+        let first = (at as usize) & (self.data_bytes - 1);
+        let n_before_end = n_bytes.min(self.data_bytes - first);
         self.record.clear();
         // SAFETY: both pieces lie within the data, and the kernel leaves alone what is before the tail we have stored.
         unsafe {
@@ -281,7 +312,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length, and nothing borrowed from it outlives `copy`.
-        unsafe { libc::munmap(self.pages.cast(), self.page_bytes + RING_BYTES) };
+        unsafe { libc::munmap(self.pages.cast(), self.page_bytes + self.data_bytes) };
     }
 }
 
@@ -294,12 +325,15 @@ fn parse(record: &[u8]) -> Option<(u64, Entry)> {
     let entry = match kind {
         // Threads of one process are forked and end by themselves, too.
         RECORD_FORK if u32_at(8)? != u32_at(12)? => Entry::Forked { pid: u32_at(8)?, parent: u32_at(12)? },
-        RECORD_COMM if misc & MISC_COMM_EXEC != 0 => Entry::Started { pid: u32_at(8)? },
+        RECORD_COMM if misc & MISC_COMM_EXEC != 0 => {
+            let name = until_nul(record.get(16..)?);
+            Entry::Started { pid: u32_at(8)?, name: String::from_utf8_lossy(name).into_owned() }
+        }
+        RECORD_LOST => Entry::Lost,
         RECORD_EXIT if u32_at(8)? == u32_at(16)? => Entry::Ended { pid: u32_at(8)? },
         RECORD_MMAP2 if misc & MISC_BUILD_ID == 0 => {
             let (pid, start, n_bytes, offset) = (u32_at(8)?, u64_at(16)?, u64_at(24)?, u64_at(32)?);
-            let name = record.get(72..)?;
-            let name = &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())];
+            let name = until_nul(record.get(72..)?);
             let is_deleted = name.ends_with(b" (deleted)");
             let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
             let protection = u32_at(64)?;
@@ -324,6 +358,10 @@ fn parse(record: &[u8]) -> Option<(u64, Entry)> {
         _ => return None,
     };
     Some((u64::from_le_bytes(*time_ns), entry))
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
 }
 
 fn monotonic_ns() -> u64 {
@@ -357,6 +395,7 @@ mod tests {
             (RECORD_FORK, words(&[5, 5, 8, 5, 1, 0]), None),
             (RECORD_EXIT, words(&[7, 5, 7, 5, 1, 0]), Some(Entry::Ended { pid: 7 })),
             (RECORD_EXIT, words(&[5, 5, 8, 5, 1, 0]), None),
+            (RECORD_LOST, words(&[1, 0, 9, 0]), Some(Entry::Lost)),
             (3, words(&[7, 7, 0, 0]), None),
             (RECORD_FORK, Vec::new(), None),
             (RECORD_MMAP2, words(&[7, 7]), None),
@@ -413,7 +452,8 @@ mod tests {
             let is_true = |mapping: &Mapping| mapping.path.ends_with("true") && mapping.is_executable;
             matches!(entry, Entry::Mapped { pid: of, mapping } if *of == pid && is_true(mapping))
         });
-        let started = story.iter().position(|entry| *entry == Entry::Started { pid });
+        let started =
+            story.iter().position(|entry| *entry == Entry::Started { pid, name: "true".to_owned() });
         let ended = story.iter().position(|entry| *entry == Entry::Ended { pid });
         assert!(forked.is_some() && forked < started && started < mapped && mapped < ended, "{story:?}");
     }

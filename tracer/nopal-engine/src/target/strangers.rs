@@ -13,6 +13,8 @@ pub struct Strangers {
     started: BTreeMap<u32, bool>,
     /// Had code that is wanted, and ended before anybody looked.
     gone: Vec<u32>,
+    /// Whether the kernel had more to tell than there was room for.
+    has_lost: bool,
 }
 
 impl Strangers {
@@ -29,9 +31,9 @@ impl Strangers {
 
     /// Takes note of what has happened; `wants` says whether code of a file is wanted.
     pub fn hear(&mut self, mut wants: impl FnMut(&MappedObject) -> bool) {
-        let (started, gone) = (&mut self.started, &mut self.gone);
+        let (started, gone, has_lost) = (&mut self.started, &mut self.gone, &mut self.has_lost);
         self.chronicle.read(|entry| match entry {
-            Entry::Started { pid } => {
+            Entry::Started { pid, .. } => {
                 started.insert(pid, false);
             }
             Entry::Mapped { pid, mapping } => {
@@ -48,6 +50,7 @@ impl Strangers {
                 }
             }
             Entry::Forked { .. } => {}
+            Entry::Lost => *has_lost = true,
         });
     }
 
@@ -63,7 +66,12 @@ impl Strangers {
 
     /// Whether somebody waits to be looked at, or to be said to have been missed.
     pub fn has_news(&self) -> bool {
-        !self.gone.is_empty() || self.waiting().next().is_some()
+        self.has_lost || !self.gone.is_empty() || self.waiting().next().is_some()
+    }
+
+    /// Whether programs may have come and gone of which nobody knows, since this was last asked.
+    pub fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost)
     }
 
     /// It is being looked at; true if it waited.

@@ -247,7 +247,7 @@ impl Symbolizer {
                     let (path, is_deleted) = (mapping.path.clone(), mapping.is_deleted);
                     self.add(pid, &[MappedObject { pid, path, is_deleted, mappings: vec![mapping] }]);
                 }
-                Entry::Mapped { .. } | Entry::Started { .. } => {}
+                Entry::Mapped { .. } | Entry::Started { .. } | Entry::Lost => {}
                 Entry::Ended { pid } => {
                     self.ended.extend(self.parents.get(&pid).map(|(_, number)| (pid, *number)));
                 }

@@ -17,6 +17,7 @@ pub mod libraries;
 pub mod maps;
 pub mod memory;
 mod neighbourhood;
+mod orphans;
 mod pass_fd;
 pub mod process;
 pub mod ptrace;

@@ -42,6 +42,8 @@ pub enum Notice {
     Ended {
         pid: i32,
     },
+    /// Programs may have come and gone unseen: the kernel had more to tell than there was room for.
+    Untold,
 }
 
 /// The mappings of a process whose size stays the same are read again this often.
@@ -183,6 +185,9 @@ impl Session {
             let pid = pid as i32;
             Notice::Opened(ProcessReport { pid, outcome: Err(Error::EndedEarly { pid }), interrupted: None })
         }));
+        if self.strangers.take_lost() {
+            notices.push(Notice::Untold);
+        }
         self.strangers.settle();
         self.last_look = Instant::now();
         notices

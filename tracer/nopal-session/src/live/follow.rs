@@ -12,6 +12,9 @@ use nopal_engine::user::watch::Notice;
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
+/// More was started than the kernel could tell.
+pub(crate) const UNTOLD: &str = "more programs were started than could be looked at; hits may be missing";
+
 /// How often processes whose end nobody has told of are forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -34,7 +37,7 @@ impl Live {
     }
 
     /// Takes note of programs that were started and lack sites; without the user door, which does the same.
-    fn hear(&mut self) {
+    pub(super) fn hear(&mut self) {
         let (registry, kernel, roots) = (&self.registry, &self.kernel, &self.roots);
         let is_armed = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
         self.strangers
@@ -104,6 +107,7 @@ impl Live {
                     self.entered.remove(&(pid as u32));
                     news.push(News::Message(format!("process {pid} started another program")));
                 }
+                Notice::Untold => news.push(News::Gap(UNTOLD.to_owned())),
                 Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
             }
         }
@@ -202,6 +206,9 @@ impl Live {
             }
         }
         news.extend(self.strangers.take_gone().into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
+        if self.strangers.take_lost() {
+            news.push(News::Gap(UNTOLD.to_owned()));
+        }
         self.strangers.settle();
     }
 

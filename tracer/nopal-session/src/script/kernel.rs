@@ -3,7 +3,9 @@
 use super::perform::{MapAccess, Performer};
 use super::{Losses, Note, RunError, Step};
 use crate::live::LiveError;
+use crate::live::follow::UNTOLD;
 use nopal_engine::kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
+use nopal_engine::target::strangers::Strangers;
 use nopal_engine::target::{self, mapped_objects};
 use nopal_engine::user::launch::Starting;
 use nopal_engine::user::ring::{RingConfig, possible_cpus};
@@ -28,6 +30,8 @@ pub struct KernelRun {
     roots: Vec<u32>,
     /// By process: how many files it maps code of.
     seen: HashMap<u32, usize>,
+    /// Tells who was forked, also by whom has ended since.
+    strangers: Strangers,
     is_only: bool,
     attached: Vec<Attached>,
     notes: Vec<Note>,
@@ -60,6 +64,7 @@ impl KernelRun {
             child: None,
             roots: Vec::new(),
             seen: HashMap::new(),
+            strangers: Strangers::default(),
             is_only,
             attached: Vec::new(),
             notes: Vec::new(),
@@ -92,6 +97,10 @@ impl KernelRun {
         target::Process::read(pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
         self.roots.push(pid);
         self.performer.names.follow(pid);
+        if !self.is_only {
+            let family = std::iter::once(pid).chain(target::descendants(pid));
+            family.for_each(|each| self.strangers.follow_for_free(each));
+        }
         self.attach_one(pid)?;
         if self.is_only {
             return Ok(());
@@ -128,10 +137,14 @@ impl KernelRun {
         let mut launcher = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(live)?;
         launcher.set_library_wait(0);
         let (door, names, mut outcome) = (&mut self.door, &mut self.performer.names, Ok(Vec::new()));
+        let (strangers, is_only) = (&mut self.strangers, self.is_only);
         let before_start = |pid: i32, _: &[_]| {
             // It may have ended when its addresses are to be named.
             names.follow(pid as u32);
             names.remember(pid as u32);
+            if !is_only {
+                strangers.follow(pid as u32);
+            }
             outcome = door.attach_process(pid as u32);
         };
         let (mut child, _) = launcher.launch_with(command, before_start).map_err(live)?;
@@ -214,7 +227,15 @@ impl KernelRun {
         self.performer.names.catch_up();
         let mut family: Vec<u32> = self.roots.clone();
         if !self.is_only {
+            self.strangers.hear(|_| false);
+            if self.strangers.take_lost() {
+                self.losses.n_gaps += 1;
+                self.notes.push(Note::Gap(UNTOLD.to_owned()));
+            }
             family.extend(self.roots.iter().flat_map(|root| target::descendants(*root)));
+            let orphans = self.strangers.family().filter(|pid| !family.contains(pid));
+            let orphans: Vec<u32> = orphans.collect();
+            family.extend(orphans);
         }
         self.seen.retain(|pid, _| family.contains(pid));
         let seen = &self.seen;
@@ -257,10 +278,16 @@ impl KernelRun {
             // A child of ours stays a zombie until it is reaped.
             let _ = child.try_wait();
         }
-        self.roots
+        let is_any = self
+            .roots
             .iter()
             .flat_map(|root| std::iter::once(*root).chain(target::descendants(*root)))
-            .any(is_alive)
+            .any(is_alive);
+        if is_any || self.is_only {
+            return is_any;
+        }
+        self.strangers.hear(|_| false);
+        self.strangers.family().any(is_alive)
     }
 
     /// Detaches everything, takes what is left, runs the END clauses.

@@ -10,6 +10,7 @@ use super::tasks::Everyone;
 use super::timers::Timers;
 use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
 use crate::clock::{Anchor, TscClock, is_tsc_steady};
+use crate::live::follow::UNTOLD;
 use crate::live::{BY_TRACEFS, LiveError, Opened, Way, late_in_words};
 use crate::tasks::Tasks;
 use nopal_engine::target::{self, MappedObject};
@@ -391,10 +392,12 @@ impl UserRun {
             // A child of ours stays a zombie until it is reaped.
             let _ = child.try_wait();
         }
-        self.roots
+        let is_any = self
+            .roots
             .iter()
             .flat_map(|root| std::iter::once(*root).chain(target::descendants(*root)))
-            .any(target::Process::is_alive)
+            .any(target::Process::is_alive);
+        is_any || self.door.as_mut().is_some_and(|door| door.session.is_any_alive())
     }
 
     /// Closes every site, takes what is left, runs the END clauses. Returns what could not be restored.
@@ -593,6 +596,7 @@ impl UserRun {
                     self.everyone.refresh();
                     self.notes.push(Note::Detail(format!("process {pid} started another program")));
                 }
+                Notice::Untold => self.gap(UNTOLD.to_owned()),
                 Notice::Ended { pid } => {
                     self.notes.push(Note::Detail(format!("process {pid} has ended")));
                 }

@@ -44,13 +44,15 @@ pub(super) struct Sites {
     pub closed: u64,
 }
 
-/// A recording that is whole.
-#[derive(Debug)]
+/// A recording that has ended.
+#[derive(Debug, Default)]
 pub(super) struct Written {
     pub path: PathBuf,
     pub n_events: u64,
     pub n_lost: u64,
     pub n_bytes: u64,
+    /// Why not all of it could be written; what could not is among the lost.
+    pub error: Option<Error>,
 }
 
 impl Running {
@@ -152,23 +154,15 @@ impl Running {
 
     /// Moves hits from the rings to where they go; tells how many there were.
     pub fn pass(&mut self) -> Result<u64, Error> {
-        use crate::live::Came;
-        let mut result = Ok(());
-        let (recorder, held, span) = (&mut self.recorder, &mut self.held, &self.span);
-        let polled = self.live.poll_in_order(|registry, came| match (came, &mut *recorder) {
-            _ if result.is_err() => {}
-            (Came::Hit(hit), _) if !span.contains(&hit.ns) => {}
-            (Came::Hit(hit), Some((recorder, _))) => result = recorder.hit(registry, hit),
-            (Came::Hit(hit), None) => held.push(hit),
-            (Came::Loss(loss), Some((recorder, _))) if span.contains(&loss.last_ns) => {
-                result = recorder.loss(&loss);
-            }
-            (Came::Loss(_), _) => {}
-        });
-        result?;
-        if let Some((recorder, _)) = recorder {
-            recorder.tally.n_malformed += polled.n_damaged;
+        if let Some((recorder, _)) = &mut self.recorder {
+            return recorder.pass(&mut self.live, &self.span);
         }
+        let (held, span) = (&mut self.held, &self.span);
+        let polled = self.live.poll(|_, hit| {
+            if span.contains(&hit.ns) {
+                held.push(hit);
+            }
+        });
         Ok(polled.n_hits)
     }
 
@@ -221,10 +215,11 @@ impl Running {
         })
     }
 
-    /// Ends the recording under way.
-    pub fn finish(&mut self) -> Result<Option<Written>, Error> {
-        let Some((recorder, path)) = self.recorder.take() else { return Ok(None) };
-        Written::of(recorder, path).map(Some)
+    /// Ends the recording under way, with what is in the rings.
+    pub fn finish(&mut self) -> Option<Written> {
+        let (mut recorder, path) = self.recorder.take()?;
+        let error = recorder.pass(&mut self.live, &self.span).err();
+        Some(Written::of(recorder, path, error))
     }
 
     /// Writes what the rings hold into a folder of `dir`. They go on as before.
@@ -248,16 +243,9 @@ impl Running {
     fn write_rings(&mut self, dir: &Path, span: Range<u64>) -> Result<Written, Error> {
         let path = free_dir(dir, &self.config.name);
         let mut recorder = self.recorder_in(&path)?;
-        let mut result = Ok(());
-        let polled = self.live.snapshot(|registry, hit| {
-            if result.is_ok() && span.contains(&hit.ns) {
-                result = recorder.hit(registry, hit);
-            }
-        });
-        result?;
-        recorder.tally.n_malformed += polled.n_damaged;
-        self.held.replay(&self.live.registry(), &mut recorder)?;
-        Written::of(recorder, path)
+        let error = recorder.snapshot(&mut self.live, &span).err();
+        let replayed = self.held.replay(&self.live.registry(), &mut recorder).err();
+        Ok(Written::of(recorder, path, error.or(replayed)))
     }
 
     /// What the rings hold, for the snapshots to come, without the rings themselves.
@@ -294,11 +282,16 @@ impl Running {
 }
 
 impl Written {
-    /// Ends a recording.
-    pub fn of(recorder: Recorder, path: PathBuf) -> Result<Written, Error> {
-        let tally = recorder.tally;
-        let n_bytes = recorder.finish()?;
-        Ok(Written { path, n_events: tally.n_events, n_lost: tally.n_lost + tally.n_malformed, n_bytes })
+    /// Ends a recording, to which the error had come.
+    pub fn of(recorder: Recorder, path: PathBuf, error: Option<Error>) -> Written {
+        let closed = recorder.close();
+        Written {
+            path,
+            n_events: closed.n_events,
+            n_lost: closed.n_lost,
+            n_bytes: closed.n_bytes,
+            error: error.or(closed.error),
+        }
     }
 }
 

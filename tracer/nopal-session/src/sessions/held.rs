@@ -65,12 +65,15 @@ impl Held {
         self.n_bytes = 0;
     }
 
+    /// Writes all of it; what cannot be written is counted.
     pub fn replay(&self, registry: &Registry, recorder: &mut Recorder) -> Result<(), Error> {
+        let mut result = Ok(());
         for held in &self.hits {
             let HeldHit { stream, event, ns, task, payload } = held;
-            recorder.hit(registry, Hit { stream: *stream, event: *event, ns: *ns, task: *task, payload })?;
+            let hit = Hit { stream: *stream, event: *event, ns: *ns, task: *task, payload };
+            result = result.and(recorder.hit(registry, hit));
         }
-        Ok(())
+        result
     }
 }
 
@@ -95,8 +98,8 @@ impl Past {
     pub fn snapshot(&self, dir: &Path) -> Result<Written, Error> {
         let path = free_dir(dir, &self.config.name);
         let mut recorder = recorder_in(&path, &self.config, &self.registry, &self.attached)?;
-        self.held.replay(&self.registry, &mut recorder)?;
-        Written::of(recorder, path)
+        let error = self.held.replay(&self.registry, &mut recorder).err();
+        Ok(Written::of(recorder, path, error))
     }
 }
 

@@ -126,7 +126,7 @@ impl<'a> Holder<'a> {
         let mut holder = Holder {
             session: session.clone(),
             programs: Programs::new(&config.track),
-            state: State { is_started: true, failure: None, gaps: Vec::new(), pids: Vec::new(), ..state },
+            state: State { is_started: true, failure: None, pids: Vec::new(), ..state },
             config,
             surroundings,
             listener: Listener::open(session)?,
@@ -188,6 +188,12 @@ impl<'a> Holder<'a> {
         self.alive.extend(&pids);
         self.judge(&mut notes)?;
         self.next_chunk()?;
+        if self.programs.is_blind() {
+            self.gap(
+                "a program that lives a moment may be missed: the kernel lets only root see who starts what"
+                    .to_owned(),
+            );
+        }
         self.keep_state();
         Ok(notes)
     }
@@ -393,10 +399,12 @@ impl<'a> Holder<'a> {
         sorted(self.running.iter().flat_map(Running::pids))
     }
 
-    pub fn add(&mut self, written: &Written) {
+    /// Counts a recording that has ended, also if not all of it could be written. Gives how many events it has.
+    pub fn add(&mut self, written: Written) -> Result<u64, SessionError> {
         self.state.n_events += written.n_events;
         self.state.n_lost += written.n_lost;
         self.state.n_bytes += written.n_bytes;
+        written.error.map_or(Ok(written.n_events), |error| Err(recording_error(&error)))
     }
 
     fn rotate(&mut self) -> Result<Reply, SessionError> {
@@ -410,23 +418,25 @@ impl<'a> Holder<'a> {
         Ok(Reply::Written { path, n_events })
     }
 
-    /// Ends the recordings under way. Rings that are written over are written out too, unless for snapshots only.
+    /// Ends the recordings under way. Rings that are written over are written out too, unless for snapshots only. After an
+    /// error the others are ended all the same.
     fn end_chunk(&mut self) -> Result<u64, SessionError> {
-        let mut n_events = 0;
+        let mut ended = Ok(0);
         let chunk = self.chunk.take().filter(|_| !self.config.snapshot);
         for idx in 0..self.running.len() {
             let running = &mut self.running[idx];
-            running.pass().map_err(|e| recording_error(&e))?;
             let written = match (running.is_overwriting(), &chunk) {
-                (true, Some(chunk)) => Some(running.write_new(chunk)),
-                _ => running.finish().transpose(),
+                (true, Some(chunk)) => running.write_new(chunk).map(Some),
+                _ => Ok(running.finish()),
             };
-            if let Some(written) = written.transpose().map_err(|e| recording_error(&e))? {
-                n_events += written.n_events;
-                self.add(&written);
-            }
+            let added = match written {
+                Ok(Some(written)) => self.add(written),
+                Ok(None) => Ok(0),
+                Err(error) => Err(recording_error(&error)),
+            };
+            ended = ended.and_then(|sum| added.map(|n_events| sum + n_events));
         }
-        Ok(n_events)
+        ended
     }
 
     fn snapshot(&mut self, name: Option<&str>) -> Result<Written, SessionError> {
@@ -439,13 +449,16 @@ impl<'a> Holder<'a> {
         let path = self.config.output.join(folder);
         make_dir(&path)?;
         self.state.n_snapshots = n_snapshots;
-        let mut all = Written { path: path.clone(), n_events: 0, n_lost: 0, n_bytes: 0 };
+        let mut all = Written { path: path.clone(), ..Written::default() };
         let now = self.running.iter_mut().filter(|r| r.is_overwriting()).map(|r| r.snapshot(&path));
         for written in now.chain(self.past.iter().map(|past| past.snapshot(&path))) {
             let written = written.map_err(|e| recording_error(&e))?;
             all.n_events += written.n_events;
             all.n_lost += written.n_lost;
             all.n_bytes += written.n_bytes;
+            if let Some(error) = written.error {
+                return Err(recording_error(&error));
+            }
         }
         (self.surroundings.log)(&format!("snapshot of {} events in {}", all.n_events, all.path.display()));
         self.keep_state();
@@ -497,16 +510,10 @@ impl<'a> Holder<'a> {
                 }
                 Some(why) => format!("process {pid} could not be picked up: {why}"),
             };
-            self.running.iter_mut().for_each(|running| running.state_gap(&text));
-            note_gaps(&mut self.state, vec![text]);
+            self.gap(text);
             self.keep_state();
         }
-        for pid in self.programs.take_missed() {
-            let text = format!("process {pid} ended before it could be picked up; its hits are missing");
-            self.running.iter_mut().for_each(|running| running.state_gap(&text));
-            note_gaps(&mut self.state, vec![text]);
-            self.keep_state();
-        }
+        self.note_missed();
         if self.last_death_look.elapsed() < LOOK_FOR_DEATHS {
             return Ok(());
         }
@@ -523,6 +530,29 @@ impl<'a> Holder<'a> {
             self.keep_state();
         }
         Ok(())
+    }
+
+    /// States which programs came and went unseen.
+    fn note_missed(&mut self) {
+        let mut gaps: Vec<String> = self
+            .programs
+            .take_missed()
+            .into_iter()
+            .map(|pid| format!("process {pid} ended before it could be picked up; its hits are missing"))
+            .collect();
+        if self.programs.take_lost() {
+            gaps.push("more programs were started than could be looked at; hits may be missing".to_owned());
+        }
+        if !gaps.is_empty() {
+            gaps.into_iter().for_each(|text| self.gap(text));
+            self.keep_state();
+        }
+    }
+
+    /// Hits are missing in all recordings.
+    fn gap(&mut self, text: String) {
+        self.running.iter_mut().for_each(|running| running.state_gap(&text));
+        note_gaps(&mut self.state, vec![text]);
     }
 
     /// What a later command must know if we are killed. A full disk must not end the recording for that.
@@ -542,7 +572,15 @@ impl<'a> Holder<'a> {
     }
 
     fn close(mut self, result: Result<(), SessionError>) -> Result<(), SessionError> {
+        let known = self.known.clone();
+        for pid in self.programs.told().into_iter().filter(|pid| !known.contains(pid)) {
+            self.gap(format!("process {pid} was started as the session ended; its hits are missing"));
+        }
+        self.note_missed();
         self.close_probes();
+        if let Err(error) = &result {
+            self.gap(format!("the recorder gave up: {}", error.message));
+        }
         // What came before the error is written as far as possible; the first error is the one that is told.
         let ended = self.end_chunk();
         let result = result.and(ended.map(drop));

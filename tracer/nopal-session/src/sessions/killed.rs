@@ -5,12 +5,13 @@ use nopal_trace::{Range, Recording};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Adds the unfinished recordings of the last chunk to what the session has recorded. For a session that is said to be
-/// started and has no recorder; who counts sets the state to something else.
+/// Adds the unfinished recordings of the last chunk to what the session has recorded, and that the rest is missing. For a
+/// session that is said to be started and has no recorder; who counts sets the state to something else.
 pub fn count(session: &Session, state: &mut State) {
     if !state.is_started {
         return;
     }
+    state.gaps.push("the recorder was killed; what it had not written yet is missing".to_owned());
     let Ok(config) = session.config() else { return };
     let chunk = config.output.join(format!("chunk-{}", state.n_chunks));
     let Ok(recording) = Recording::open(&chunk) else { return };

@@ -5,6 +5,7 @@ use nopal_engine::target::Process;
 use nopal_engine::target::chronicle::{Chronicle, Entry};
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -34,10 +35,21 @@ pub struct Programs {
     last_full_look: Option<Instant>,
     /// Tells of those that a look would not find; nothing where the kernel does not allow it.
     chronicle: Option<Chronicle>,
-    /// Processes that have started a program, which is not known yet.
-    started: HashSet<u32>,
+    /// Processes that have started a program, of which nothing but this is known yet.
+    started: HashMap<u32, Named>,
     /// Ended before they could be looked at.
     missed: Vec<u32>,
+    has_lost: bool,
+}
+
+/// What the short name of a program says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// It is another.
+    No,
+    /// It begins like one that is meant: a script, perhaps, whose path the kernel does not tell.
+    Perhaps,
+    Yes,
 }
 
 impl Programs {
@@ -48,8 +60,9 @@ impl Programs {
             last_look: None,
             last_full_look: None,
             chronicle: None,
-            started: HashSet::new(),
+            started: HashMap::new(),
             missed: Vec::new(),
+            has_lost: false,
         };
         programs.set(tracked);
         programs
@@ -64,34 +77,61 @@ impl Programs {
         }
     }
 
+    /// Whether one of the names may be started and end without anybody's knowing.
+    pub fn is_blind(&self) -> bool {
+        !self.names.is_empty() && self.chronicle.is_none()
+    }
+
     /// Processes that had one of the names, and ended before anybody could look at them.
     pub fn take_missed(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.missed)
     }
 
+    /// Whether the kernel had more to tell than there was room for, since this was last asked.
+    pub fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost)
+    }
+
     /// Those of the names that were started just now.
-    fn told(&mut self) -> Vec<u32> {
+    pub fn told(&mut self) -> Vec<u32> {
         let Some(chronicle) = &mut self.chronicle else { return Vec::new() };
         let (names, started, missed) = (&self.names, &mut self.started, &mut self.missed);
-        let mut told = Vec::new();
+        let has_lost = &mut self.has_lost;
+        let (mut told, mut perhaps) = (Vec::new(), Vec::new());
         chronicle.read(|entry| match entry {
-            Entry::Started { pid } => {
-                started.insert(pid);
+            Entry::Started { pid, name } => {
+                started.insert(pid, is_short_for_any(&name, names));
             }
-            // The first thing that is mapped is the program.
-            Entry::Mapped { pid, mapping } => {
-                if started.remove(&pid) && names.iter().any(|name| is_at(&mapping.path, name)) {
-                    told.push(pid);
-                }
-            }
+            // The first thing that is mapped is the program, or what runs the script.
+            Entry::Mapped { pid, mapping } => match started.remove(&pid) {
+                Some(Named::Yes) => told.push(pid),
+                Some(_) if names.iter().any(|name| is_at(&mapping.path, name)) => told.push(pid),
+                Some(Named::Perhaps) => perhaps.push(pid),
+                Some(Named::No) | None => {}
+            },
             Entry::Ended { pid } => {
                 started.remove(&pid);
-                if let Some(at) = told.iter().position(|one| *one == pid) {
-                    missed.push(told.swap_remove(at));
+                for among in [&mut told, &mut perhaps] {
+                    if let Some(at) = among.iter().position(|one| *one == pid) {
+                        missed.push(among.swap_remove(at));
+                    }
                 }
             }
             Entry::Forked { .. } => {}
+            Entry::Lost => *has_lost = true,
         });
+        for pid in perhaps {
+            match Process::read(pid) {
+                Ok(process) if !process.is_zombie => {
+                    if names.iter().any(|name| is_called(&process, name)) {
+                        told.push(pid);
+                    }
+                }
+                Ok(_) | Err(_) => missed.push(pid),
+            }
+        }
+        told.sort_unstable();
+        told.dedup();
         told
     }
 
@@ -142,7 +182,8 @@ fn numbers() -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// By the name of the process or of its file; a name with a slash is the file's path.
+/// By the name of the process or of its file; a name with a slash is the file's path. A script is known by what its
+/// interpreter was given to run.
 fn is_called(process: &Process, name: &str) -> bool {
     if process.is_zombie {
         return false;
@@ -150,12 +191,73 @@ fn is_called(process: &Process, name: &str) -> bool {
     if !name.contains('/') && process.name == name {
         return true;
     }
-    process.program().is_ok_and(|program| is_at(&program, name))
+    if process.program().is_ok_and(|program| is_at(&program, name)) {
+        return true;
+    }
+    is_short_for(&process.name, name) != Named::No && runs_script(process.pid, name)
 }
 
 fn is_at(program: &Path, name: &str) -> bool {
     match name.contains('/') {
         true => program.as_os_str() == name,
         false => program.file_name().is_some_and(|file| file == name),
+    }
+}
+
+fn is_short_for_any(short: &str, names: &[String]) -> Named {
+    let all = names.iter().map(|name| is_short_for(short, name));
+    all.fold(Named::No, |known, one| match (known, one) {
+        (Named::Yes, _) | (_, Named::Yes) => Named::Yes,
+        (Named::Perhaps, _) | (_, Named::Perhaps) => Named::Perhaps,
+        (Named::No, Named::No) => Named::No,
+    })
+}
+
+/// Whether the kernel's name of a program, the first 15 bytes of its file's, may be that of a program that is meant.
+fn is_short_for(short: &str, name: &str) -> Named {
+    const MAX_SHORT_BYTES: usize = 15;
+    let file = name.rsplit('/').next().unwrap_or(name);
+    let is_whole = file.len() <= MAX_SHORT_BYTES && !name.contains('/');
+    match short.as_bytes() == &file.as_bytes()[..file.len().min(MAX_SHORT_BYTES)] {
+        true if is_whole => Named::Yes,
+        true => Named::Perhaps,
+        false => Named::No,
+    }
+}
+
+/// Whether one of the first arguments of a process, as of `/bin/sh -e ./name`, is the script that is meant.
+fn runs_script(pid: u32, name: &str) -> bool {
+    const MAX_ARGUMENTS: usize = 4;
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let arguments = line.split(|byte| *byte == 0).take(MAX_ARGUMENTS).skip(1);
+    arguments.map(|argument| Path::new(std::ffi::OsStr::from_bytes(argument))).any(|argument| {
+        if !name.contains('/') {
+            return argument.file_name().is_some_and(|file| file == name);
+        }
+        // Relative to where the process is, which may have gone elsewhere since.
+        let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        let path = cwd.join(argument);
+        fs::canonicalize(&path).is_ok_and(|path| path.as_os_str() == name) || path.as_os_str() == name
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names() {
+        for (short, name, expected) in [
+            ("demo", "demo", Named::Yes),
+            ("demo", "demo-trace", Named::No),
+            ("a-very-long-nam", "a-very-long-name", Named::Perhaps),
+            ("exactly-fifteen", "exactly-fifteen", Named::Yes),
+            ("demo", "/opt/demo", Named::Perhaps),
+            ("opt", "/opt/demo", Named::No),
+        ] {
+            assert_eq!(is_short_for(short, name), expected, "{short} {name}");
+        }
+        let names = ["/opt/demo".to_owned(), "demo".to_owned()];
+        assert_eq!(is_short_for_any("demo", &names), Named::Yes);
     }
 }

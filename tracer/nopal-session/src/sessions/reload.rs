@@ -144,7 +144,6 @@ impl Holder<'_> {
     fn end(&mut self, mut running: Running, cut_ns: u64) -> Result<(), SessionError> {
         running.end_at(cut_ns);
         running.live.close();
-        running.pass().map_err(|e| recording_error(&e))?;
         if running.is_overwriting() && self.config.snapshot {
             let (name, max_bytes) = (running.config.name.clone(), max_held_bytes(&running.config));
             self.past.push(running.into_past().map_err(|e| recording_error(&e))?);
@@ -152,12 +151,9 @@ impl Holder<'_> {
             return Ok(());
         }
         let written = match (running.is_overwriting(), &self.chunk) {
-            (true, Some(chunk)) => running.write_new(chunk).map(Some),
+            (true, Some(chunk)) => Some(running.write_new(chunk).map_err(|e| recording_error(&e))?),
             _ => running.finish(),
         };
-        if let Some(written) = written.map_err(|e| recording_error(&e))? {
-            self.add(&written);
-        }
-        Ok(())
+        written.map_or(Ok(()), |written| self.add(written).map(drop))
     }
 }

@@ -41,7 +41,7 @@ pub struct UntrackArgs {
 #[derive(Debug, clap::Args)]
 pub struct What {
     /// Processes by number, as LTTng's --vpid too.
-    #[arg(short, long, visible_alias = "vpid", value_name = "PID", value_delimiter = ',')]
+    #[arg(short, long, visible_alias = "vpid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid)]
     pub pid: Vec<u32>,
     /// Programs by name, or by path if there is a slash in it.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]

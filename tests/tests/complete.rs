@@ -1,0 +1,172 @@
+//! `complete` is a promise: programs that count their own hits say whether it was kept, whatever happens to them and to
+//! their tracer meanwhile.
+
+use nopal_tests::process::Running;
+use nopal_tests::targets::{Build, build};
+use nopal_tests::{nopal, run, scratch};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder with a counter that a target counts its hits in.
+struct Place {
+    dir: PathBuf,
+    counter: fs::File,
+}
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let dir = scratch(&format!("complete-{name}"));
+        fs::write(dir.join("counter"), [0; 8]).unwrap();
+        let counter = fs::File::open(dir.join("counter")).unwrap();
+        Place { dir, counter }
+    }
+
+    /// How often the target says it has hit a probe.
+    fn n_hits(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.counter.read_exact_at(&mut bytes, 0).unwrap();
+        u64::from_ne_bytes(bytes)
+    }
+
+    /// The command line of a target.
+    fn target(&self, steps: &[&str]) -> Vec<String> {
+        let program = build("counted", &["counted.c"], Build::Pie);
+        let mut line = vec![text(&program), text(&self.dir.join("counter"))];
+        line.extend(steps.iter().map(|step| (*step).to_owned()));
+        line
+    }
+
+    fn start(&self, steps: &[&str]) -> Running {
+        let line = self.target(steps);
+        Running::start(Command::new(&line[0]).args(&line[1..]))
+    }
+
+    fn nopal(&self, line: &[&str]) -> Command {
+        let mut command = Command::new(nopal());
+        command.args(line).env("NOPAL_HOME", self.dir.join("home"));
+        command
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// The last line of JSON that a command printed on standard output or, as `trace` does, on standard error.
+#[track_caller]
+fn json(output: &Output, is_on_stderr: bool) -> Value {
+    last_object(&String::from_utf8_lossy(if is_on_stderr { &output.stderr } else { &output.stdout }))
+}
+
+#[track_caller]
+fn last_object(said: &str) -> Value {
+    let last =
+        said.lines().rfind(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no object: {said}"));
+    serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {said}"))
+}
+
+#[test]
+fn a_command_is_over_when_the_last_of_its_processes_is() {
+    let steps = ["fire:1:0", "daemon", "fire:20:50000"];
+    for door in ["auto", "user", "kernel"] {
+        let place = Place::new(&format!("daemon-{door}"));
+        let out = text(&place.dir.join("rec"));
+        let record = ["record", "--json", "--door", door, "-e", "counted:hit", "-o", &out, "--"];
+        let recorded = json(&place.nopal(&record).args(place.target(&steps)).output().unwrap(), false);
+        assert_eq!((place.n_hits(), recorded["events"].as_u64()), (21, Some(21)), "{door}: {recorded}");
+        assert_eq!(recorded["complete"], true, "{door}: {recorded}");
+
+        let trace = ["trace", "--json", "--door", door, "counted:hit", "--"];
+        let traced = json(&place.nopal(&trace).args(place.target(&steps)).output().unwrap(), true);
+        assert_eq!((place.n_hits(), traced["events"].as_u64()), (42, Some(21)), "{door}: {traced}");
+
+        let script = "usdt:counted:hit { @ = count(); }";
+        let run = ["run", "--json", "--door", door, "-e", script, "--"];
+        let ran = json(&place.nopal(&run).args(place.target(&steps)).output().unwrap(), false);
+        assert_eq!((place.n_hits(), &ran["rows"][0]["value"]), (63, &Value::from(21)), "{door}: {ran}");
+        assert_eq!(ran["complete"], true, "{door}: {ran}");
+    }
+}
+
+#[test]
+fn all_processes_behind_p_are_traced() {
+    let place = Place::new("pids");
+    let go = place.dir.join("go");
+    let steps = [&format!("wait:{}", text(&go)), "fire:50:0"];
+    // The first tick comes when all are open.
+    let script = "usdt:counted:hit { @ = count(); } interval:ms:100 { printf(\"on\\n\"); }";
+    let spellings: [fn(&[String]) -> Vec<String>; 3] = [
+        |pids| [&["-p".to_owned()], pids].concat(),
+        |pids| vec!["-p".to_owned(), pids.join(",")],
+        |pids| pids.iter().flat_map(|pid| ["-p".to_owned(), pid.clone()]).collect(),
+    ];
+    for (n_before, spelling) in spellings.iter().enumerate() {
+        let _ = fs::remove_file(&go);
+        let mut targets: Vec<Running> = (0..3).map(|_| place.start(&steps)).collect();
+        let pids: Vec<String> = targets.iter().map(|target| target.pid().to_string()).collect();
+        let mut running = place.nopal(&["run", "--json", "-e", script]);
+        let mut running = running.args(spelling(&pids)).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(running.stdout.take().unwrap());
+        let mut said = String::new();
+        out.read_line(&mut said).unwrap();
+        assert!(said.contains("on"), "{said}");
+        fs::write(&go, "").unwrap();
+        targets.iter_mut().for_each(|target| assert!(target.0.wait().unwrap().success()));
+        out.read_to_string(&mut said).unwrap();
+        assert!(running.wait().unwrap().success());
+        let ran = last_object(&said);
+        let n_hits = 150 * (n_before as u64 + 1);
+        assert_eq!((place.n_hits(), &ran["rows"][0]["value"]), (n_hits, &Value::from(150)), "{ran}");
+    }
+}
+
+#[test]
+fn what_follows_p_is_never_misread() {
+    let place = Place::new("misread");
+    let target = place.start(&["wait:/no/such/file"]);
+    let pid = target.pid().to_string();
+    let says = |line: &[&str], parts: &[&str]| {
+        let output = place.nopal(line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{line:?}: {said}");
+        assert!(parts.iter().all(|part| said.contains(part)), "{line:?}: {said}");
+    };
+    let with_parameter = "BEGIN { printf(\"%d\\n\", $1); exit(); }";
+    says(&["run", "-p", &pid, "42", "-e", with_parameter], &["`42`", "a process or the script's $1", "-p "]);
+    for verb in ["trace", "record", "run", "list", "detach", "track"] {
+        says(&[verb, "-p", "postgres"], &["postgres", "-p $(pidof postgres)"]);
+    }
+    // Before -p, and behind the name of a script, parameters are what they were.
+    let printed = run(&mut place.nopal(&["run", "-e", with_parameter, "42", "-p", &pid]));
+    assert!(printed.contains("42"), "{printed}");
+    let file = place.dir.join("script.bt");
+    fs::write(&file, with_parameter).unwrap();
+    let printed = run(&mut place.nopal(&["run", "-p", &pid, &text(&file), "42"]));
+    assert!(printed.contains("42"), "{printed}");
+}
+
+#[test]
+fn a_program_behind_a_script_that_is_soon_gone_is_not_forgotten() {
+    for (n, is_path) in [(0, false), (1, true), (2, false), (3, true), (4, false), (5, true)] {
+        let place = Place::new(&format!("wrapper-{n}"));
+        // By its path it is known only if it can be told from others with such a name.
+        let script = place.dir.join(if is_path { "wrapper-of-a-long-name" } else { "wrapper" });
+        fs::write(&script, format!("#!/bin/sh\n{}\n", place.target(&["fire:8:0"]).join(" "))).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let out = text(&place.dir.join("out"));
+        let name = if is_path { text(&script) } else { "wrapper".to_owned() };
+        run(&mut place.nopal(&["create", "s", "-o", &out]));
+        run(&mut place.nopal(&["enable-event", "-u", "counted:*"]));
+        run(&mut place.nopal(&["track", "-u", "--program", &name]));
+        run(&mut place.nopal(&["start"]));
+        run(&mut Command::new(&script));
+        let stopped = json(&place.nopal(&["stop", "--json"]).output().unwrap(), false);
+        let is_all = stopped["events"] == place.n_hits();
+        assert!(is_all || stopped["complete"] == false, "{} hits: {stopped}", place.n_hits());
+        run(&mut place.nopal(&["destroy", "--all"]));
+    }
+}
