@@ -1,11 +1,12 @@
 //! Driving the user door as a library: a session that records every argument of the chosen probes as it is.
 
+use nopal_capture::record::{RecordKind, RecordView, Value};
+use nopal_capture::{Action, Capture, Wanted};
 use nopal_engine::target::MappedObject;
+use nopal_engine::target::possible_cpus;
 use nopal_engine::user::consumer::{Polled, Reader};
-use nopal_engine::user::record::{RecordKind, RecordView, Value};
-use nopal_engine::user::ring::{RingConfig, possible_cpus};
-use nopal_engine::user::session::{Options, ProcessReport, Select, Session, Wanted};
-use nopal_engine::user::stub::{Action, Capture};
+use nopal_engine::user::ring::RingConfig;
+use nopal_engine::user::session::{Options, ProcessReport, Select, Session};
 use nopal_sdt::Pattern;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

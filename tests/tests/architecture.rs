@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each crate of the workspace and the crates of the workspace it may use.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("nopal", &["nopal-provider"]),
     ("nopal-demo", &["nopal"]),
     ("nopal-runtime", &[]),
@@ -17,14 +17,16 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("nopal-provider", &[]),
     ("nopal-sdt", &["nopal-provider"]),
     ("nopal-program", &[]),
+    ("nopal-capture", &["nopal-abi", "nopal-program", "nopal-sdt"]),
     ("nopal-script", &["nopal-program"]),
-    ("nopal-engine", &["nopal-abi", "nopal-program", "nopal-sdt"]),
+    ("nopal-engine", &["nopal-abi", "nopal-capture", "nopal-program", "nopal-sdt"]),
     ("nopal-trace", &[]),
-    ("nopal-bench-stub", &["nopal-abi", "nopal-engine", "nopal-program", "nopal-sdt"]),
+    ("nopal-bench-stub", &["nopal-abi", "nopal-capture", "nopal-engine", "nopal-program", "nopal-sdt"]),
     (
         "nopal-session",
         &[
             "nopal-abi",
+            "nopal-capture",
             "nopal-engine",
             "nopal-program",
             "nopal-sdt",
@@ -36,6 +38,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     (
         "nopal-cli",
         &[
+            "nopal-capture",
             "nopal-demo",
             "nopal-engine",
             "nopal-program",
@@ -50,6 +53,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
         "nopal-tests",
         &[
             "nopal-abi",
+            "nopal-capture",
             "nopal-engine",
             "nopal-program",
             "nopal-provider",

@@ -1,9 +1,9 @@
 //! The kernel door on a program that says what its probes must have said.
 
+use nopal_capture::Capture;
+use nopal_capture::record::{RecordKind, RecordLayout, Value};
 use nopal_engine::kernel::{KernelDoor, KernelSite};
 use nopal_engine::target::mapped_objects;
-use nopal_engine::user::record::{RecordKind, RecordLayout, Value};
-use nopal_engine::user::stub::Capture;
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::Site;
 use nopal_tests::{root, run, scratch};

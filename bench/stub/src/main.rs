@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use harness::{Harness, Place, hit2, operand, record, value};
 use nopal_abi::stub_space::Path;
-use nopal_engine::user::stub::{Action, Capture, Cell, Predicate, Relation, StubSpec};
+use nopal_capture::{Action, Capture, Cell, Predicate, Relation};
+use nopal_engine::user::stub::StubSpec;
 use nopal_program::aggregate::Aggregate;
 
 const BURST: u64 = 16_384;

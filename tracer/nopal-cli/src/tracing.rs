@@ -2,8 +2,8 @@
 
 use crate::commands::provider_file;
 use crate::failure::Failure;
+use nopal_engine::target::possible_cpus;
 use nopal_engine::user;
-use nopal_engine::user::ring::possible_cpus;
 use nopal_session::live::{
     self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Request, Way, attach_when_free,
 };

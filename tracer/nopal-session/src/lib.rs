@@ -3,7 +3,6 @@
 pub mod clock;
 pub mod context;
 pub mod live;
-mod packed;
 pub mod plan;
 pub mod predicate;
 pub mod recorder;

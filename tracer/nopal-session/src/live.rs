@@ -7,10 +7,9 @@ mod handover;
 pub(crate) mod tracefs_door;
 mod types;
 
+pub use nopal_capture::{Came, Hit, Loss, StreamId, StreamKind};
 pub use tracefs_door::BY_TRACEFS;
-pub use types::{
-    Came, Door, Hit, LiveError, Loss, News, Opened, Polled, Request, StreamId, StreamKind, Way, late_in_words,
-};
+pub use types::{Door, LiveError, News, Opened, Polled, Request, Way, late_in_words};
 
 use crate::clock::{Anchor, TscClock};
 use crate::registry::{Event, Registry, Unfit};
@@ -18,14 +17,14 @@ use crate::tasks::Tasks;
 use by_kernel::{How, Kernel, open_by_kernel};
 use handover::Handovers;
 use nopal_abi::ring::Mode;
+use nopal_capture::record::RecordKind;
+use nopal_capture::{Action, Wanted};
 use nopal_engine::target::strangers::Strangers;
-use nopal_engine::target::{self, MappedObject, TargetError, changeable_objects};
+use nopal_engine::target::{self, MappedObject, TargetError, changeable_objects, possible_cpus};
 use nopal_engine::user;
 use nopal_engine::user::consumer::{self, Reader, any_has_thread};
-use nopal_engine::user::record::RecordKind;
-use nopal_engine::user::ring::{RingConfig, Set, possible_cpus};
-use nopal_engine::user::session::{Options, Session, SiteReport, Wanted};
-use nopal_engine::user::stub::Action;
+use nopal_engine::user::ring::{RingConfig, Set};
+use nopal_engine::user::session::{Options, Session, SiteReport};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::{Child, Command};

@@ -3,13 +3,15 @@
 //!
 //! Sites of one probe may hold the same argument in different widths; the event has one layout for all of them.
 
-use crate::packed::{self, Block};
+mod shape;
+
 use crate::predicate::Value;
-use nopal_abi::record::text;
-use nopal_engine::user::stub::Capture;
+use nopal_capture::Capture;
+use nopal_capture::packed::{self, Block, Shape};
+use nopal_capture::record::{Field, FieldKind, RecordLayout, Text};
 use nopal_sdt::operand::{Base, Operand, Place, Register};
-use nopal_sdt::probe::{About, ArgAbout, Kind, Probe, Site};
-use nopal_trace::{ByteOrder, EventType, Float, Integer, Type};
+use nopal_sdt::probe::{About, ArgAbout, Probe, Site};
+use nopal_trace::{EventType, Type};
 
 /// Limits of what is copied at a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,25 +49,15 @@ pub struct SitePlan {
     pub captures: Vec<Capture>,
     /// By field: which capture holds it; `None` where this site's operand cannot be read.
     sources: Vec<Option<usize>>,
-    /// By capture: where it is in the fixed part, and how to read it.
-    slots: Vec<Slot>,
+    layout: RecordLayout,
     /// The capture that holds the packed block; the last one.
     packed: Option<usize>,
     /// Captures of the frame pointer, the stack pointer and the stack from there on.
     stack: Option<[usize; 3]>,
-    fixed_bytes: usize,
     /// How the event's fields are made of a record, where that takes copying alone: most sites.
     steps: Option<Vec<Step>>,
     /// Arguments that could not be read here, with the reason.
     pub unread: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    offset: usize,
-    size_bytes: u8,
-    is_signed: bool,
-    is_text: bool,
 }
 
 /// A step from a record to the event's fields.
@@ -73,8 +65,8 @@ struct Slot {
 enum Step {
     /// Bytes of the fixed part as they are: one field or several.
     Fixed { offset: usize, bytes: usize },
-    /// The next string; its word is at this offset.
-    Text { offset: usize },
+    /// The next string.
+    Text(Field),
 }
 
 #[derive(Debug, Clone)]
@@ -88,26 +80,6 @@ struct PlannedField {
     is_big_endian: bool,
     /// Of an array or a sequence: how an element is read.
     element: Option<Shape>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    Integer {
-        size_bytes: u8,
-        is_signed: bool,
-    },
-    Float {
-        size_bytes: u8,
-    },
-    Text,
-    Elements {
-        size_bytes: u8,
-    },
-    /// In the packed block only.
-    Array {
-        size_bytes: u8,
-        count: u32,
-    },
 }
 
 /// A record that is shorter than its site's captures: it is not believed.
@@ -129,18 +101,18 @@ impl EventPlan {
             .map(|about| PlannedField {
                 name: about.name.clone(),
                 shape: match about.operand {
-                    Some(_) => shape(probe, about),
-                    None => packed::shape(about, limits),
+                    Some(_) => shape::of_operand(probe, about),
+                    None => shape::in_block(about, limits),
                 },
                 is_packed: about.operand.is_none(),
                 is_written: !about.is_unwritten,
                 is_big_endian: about.is_big_endian,
-                element: packed::element_shape(about),
+                element: shape::of_element(about),
             })
             .collect();
         let mut event_type = EventType::new(&probe.provider, &probe.name);
         for (field, about) in fields.iter().zip(&arguments).filter(|(field, _)| field.is_written) {
-            event_type = match (field.shape, field_type(field.shape, about)) {
+            event_type = match (field.shape, shape::field_type(field.shape, about)) {
                 (Shape::Elements { .. }, ty) => event_type.field(&field.name, Type::sequence(ty)),
                 (Shape::Array { count, .. }, ty) => {
                     event_type.field(&field.name, Type::array(ty, u64::from(count)))
@@ -209,43 +181,36 @@ impl EventPlan {
             return self.packed_value(plan, payload, field).unwrap_or(Value::Absent);
         }
         let Some(capture) = plan.sources[field] else { return Value::Absent };
-        let slot = plan.slots[capture];
-        if slot.is_text {
-            return match plan.text(payload, capture) {
-                Some((word, bytes)) if word & (text::NULL | text::UNREADABLE) == 0 => {
-                    packed::text_value(bytes, word & text::TRUNCATED != 0)
-                }
-                _ => Value::Absent,
-            };
-        }
-        let Some(raw) = slot.raw(payload) else { return Value::Absent };
-        match self.fields[field].shape {
-            Shape::Float { size_bytes: 4 } => Value::Float(f64::from(f32::from_bits(raw as u32))),
-            Shape::Float { .. } => Value::Float(f64::from_bits(raw)),
-            _ if self.fields[field].is_big_endian => {
-                let raw = raw.swap_bytes() >> (64 - 8 * u32::from(slot.size_bytes));
-                packed::integer(raw, slot.size_bytes, slot.is_signed)
+        match plan.layout.fields()[capture].kind {
+            FieldKind::Text { .. } => plan.layout.text(payload, capture).map_or(Value::Absent, Value::from),
+            FieldKind::Value { size_bytes, is_signed, .. } => {
+                let Some(bits) = plan.layout.bits(payload, capture) else { return Value::Absent };
+                let (shape, bits) = match self.fields[field].shape {
+                    shape @ Shape::Float { .. } => (shape, bits),
+                    _ if self.fields[field].is_big_endian => {
+                        (Shape::Integer { size_bytes, is_signed }, packed::swapped(bits, size_bytes))
+                    }
+                    _ => (Shape::Integer { size_bytes: 8, is_signed }, bits),
+                };
+                shape.number(bits).map_or(Value::Absent, Value::from)
             }
-            _ if slot.is_signed => Value::Int(i128::from(raw as i64)),
-            _ => Value::Int(i128::from(raw)),
         }
     }
 
     fn packed_value<'a>(&self, plan: &SitePlan, payload: &'a [u8], field: usize) -> Option<Value<'a>> {
-        self.piece(plan, payload, field)?.value(self.fields[field].is_big_endian)
+        self.piece(plan, payload, field)?.value(self.fields[field].is_big_endian).map(Value::from)
     }
 
     fn piece<'a>(&self, plan: &SitePlan, payload: &'a [u8], field: usize) -> Option<packed::Piece<'a>> {
-        let (word, bytes) = plan.text(payload, plan.packed?)?;
-        let mut block = Block::new(bytes);
+        let text = plan.layout.text(payload, plan.packed?)?;
+        let mut block = Block::new(text.bytes);
         for before in self.fields[..field].iter().filter(|f| f.is_packed) {
             block.take(before.shape);
         }
         let shape = self.fields[field].shape;
         let mut piece = block.take(shape);
         // An array that fills the block to its end had more if the block had.
-        piece.is_cut |=
-            matches!(shape, Shape::Array { .. }) && block.is_empty() && word & text::TRUNCATED != 0;
+        piece.is_cut |= matches!(shape, Shape::Array { .. }) && block.is_empty() && text.is_truncated;
         Some(piece)
     }
 
@@ -255,19 +220,19 @@ impl EventPlan {
         let PlannedField { element, is_packed, is_big_endian, .. } = &self.fields[field];
         let bytes = match (is_packed, plan.sources[field]) {
             (true, _) => self.piece(plan, payload, field).map(packed::Piece::bytes),
-            (false, Some(capture)) => plan.text(payload, capture).map(|(_, bytes)| bytes),
+            (false, Some(capture)) => plan.layout.text(payload, capture).map(|text| text.bytes),
             (false, None) => None,
         };
         let (Some(bytes), Some(shape)) = (bytes, *element) else { return Value::Absent };
-        packed::element_value(bytes, shape, index, *is_big_endian).unwrap_or(Value::Absent)
+        packed::element(bytes, shape, index, *is_big_endian).map_or(Value::Absent, Value::from)
     }
 
     /// The frame pointer, the stack pointer and the stack from there on, if the record has them.
     pub fn stack<'a>(&self, site: usize, payload: &'a [u8]) -> Option<(u64, u64, &'a [u8])> {
         let plan = &self.sites[site];
         let [bp, sp, bytes] = plan.stack?;
-        let (_, stack) = plan.text(payload, bytes)?;
-        Some((plan.slots[bp].raw(payload)?, plan.slots[sp].raw(payload)?, stack))
+        let stack = plan.layout.text(payload, bytes)?;
+        Some((plan.layout.bits(payload, bp)?, plan.layout.bits(payload, sp)?, stack.bytes))
     }
 
     /// Appends the event's fields, as its type lays them out, to `into`.
@@ -275,8 +240,7 @@ impl EventPlan {
     pub fn pack(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
         let plan = &self.sites[site];
         let Some(steps) = &plan.steps else { return self.transcode(site, payload, into) };
-        let mut texts = Texts::default();
-        let mut tail = plan.fixed_bytes;
+        let (mut texts, mut rest) = (Texts::default(), plan.layout.texts(payload));
         into.reserve(payload.len());
         for step in steps {
             match *step {
@@ -289,10 +253,10 @@ impl EventPlan {
                         _ => into.extend_from_slice(fields),
                     }
                 }
-                Step::Text { offset } => {
-                    let (word, bytes) = take_text(offset, payload, &mut tail)?;
-                    texts.count(word);
-                    push_text(word, bytes, into);
+                Step::Text(field) => {
+                    let text = rest.take(field).ok_or(Malformed)?;
+                    texts.count(text);
+                    push_text(text, into);
                 }
             }
         }
@@ -302,16 +266,15 @@ impl EventPlan {
     /// The same for every site.
     fn transcode(&self, site: usize, payload: &[u8], into: &mut Vec<u8>) -> Result<Texts, Malformed> {
         let plan = &self.sites[site];
-        if payload.len() < plan.fixed_bytes {
+        if payload.len() < plan.layout.fixed_bytes() as usize {
             return Err(Malformed);
         }
-        let mut texts = Texts::default();
-        let mut tail = plan.fixed_bytes;
+        let (mut texts, mut rest) = (Texts::default(), plan.layout.texts(payload));
         let mut block = Block::new(&[]);
         if let Some(packed) = plan.packed {
-            let (word, bytes) = plan.text(payload, packed).ok_or(Malformed)?;
-            texts.count(word);
-            block = Block::new(bytes);
+            let text = plan.layout.text(payload, packed).ok_or(Malformed)?;
+            texts.count(text);
+            block = Block::new(text.bytes);
         }
         // Strings follow the fixed part in the order of the captures, which is that of the fields.
         for (field, source) in self.fields.iter().zip(&plan.sources) {
@@ -323,32 +286,33 @@ impl EventPlan {
                 }
                 continue;
             }
+            let source = source.map(|capture| plan.layout.fields()[capture]);
             if !field.is_written {
-                if let Some(capture) = source.filter(|capture| plan.slots[*capture].is_text) {
-                    take_text(plan.slots[capture].offset, payload, &mut tail)?;
+                if let Some(hidden) = source.filter(|field| field.is_text()) {
+                    rest.take(hidden).ok_or(Malformed)?;
                 }
                 continue;
             }
             match (field.shape, source) {
                 (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }, Some(capture)) => {
-                    let raw = plan.slots[*capture].raw(payload).ok_or(Malformed)?;
-                    into.extend_from_slice(&raw.to_le_bytes()[..usize::from(size_bytes)]);
+                    let bits = capture.bits(payload).ok_or(Malformed)?;
+                    into.extend_from_slice(&bits.to_le_bytes()[..usize::from(size_bytes)]);
                 }
                 (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }, None) => {
                     into.extend_from_slice(&[0; 8][..usize::from(size_bytes)]);
                 }
                 (Shape::Text, Some(capture)) => {
-                    let (word, bytes) = take_text(plan.slots[*capture].offset, payload, &mut tail)?;
-                    texts.count(word);
-                    push_text(word, bytes, into);
+                    let text = rest.take(capture).ok_or(Malformed)?;
+                    texts.count(text);
+                    push_text(text, into);
                 }
                 (Shape::Text, None) => into.push(0),
                 (Shape::Elements { size_bytes }, Some(capture)) => {
-                    let (word, bytes) = take_text(plan.slots[*capture].offset, payload, &mut tail)?;
-                    texts.count(word);
-                    let count = bytes.len() / usize::from(size_bytes);
+                    let text = rest.take(capture).ok_or(Malformed)?;
+                    texts.count(text);
+                    let count = text.bytes.len() / usize::from(size_bytes);
                     into.extend_from_slice(&(count as u32).to_le_bytes());
-                    into.extend_from_slice(&bytes[..count * usize::from(size_bytes)]);
+                    into.extend_from_slice(&text.bytes[..count * usize::from(size_bytes)]);
                 }
                 (Shape::Elements { .. }, None) => into.extend_from_slice(&0u32.to_le_bytes()),
                 // Arrays are packed.
@@ -370,10 +334,9 @@ impl SitePlan {
         let mut plan = SitePlan {
             captures: Vec::new(),
             sources: Vec::new(),
-            slots: Vec::new(),
+            layout: RecordLayout::default(),
             packed: None,
             stack: None,
-            fixed_bytes: 0,
             steps: None,
             unread: Vec::new(),
         };
@@ -414,16 +377,18 @@ impl SitePlan {
             if *source != Some(i) || !field.is_written {
                 return None;
             }
-            let slot = self.slots[i];
-            match (field.shape, steps.last_mut()) {
-                (Shape::Text, _) => steps.push(Step::Text { offset: slot.offset }),
-                (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }, last)
-                    if size_bytes == slot.size_bytes =>
-                {
+            let captured = self.layout.fields()[i];
+            match (field.shape, captured.kind, steps.last_mut()) {
+                (Shape::Text, ..) => steps.push(Step::Text(captured)),
+                (
+                    Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes },
+                    FieldKind::Value { size_bytes: captured_bytes, .. },
+                    last,
+                ) if size_bytes == captured_bytes => {
                     let bytes = usize::from(size_bytes);
                     match last {
                         Some(Step::Fixed { bytes: before, .. }) => *before += bytes,
-                        _ => steps.push(Step::Fixed { offset: slot.offset, bytes }),
+                        _ => steps.push(Step::Fixed { offset: captured.offset as usize, bytes }),
                     }
                 }
                 _ => return None,
@@ -433,23 +398,9 @@ impl SitePlan {
     }
 
     fn push(&mut self, capture: Capture) -> usize {
-        let (size_bytes, is_signed, is_text) = match &capture {
-            Capture::Value { operand } => (operand.size_bytes, operand.is_signed, false),
-            Capture::CString { .. } | Capture::Bytes { .. } => (4, false, true),
-        };
-        self.slots.push(Slot { offset: self.fixed_bytes, size_bytes, is_signed, is_text });
-        self.fixed_bytes += usize::from(size_bytes);
+        let index = self.layout.push(&capture);
         self.captures.push(capture);
-        self.captures.len() - 1
-    }
-
-    /// The word and the bytes of a string capture.
-    fn text<'a>(&self, payload: &'a [u8], capture: usize) -> Option<(u32, &'a [u8])> {
-        let mut tail = self.fixed_bytes;
-        for slot in self.slots[..capture].iter().filter(|s| s.is_text) {
-            tail = tail.checked_add((slot.raw(payload)? as u32 & text::LENGTH_MASK) as usize)?;
-        }
-        take_text(self.slots[capture].offset, payload, &mut tail).ok()
+        index
     }
 }
 
@@ -473,47 +424,20 @@ fn stack_captures(max_bytes: u32) -> [Capture; 3] {
     ]
 }
 
-impl Slot {
-    /// The value, extended to 64 bits by its own sign.
-    fn raw(self, payload: &[u8]) -> Option<u64> {
-        let bytes = payload.get(self.offset..self.offset + usize::from(self.size_bytes))?;
-        // By cases, as loads of a size that is known: a copy of any size would be waited for.
-        let raw = match *bytes {
-            [a] => a.into(),
-            [a, b] => u16::from_le_bytes([a, b]).into(),
-            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
-            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            _ => return None,
-        };
-        let shift = 64 - 8 * u32::from(self.size_bytes);
-        Some(if self.is_signed { ((raw << shift) as i64 >> shift) as u64 } else { raw })
-    }
-}
-
 impl Texts {
-    fn count(&mut self, word: u32) {
-        self.n_truncated += u32::from(word & text::TRUNCATED != 0);
-        self.n_unreadable += u32::from(word & text::UNREADABLE != 0);
+    fn count(&mut self, text: Text<'_>) {
+        self.n_truncated += u32::from(text.is_truncated);
+        self.n_unreadable += u32::from(text.is_unreadable);
     }
-}
-
-/// The word at `offset`, and the string that begins at `tail`, which moves behind it.
-#[inline]
-fn take_text<'a>(offset: usize, payload: &'a [u8], tail: &mut usize) -> Result<(u32, &'a [u8]), Malformed> {
-    let Some(&[a, b, c, d]) = payload.get(offset..offset + 4) else { return Err(Malformed) };
-    let word = u32::from_le_bytes([a, b, c, d]);
-    let length = (word & text::LENGTH_MASK) as usize;
-    let bytes = payload.get(*tail..*tail + length).ok_or(Malformed)?;
-    *tail += length;
-    Ok((word, bytes))
 }
 
 /// A string of the event ends at its first NUL. Most are short, so that a word at a time is soonest done.
 #[inline]
-fn push_text(word: u32, bytes: &[u8], into: &mut Vec<u8>) {
-    if word & text::NULL != 0 {
+fn push_text(text: Text<'_>, into: &mut Vec<u8>) {
+    let bytes = text.bytes;
+    if text.is_null {
         into.extend_from_slice(b"(null)");
-    } else if word & text::UNREADABLE != 0 && bytes.is_empty() {
+    } else if text.is_unreadable && bytes.is_empty() {
         into.extend_from_slice(b"(unreadable)");
     } else {
         into.reserve(bytes.len() + 1);
@@ -549,7 +473,7 @@ fn arguments(probe: &Probe, limits: Limits) -> Vec<ArgAbout> {
             Some(operand) => is_operand(operand),
             None => {
                 let fits = room > 0;
-                room = room.saturating_sub(packed::least_bytes(packed::shape(arg, limits)));
+                room = room.saturating_sub(shape::least_bytes(shape::in_block(arg, limits)));
                 fits
             }
         })
@@ -579,99 +503,6 @@ fn operand(site: &Site, number: u8) -> Result<&Operand, String> {
         return Err(format!("`{}`: the file has no symbol `{name}`", arg.text));
     }
     Ok(operand)
-}
-
-/// The layout all sites of the probe can share for this argument.
-fn shape(probe: &Probe, about: &ArgAbout) -> Shape {
-    let number = about.operand.unwrap_or(0);
-    let operands = || probe.sites.iter().filter_map(|site| operand(site, number).ok());
-    let size_bytes = operands().map(|o| o.size_bytes.min(8)).max().unwrap_or(8);
-    let is_signed = operands().any(|o| o.is_signed);
-    let is_pointer_sized = operands().all(|o| o.size_bytes == 8);
-    match about.kind {
-        Kind::CString if is_pointer_sized => Shape::Text,
-        Kind::Str if is_pointer_sized && about.length_operand.is_some() => Shape::Text,
-        Kind::Str if is_pointer_sized => Shape::Text,
-        Kind::Bytes if is_pointer_sized && about.length_operand.is_some() => {
-            Shape::Elements { size_bytes: 1 }
-        }
-        Kind::Sequence if is_pointer_sized && about.length_operand.is_some() => {
-            Shape::Elements { size_bytes: about.element.map_or(1, |e| e.size_bytes.clamp(1, 8)) }
-        }
-        Kind::Float if matches!(size_bytes, 4 | 8) => Shape::Float { size_bytes },
-        Kind::Unknown if size_bytes >= 4 && operands().next().is_some() && operands().all(|o| o.is_float) => {
-            Shape::Float { size_bytes }
-        }
-        Kind::Unknown
-        | Kind::Signed
-        | Kind::Unsigned
-        | Kind::Pointer
-        | Kind::Bool
-        | Kind::CString
-        | Kind::Str
-        | Kind::Bytes
-        | Kind::Float
-        | Kind::Enum
-        | Kind::Array
-        | Kind::Sequence
-        | Kind::Char => {
-            // An unsigned value that fills the width of a signed field would turn negative.
-            let overflows = is_signed && operands().any(|o| !o.is_signed && o.size_bytes == size_bytes);
-            let size_bytes = if overflows && size_bytes < 8 { size_bytes * 2 } else { size_bytes };
-            Shape::Integer { size_bytes, is_signed }
-        }
-    }
-}
-
-fn field_type(shape: Shape, about: &ArgAbout) -> Type {
-    match shape {
-        Shape::Text => Type::String,
-        Shape::Float { size_bytes } => float(size_bytes, about),
-        Shape::Elements { size_bytes } | Shape::Array { size_bytes, .. } => match about.element {
-            Some(element) if element.kind == Kind::Float => float(size_bytes, about),
-            Some(element) if element.kind == Kind::Char && size_bytes == 1 => {
-                Type::Integer(Integer::new(8, true).text())
-            }
-            Some(element) => {
-                let integer = integer(size_bytes, element.kind == Kind::Signed, about);
-                Type::Integer(integer.base(about.base.unwrap_or(10)))
-            }
-            None => Type::hex(8),
-        },
-        Shape::Integer { size_bytes, is_signed } => {
-            let mut integer = integer(size_bytes, is_signed, about);
-            match about.kind {
-                Kind::Bool if size_bytes == 1 => return Type::bool(),
-                Kind::Enum if !about.labels.is_empty() => {
-                    let labels = about.labels.iter();
-                    return Type::enumeration(
-                        integer,
-                        labels.map(|l| {
-                            let [first, last] =
-                                [l.first, l.last].map(|n| nopal_trace::number(n as u64, is_signed));
-                            (l.text.as_str(), first, last)
-                        }),
-                    );
-                }
-                Kind::Pointer => integer.base = 16,
-                _ => integer.base = about.base.unwrap_or(10),
-            }
-            Type::Integer(integer)
-        }
-    }
-}
-
-fn order(about: &ArgAbout) -> Option<ByteOrder> {
-    about.is_big_endian.then_some(ByteOrder::Big)
-}
-
-fn float(size_bytes: u8, about: &ArgAbout) -> Type {
-    Type::Float(Float { bits: u32::from(size_bytes) * 8, align_bits: 8, order: order(about) })
-}
-
-fn integer(size_bytes: u8, is_signed: bool, about: &ArgAbout) -> Integer {
-    let integer = Integer::new(u32::from(size_bytes) * 8, is_signed);
-    order(about).map_or(integer.clone(), |order| integer.order(order))
 }
 
 /// The packed block: on the stack, so it can be read.

@@ -9,6 +9,7 @@ mod tests;
 pub use glob::Glob;
 pub use parse::PredicateError;
 
+use nopal_capture::record::{self, Text};
 use std::cmp::Ordering;
 
 /// What an argument holds at evaluation.
@@ -22,6 +23,30 @@ pub enum Value<'a> {
     Cut(&'a [u8]),
     /// The argument could not be read; no comparison with it holds.
     Absent,
+}
+
+/// A text ends at its NUL, as in the event.
+impl<'a> From<Text<'a>> for Value<'a> {
+    fn from(text: Text<'a>) -> Value<'a> {
+        match text.bytes.iter().position(|byte| *byte == 0) {
+            _ if text.is_null || text.is_unreadable => Value::Absent,
+            Some(end) => Value::Text(&text.bytes[..end]),
+            None if text.is_truncated => Value::Cut(text.bytes),
+            None => Value::Text(text.bytes),
+        }
+    }
+}
+
+impl<'a> From<record::Value<'a>> for Value<'a> {
+    fn from(value: record::Value<'a>) -> Value<'a> {
+        match value {
+            record::Value::Unsigned(n) => Value::Int(n.into()),
+            record::Value::Signed(n) => Value::Int(n.into()),
+            record::Value::Float(n) => Value::Float(n),
+            record::Value::Wide(_) => Value::Absent,
+            record::Value::Text(text) => Value::from(text),
+        }
+    }
 }
 
 /// Where a condition takes a value from.

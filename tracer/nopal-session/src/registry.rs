@@ -8,11 +8,10 @@ use crate::predicate::{
     Comparison, Constant, Context, Mismatch, Predicate, PredicateError, Source, Truth, Value,
 };
 use crate::remembered::Remembered;
+use nopal_capture::Task;
+use nopal_capture::{Action, Relation, Wanted};
 use nopal_engine::target::MappedObject;
 use nopal_engine::target::unwind::StackTop;
-use nopal_engine::user::record::Task;
-use nopal_engine::user::session::Wanted;
-use nopal_engine::user::stub::{self, Action, Relation};
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
@@ -396,7 +395,7 @@ fn condition(choice: &Choice, plan: &EventPlan, probe: &str) -> Result<Option<Pr
 
 /// The part of a condition that a stub can decide: comparisons of integers that must all hold. What is left out is
 /// decided again by the tracer, which evaluates the whole condition.
-fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<stub::Predicate>> {
+fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<nopal_capture::Predicate>> {
     match predicate {
         Predicate::Compare { field, comparison, constant: Constant::Int(constant) } => {
             let operand = plan.integer_operand(site, *field)?.clone();
@@ -412,7 +411,7 @@ fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<stu
                 Comparison::Eq | Comparison::Ne => same_bits(*constant, &operand),
                 Comparison::Lt | Comparison::Le | Comparison::Gt | Comparison::Ge => *constant,
             };
-            Some(vec![stub::Predicate { operand, relation, constant }])
+            Some(vec![nopal_capture::Predicate { operand, relation, constant }])
         }
         Predicate::All(parts) => {
             Some(parts.iter().filter_map(|part| lower(part, plan, site)).flatten().collect())

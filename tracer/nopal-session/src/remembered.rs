@@ -3,9 +3,9 @@
 
 use crate::context::ContextField;
 use crate::registry::{FileId, file_of};
+use nopal_capture::Task;
 use nopal_engine::target::unwind::{StackTop, Stacks};
 use nopal_engine::target::{self, mapped_objects};
-use nopal_engine::user::record::Task;
 use nopal_sdt::Object;
 use std::collections::{HashMap, HashSet};
 use std::fs;

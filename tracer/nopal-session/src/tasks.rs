@@ -1,6 +1,6 @@
 //! Process and thread numbers: records have those of the traced process's namespace, people want those of their own.
 
-use nopal_engine::user::record::Task;
+use nopal_capture::Task;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 

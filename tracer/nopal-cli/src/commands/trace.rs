@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, TargetArgs};
-use nopal_engine::user::record::Task;
+use nopal_capture::Task;
 use nopal_session::live::{Live, Loss, Polled, StreamKind};
 use nopal_session::recorder::widen;
 use nopal_session::registry::Registry;

@@ -5,8 +5,8 @@
 //! jumps to its part.
 
 use super::insn::{Alu, Assembler, Cond, Helper, Insn, Label, Reg, TooLong, Width};
-use crate::user::stub::Capture;
 use nopal_abi::record::{self, flags, text};
+use nopal_capture::Capture;
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 
 /// What the program leaves of one site.

@@ -4,8 +4,8 @@
 //!
 //! Everything made is removed when the door is dropped, and what a killed tracer left when the next one opens.
 
-use crate::user::stub::Capture;
 use nopal_abi::record::text;
+use nopal_capture::Capture;
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

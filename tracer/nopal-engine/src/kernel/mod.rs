@@ -22,8 +22,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::user::record::{Parsed, RecordView};
-use crate::user::stub::Capture;
+use nopal_capture::Capture;
+use nopal_capture::record::{Parsed, RecordView};
 use ringbuf::RingBuffer;
 
 /// Sites in one program: small enough for eBPF's 16-bit jumps even if every site has many strings.

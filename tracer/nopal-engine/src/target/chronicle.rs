@@ -5,9 +5,8 @@
 //! family is dropped. Others get one for each thread and CPU, which every descendant inherits, and which adds 0.1 to 0.2 us
 //! to each switch to another thread.
 
-use super::{Mapping, Process};
+use super::{Mapping, Process, possible_cpus};
 use crate::perf::{self, PerfAttr};
-use crate::user::ring::possible_cpus;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;

@@ -2,6 +2,7 @@
 //! Reads only; stopping and changing a process is the doors' work.
 
 pub mod chronicle;
+mod cpus;
 mod error;
 mod image;
 mod maps;
@@ -12,6 +13,7 @@ pub mod symbols;
 mod tree;
 pub mod unwind;
 
+pub use cpus::possible_cpus;
 pub use error::TargetError;
 pub use image::Image;
 pub use maps::{Mapping, maps, parse as parse_maps};

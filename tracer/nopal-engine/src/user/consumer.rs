@@ -9,8 +9,8 @@ use nopal_abi::record::{self, flags};
 use nopal_abi::ring::{Mode, RingState};
 
 use super::libraries::LIBRARY_EVENT;
-use super::record::{Parsed, RecordKind, RecordView};
 use super::ring::{RingMemory, Set};
+use nopal_capture::record::{Parsed, RecordKind, RecordView};
 
 /// A record that stays uncommitted this long may have been left by a thread that died.
 const STALL: Duration = Duration::from_secs(1);

@@ -9,17 +9,17 @@ use super::ledger::Ledger;
 use super::maps::Maps;
 use super::process;
 use super::session::{
-    Core, LazyFixed, OpenSite, ProcessReport, Session, SiteReport, Traced, Wanted, WantedObject,
-    code_mappings, in_own_thread,
+    Core, LazyFixed, OpenSite, ProcessReport, Session, SiteReport, Traced, WantedObject, code_mappings,
+    in_own_thread,
 };
 use super::stub::space::ObjectIdentity;
-use super::stub::{Action, Predicate, Relation};
 use super::tactic::{Refusal, Tactic, Way};
 use super::text::Found;
 use super::watch::Notice;
 use crate::target::MappedObject;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use nopal_abi::stub_space::JournalKind;
+use nopal_capture::{Action, Predicate, Relation, Wanted};
 use nopal_sdt::operand::{Base, Memory as MemoryPlace, Operand, Place};
 use nopal_sdt::probe::Site;
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};

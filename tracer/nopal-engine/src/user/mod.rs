@@ -21,7 +21,6 @@ mod orphans;
 mod pass_fd;
 pub mod process;
 pub mod ptrace;
-pub mod record;
 pub mod relocate;
 pub mod ring;
 mod room;

@@ -8,15 +8,14 @@ use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::process;
-use super::record::RecordLayout;
 use super::relocate::Fixed;
 use super::ring::{self, RingConfig, RingError, RingMemory};
 use super::stub::space::{self, ObjectIdentity, PlacedStub};
-use super::stub::{Action, Predicate};
 use super::tactic::{Refusal, Tactic};
 use super::text::Patch;
 use crate::target::strangers::Strangers;
 use crate::target::{self, MappedObject};
+use nopal_capture::{RecordLayout, Wanted};
 use nopal_sdt::probe::Site;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -27,18 +26,6 @@ use std::time::{Duration, Instant};
 
 /// The name of the ring's memfd in `/proc/PID/maps`.
 pub const RING_NAME: &str = "/memfd:nopal-ring";
-
-/// A site a session wants to open, and what it wants to know at a hit.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    /// `provider:name`, for reports.
-    pub probe: String,
-    pub site: Site,
-    /// Stands in the records of this site.
-    pub event: u32,
-    pub predicates: Vec<Predicate>,
-    pub action: Action,
-}
 
 /// Chooses the sites of an object. Asked for each file a process maps code of, also later, when libraries are loaded or
 /// another program is started.

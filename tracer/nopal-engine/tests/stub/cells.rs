@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use nopal_abi::stub_space::Path;
-use nopal_engine::user::stub::{Action, Capture, Cell, Predicate, Relation, StubError, StubSpec, cells};
+use nopal_capture::{Action, Capture, Cell, Predicate, Relation, cell};
+use nopal_engine::user::stub::{StubError, StubSpec};
 use nopal_program::aggregate::Aggregate;
 
 use crate::harness::{Harness, Place, has_rseq, hit2, operand, record};
@@ -265,5 +266,5 @@ fn cells_that_do_not_fit_are_refused() {
         assert_eq!(made.err(), Some(StubError::BadCell { offset: cell.offset }), "{name}");
         assert_eq!(harness.ring.read_cell(&cell).keys, [], "{name}");
     }
-    assert_eq!(cells::identity(true, true), 1 << 63);
+    assert_eq!(cell::identity(true, true), 1 << 63);
 }

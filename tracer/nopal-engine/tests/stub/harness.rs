@@ -7,11 +7,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use nopal_abi::stub_space::{DEFAULT_JOURNAL_ENTRIES, Path, RSEQ_SIGNATURE};
+use nopal_capture::{Action, Capture, Predicate};
+use nopal_engine::target::possible_cpus;
 use nopal_engine::user::consumer::Reader;
-use nopal_engine::user::ring::{RingConfig, RingMemory, memfd, possible_cpus};
+use nopal_engine::user::ring::{RingConfig, RingMemory, memfd};
 use nopal_engine::user::stub::space::{ObjectIdentity, PlacedStub, Session, SessionFacts, Space};
 use nopal_engine::user::stub::tail::Tail;
-use nopal_engine::user::stub::{Action, Capture, Predicate, StubError, StubSpec};
+use nopal_engine::user::stub::{StubError, StubSpec};
 use nopal_sdt::operand::{Arch, Operand, parse};
 
 /// The registers and the stack around a site, before and after.

@@ -4,10 +4,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use nopal_abi::ring::{Mode, STATE_SHIFT};
+use nopal_capture::Capture;
+use nopal_capture::record::{Parsed, RecordLayout, RecordView};
 use nopal_engine::user::consumer::{Reader, any_has_thread};
-use nopal_engine::user::record::{Parsed, RecordLayout, RecordView};
 use nopal_engine::user::ring::{RingConfig, RingMemory, memfd};
-use nopal_engine::user::stub::Capture;
 
 use crate::harness::{operand, value};
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nopal_engine::user::record::{RecordKind, Value};
+use nopal_capture::record::{RecordKind, Value};
 use nopal_engine::user::ring::Set;
 
 use crate::harness::{Harness, Place, distinct, has_rseq, hit2, record, value};
@@ -92,7 +92,7 @@ impl Seen {
     fn poll(
         &mut self,
         reader: &mut nopal_engine::user::consumer::Reader,
-        layout: &nopal_engine::user::record::RecordLayout,
+        layout: &nopal_capture::record::RecordLayout,
     ) {
         let polled = reader.poll(|source, view| {
             let time = view.time.expect("asked for");

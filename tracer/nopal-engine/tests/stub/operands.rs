@@ -1,7 +1,8 @@
 //! Every form of operand, executed: the value in the record is the value at the site, and nothing else changed.
 
-use nopal_engine::user::record::{RecordKind, RecordLayout, Value};
-use nopal_engine::user::stub::{Capture, Predicate, Relation, StubError};
+use nopal_capture::record::{RecordKind, RecordLayout, Value};
+use nopal_capture::{Capture, Predicate, Relation};
+use nopal_engine::user::stub::StubError;
 use nopal_sdt::operand::{Base, Memory, Operand, Place as OperandPlace};
 
 use crate::harness::{Harness, Place, State, distinct, operand, record, value};

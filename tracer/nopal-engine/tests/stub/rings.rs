@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 
 use nopal_abi::ring::Mode;
 use nopal_abi::stub_space::Path;
-use nopal_engine::user::record::{RecordKind, Value};
+use nopal_capture::Action;
+use nopal_capture::record::{RecordKind, Value};
 use nopal_engine::user::ring::{RingConfig, RingError, RingLayout, RingMemory, Set, memfd};
-use nopal_engine::user::stub::{Action, StubSpec};
+use nopal_engine::user::stub::StubSpec;
 
 use crate::harness::{Harness, Place, has_rseq, hit2, record, value};
 

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use nopal_abi::stub_space::{JournalKind, JournalState, NO_SESSION};
+use nopal_capture::record::RecordKind;
 use nopal_engine::user::consumer::Reader;
-use nopal_engine::user::record::RecordKind;
 use nopal_engine::user::ring::RingMemory;
 use nopal_engine::user::stub::space::{Entry, ObjectIdentity, SessionFacts, Space, landing};
 use nopal_engine::user::stub::tail::plan_tail;

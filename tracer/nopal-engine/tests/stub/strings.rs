@@ -1,9 +1,9 @@
 //! Strings and byte strings: what is readable arrives, what is not costs nothing but the string.
 
 use nopal_abi::ring::Mode;
+use nopal_capture::Capture;
+use nopal_capture::record::{RecordKind, RecordView, Text, Value};
 use nopal_engine::user::consumer::Source;
-use nopal_engine::user::record::{RecordKind, RecordView, Text, Value};
-use nopal_engine::user::stub::Capture;
 
 use crate::harness::{Harness, Place, distinct, has_rseq, map, operand, record, value};
 
@@ -45,7 +45,7 @@ impl From<Text<'_>> for Got {
 /// Hits the site with pointer and length in these registers and gives the string that was captured.
 fn capture(
     harness: &Harness,
-    layout: &nopal_engine::user::record::RecordLayout,
+    layout: &nopal_capture::record::RecordLayout,
     pointer: u64,
     length: u64,
 ) -> Got {

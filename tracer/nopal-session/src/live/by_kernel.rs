@@ -5,13 +5,12 @@ use super::{
     Came, Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock,
 };
 use crate::registry::{FileId, Registry, file_of};
+use nopal_capture::record::RecordKind;
+use nopal_capture::{Action, Task, Wanted};
 use nopal_engine::kernel::inherited_uprobes::{self, Family, Member};
 use nopal_engine::kernel::tracefs::Tracefs;
 use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
 use nopal_engine::target::{self, changeable_objects};
-use nopal_engine::user::record::{RecordKind, Task};
-use nopal_engine::user::session::Wanted;
-use nopal_engine::user::stub::Action;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -4,10 +4,11 @@
 use super::by_kernel::{ByKernel, open_by_kernel};
 use super::{ASKED_FOR, Door, LOOK, Live, LiveError, News, Way, closed, divide, wanted_in, wanted_in_file};
 use crate::clock::Anchor;
+use nopal_capture::Wanted;
 use nopal_engine::target;
 use nopal_engine::user;
 use nopal_engine::user::libraries::{LIBRARY_PROBE, WAIT_MS};
-use nopal_engine::user::session::{ProcessReport, Wanted};
+use nopal_engine::user::session::ProcessReport;
 use nopal_engine::user::watch::Notice;
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};

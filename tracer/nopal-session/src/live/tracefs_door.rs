@@ -1,12 +1,11 @@
 //! The kernel door where eBPF is not permitted: events of tracefs, whose lines become records. Such an event belongs to a
 //! file, and every process that maps the file pays for it; so it is made only where nobody else does.
 
+use nopal_capture::Task;
+use nopal_capture::{Action, Capture, Wanted};
 use nopal_engine::kernel::ftrace::{self, FtraceDoor, FtraceSite};
 use nopal_engine::kernel::script::processes_mapping;
 use nopal_engine::target::{self, MappedObject};
-use nopal_engine::user::record::Task;
-use nopal_engine::user::session::Wanted;
-use nopal_engine::user::stub::{Action, Capture};
 use std::collections::{HashMap, HashSet};
 
 /// What people are told.

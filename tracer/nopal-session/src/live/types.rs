@@ -2,10 +2,10 @@
 
 use crate::plan::Limits;
 use crate::registry::{Choice, Unfit};
+use nopal_capture::Loss;
 use nopal_engine::kernel::KernelError;
 use nopal_engine::target::TargetError;
 use nopal_engine::user;
-use nopal_engine::user::record::Task;
 use std::path::PathBuf;
 
 /// Which way into a process.
@@ -74,49 +74,6 @@ pub enum LiveError {
     Cpus(std::io::Error),
     /// The time stamp counter cannot serve as a clock, which the user door needs.
     UnsteadyTsc,
-}
-
-/// One stream of records in the order of their times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamId {
-    pub cpu: u32,
-    pub kind: StreamKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StreamKind {
-    Rseq,
-    Locked,
-    Kernel,
-}
-
-/// One hit of a wanted site whose condition holds.
-#[derive(Debug, Clone, Copy)]
-pub struct Hit<'a> {
-    pub stream: StreamId,
-    /// Index in [`Registry::events`].
-    pub event: u32,
-    /// CLOCK_MONOTONIC.
-    pub ns: u64,
-    /// As the traced process counts.
-    pub task: Task,
-    pub payload: &'a [u8],
-}
-
-/// Hits that were lost, and when, as CLOCK_MONOTONIC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Loss {
-    pub stream: StreamId,
-    pub count: u64,
-    pub first_ns: u64,
-    pub last_ns: u64,
-}
-
-/// What a stream gives, in its order: a loss comes before the hits that are later than its start.
-#[derive(Debug)]
-pub enum Came<'a> {
-    Hit(Hit<'a>),
-    Loss(Loss),
 }
 
 /// Something that happened while tracing.

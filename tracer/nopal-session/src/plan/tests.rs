@@ -1,8 +1,9 @@
 //! Records of all shapes, and what becomes of them.
 
 use super::*;
+use nopal_abi::record::text;
 use nopal_sdt::operand::{Arch, parse, split};
-use nopal_sdt::probe::{About, Arg, Element, Label};
+use nopal_sdt::probe::{About, Arg, Element, Kind, Label};
 
 fn site(args: &str) -> Site {
     let args = split(args)
@@ -84,7 +85,8 @@ fn a_string_ends_at_its_first_nul() {
             bytes[nul..].fill(0x80);
             bytes.get_mut(nul).into_iter().for_each(|byte| *byte = 0);
             let mut out = b"before".to_vec();
-            push_text(length as u32, &bytes, &mut out);
+            let text = Text { bytes: &bytes, is_null: false, is_unreadable: false, is_truncated: false };
+            push_text(text, &mut out);
             assert_eq!(out, [&b"before"[..], &vec![b'x'; nul], b"\0"].concat(), "{nul} of {length}");
         }
     }
@@ -216,4 +218,18 @@ fn packed_fields_stand_among_the_others() {
     out.clear();
     assert_eq!(plan.transcode(0, &payload, &mut out), Ok(Texts { n_truncated: 2, n_unreadable: 0 }));
     assert_eq!(out, b"\x01\0\xff\xff\x1f\x90ab\0\0\0\0\0\0");
+}
+
+#[test]
+fn elements_of_a_size_that_no_number_has_are_absent() {
+    for size_bytes in [0, 3, 9, 255] {
+        let element = Some(Element { kind: Kind::Unsigned, size_bytes, count: 2 });
+        let about = About {
+            args: vec![ArgAbout { element, length_operand: Some(2), ..arg(1, "list", Kind::Sequence) }],
+            ..About::default()
+        };
+        let plan = EventPlan::new(&probe(Some(about), &["8@%rdi 8@%rsi"]), Limits::default());
+        let payload = [&24u32.to_le_bytes()[..], &[7; 24]].concat();
+        assert_eq!(plan.element(0, &payload, 0, 0), Value::Absent, "{size_bytes}");
+    }
 }

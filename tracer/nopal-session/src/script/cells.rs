@@ -4,8 +4,8 @@
 
 use super::perform::MapAccess;
 use super::{Maps, entries_of};
+use nopal_capture::{self as stub, Cell};
 use nopal_engine::user::ring::RingMemory;
-use nopal_engine::user::stub::{self, Cell};
 use nopal_program::aggregate::Aggregate;
 use nopal_program::captures::{self, Key, Lowered, Relation, Test, Update, Value};
 use nopal_program::op::Op;

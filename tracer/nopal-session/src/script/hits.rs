@@ -6,7 +6,7 @@ use super::perform::Performer;
 use super::site::SiteReader;
 use super::tasks::{Everyone, Who};
 use crate::tasks::Tasks;
-use nopal_engine::user::record::Task;
+use nopal_capture::Task;
 use nopal_engine::user::ring::RingMemory;
 use nopal_program::captures::Captures;
 use nopal_program::interpret::{Hit, Interpreter};

@@ -1,8 +1,8 @@
 //! What a site captures for a script, and how the clauses' arguments are read from its records. Trusts no length in the
 //! bytes it is given.
 
-use nopal_abi::record::text;
-use nopal_engine::user::stub::Capture;
+use nopal_capture::Capture;
+use nopal_capture::record::{Field, RecordLayout};
 use nopal_program::captures::Captures;
 use nopal_sdt::operand::{Base, Operand, Place};
 use nopal_sdt::probe::{About, ArgAbout, Kind, Site};
@@ -12,25 +12,22 @@ use nopal_sdt::probe::{About, ArgAbout, Kind, Site};
 pub struct SiteReader {
     /// By argument index.
     args: Vec<ArgPlace>,
-    /// Where the words of the strings are, in the order of their bytes.
-    texts: Vec<usize>,
-    fixed_bytes: usize,
+    layout: RecordLayout,
+    has_texts: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct ArgPlace {
     number: Option<Number>,
-    /// Index in [`SiteReader::texts`].
+    /// Indexes of fields.
     string: Option<usize>,
     buffer: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
-    offset: usize,
-    size_bytes: u8,
-    is_signed: bool,
-    is_float: bool,
+    field: Field,
+    is_single: bool,
 }
 
 /// The captures of a site, their reader, and what could not be read, in words.
@@ -58,28 +55,18 @@ pub fn plan(
         // Wider ones are vectors that no script has a number for.
         if arg.as_number && operand.size_bytes <= 8 {
             let is_float = operand.is_float || about.is_some_and(|a| a.kind == Kind::Float);
-            reader.args[index].number = Some(Number {
-                offset: reader.fixed_bytes,
-                size_bytes: operand.size_bytes,
-                is_signed: operand.is_signed,
-                is_float,
-            });
-            reader.fixed_bytes += usize::from(operand.size_bytes);
-            captures.push(Capture::Value { operand: operand.clone() });
+            let field = reader.push(Capture::Value { operand: operand.clone() }, &mut captures);
+            let field = reader.layout.fields()[field];
+            reader.args[index].number =
+                Some(Number { field, is_single: is_float && operand.size_bytes == 4 });
         }
         if let Some(max_bytes) = arg.string_bytes {
-            let (capture, place) = (string(site, about, operand, max_bytes), &mut reader.args[index].string);
-            *place = Some(reader.texts.len());
-            reader.texts.push(reader.fixed_bytes);
-            reader.fixed_bytes += 4;
-            captures.push(capture);
+            let capture = string(site, about, operand, max_bytes);
+            reader.args[index].string = Some(reader.push(capture, &mut captures));
         }
         if let Some(max_bytes) = arg.buffer_bytes {
-            let (capture, place) = (buffer(site, about, operand, max_bytes), &mut reader.args[index].buffer);
-            *place = Some(reader.texts.len());
-            reader.texts.push(reader.fixed_bytes);
-            reader.fixed_bytes += 4;
-            captures.push(capture);
+            let capture = buffer(site, about, operand, max_bytes);
+            reader.args[index].buffer = Some(reader.push(capture, &mut captures));
         }
     }
     (captures, reader, unread)
@@ -138,59 +125,52 @@ fn length_of(site: &Site, about: Option<&ArgAbout>) -> Option<Operand> {
 }
 
 impl SiteReader {
+    fn push(&mut self, capture: Capture, captures: &mut Vec<Capture>) -> usize {
+        let index = self.layout.push(&capture);
+        self.has_texts |= self.layout.fields()[index].is_text();
+        captures.push(capture);
+        index
+    }
+
+    /// A float is given as the bits of a double.
     #[inline]
     pub fn number(&self, payload: &[u8], index: u8) -> i64 {
         let Some(Some(number)) = self.args.get(usize::from(index)).map(|arg| arg.number) else { return 0 };
-        let n = usize::from(number.size_bytes);
-        let Some(bytes) = payload.get(number.offset..number.offset + n) else { return 0 };
-        let mut whole = [0; 8];
-        whole[..n].copy_from_slice(bytes);
-        let raw = u64::from_le_bytes(whole);
-        if number.is_float {
-            return match n {
-                4 => f64::from(f32::from_bits(raw as u32)).to_bits() as i64,
-                _ => raw as i64,
-            };
+        let bits = number.field.bits(payload).unwrap_or(0);
+        match number.is_single {
+            true => f64::from(f32::from_bits(bits as u32)).to_bits() as i64,
+            false => bits as i64,
         }
-        let unused = 64 - 8 * n as u32;
-        if number.is_signed { (raw << unused) as i64 >> unused } else { raw as i64 }
     }
 
     pub fn string<'a>(&self, payload: &'a [u8], index: u8) -> &'a [u8] {
-        self.args.get(usize::from(index)).and_then(|arg| self.text(payload, arg.string?)).unwrap_or_default()
+        self.text(payload, self.args.get(usize::from(index)).and_then(|arg| arg.string))
     }
 
     pub fn buffer<'a>(&self, payload: &'a [u8], index: u8) -> &'a [u8] {
-        self.args.get(usize::from(index)).and_then(|arg| self.text(payload, arg.buffer?)).unwrap_or_default()
+        self.text(payload, self.args.get(usize::from(index)).and_then(|arg| arg.buffer))
     }
 
-    /// Strings lie behind the fixed part in the order of their words.
-    fn text<'a>(&self, payload: &'a [u8], wanted: usize) -> Option<&'a [u8]> {
-        let mut at = self.fixed_bytes;
-        for (index, word_at) in self.texts.iter().enumerate() {
-            let word = u32::from_le_bytes(payload.get(*word_at..word_at + 4)?.try_into().ok()?);
-            let length = (word & text::LENGTH_MASK) as usize;
-            if index == wanted {
-                return payload.get(at..at + length);
-            }
-            at += length;
-        }
-        None
+    fn text<'a>(&self, payload: &'a [u8], field: Option<usize>) -> &'a [u8] {
+        field.and_then(|field| self.layout.text(payload, field)).map_or(&[], |text| text.bytes)
     }
 
     /// How many strings of a record were longer than what was kept.
+    #[inline]
     pub fn n_cut(&self, payload: &[u8]) -> u64 {
-        let is_cut = |at: &&usize| {
-            let word = payload.get(**at..**at + 4).and_then(|bytes| bytes.try_into().ok());
-            word.is_some_and(|bytes| u32::from_le_bytes(bytes) & text::TRUNCATED != 0)
-        };
-        self.texts.iter().filter(is_cut).count() as u64
+        if !self.has_texts {
+            return 0;
+        }
+        let mut texts = self.layout.texts(payload);
+        let fields = self.layout.fields().iter().filter(|field| field.is_text());
+        fields.filter(|field| texts.take(**field).is_some_and(|text| text.is_truncated)).count() as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nopal_abi::record::text;
     use nopal_program::captures::ArgUse;
     use nopal_sdt::operand::{Arch, parse, split};
     use nopal_sdt::probe::Arg;

@@ -1,6 +1,6 @@
 //! What is known of threads beside their numbers: name, user, control group. Read from /proc once a second at most.
 
-use nopal_engine::user::record::Task;
+use nopal_capture::Task;
 use nopal_program::captures::Captures;
 use std::collections::HashMap;
 use std::fs;

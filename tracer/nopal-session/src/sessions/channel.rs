@@ -7,7 +7,7 @@ use crate::live::{Live, LiveError, News, Opened, Request, Way, attach_when_free,
 use crate::plan::Limits;
 use crate::recorder::Recorder;
 use crate::registry::{Registry, Unfit};
-use nopal_engine::user::ring::possible_cpus;
+use nopal_engine::target::possible_cpus;
 use nopal_trace::clock::monotonic_ns;
 use nopal_trace::{EnvValue, Error, RecordingInfo};
 use std::collections::HashSet;

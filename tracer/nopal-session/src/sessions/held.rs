@@ -6,7 +6,7 @@ use super::config::Channel;
 use crate::live::{Hit, StreamId};
 use crate::recorder::Recorder;
 use crate::registry::Registry;
-use nopal_engine::user::record::Task;
+use nopal_capture::Task;
 use nopal_trace::Error;
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;

@@ -5,12 +5,13 @@ use crate::user::libraries::{self, LIBRARY_EVENT};
 use crate::user::neighbourhood::{MEMFD_NAME, Neighbourhood, stub_failed};
 use crate::user::relocate::{WINDOW, pages_of};
 use crate::user::room::Room;
-use crate::user::session::{OpenSite, Wanted, WantedObject};
+use crate::user::session::{OpenSite, WantedObject};
 use crate::user::stub::space::{ObjectIdentity, landing};
 use crate::user::stub::tail::{Tail, plan_instruction, plan_relocation, plan_tail};
 use crate::user::stub::{StubError, StubSpec};
 use crate::user::tactic::{Refusal, Tactic, Way, ways};
 use crate::user::text::{Found, Patch};
+use nopal_capture::Wanted;
 
 /// Reads the whole of each file in which instructions may have to be moved: for a Java machine that takes long, and no
 /// thread is to be held meanwhile.

@@ -1,7 +1,7 @@
 //! What stubs gathered in cells, over all CPUs.
 
 use super::RingMemory;
-use crate::user::stub::cells::{Cell, identity};
+use nopal_capture::cell::{Cell, identity};
 use nopal_program::aggregate::Aggregate;
 use std::sync::atomic::{AtomicU64, Ordering};
 

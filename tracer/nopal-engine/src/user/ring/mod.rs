@@ -20,7 +20,7 @@ pub(super) use mapping::seal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingConfig {
     pub mode: Mode,
-    /// See [`possible_cpus`].
+    /// See [`possible_cpus`](crate::target::possible_cpus).
     pub n_cpus: u32,
     pub ring_bytes: u64,
     pub sub_bytes: u64,
@@ -294,7 +294,7 @@ impl RingMemory {
         self.control().enabled.store(u32::from(is_enabled), Ordering::Release);
     }
 
-    /// Lets go on the threads that wait in a [`Wait`](super::stub::Action::Wait) stub.
+    /// Lets go on the threads that wait in a [`Wait`](nopal_capture::Action::Wait) stub.
     pub fn take_turn(&self) {
         let turn = &self.control().turn;
         turn.fetch_add(1, Ordering::Release);
@@ -358,13 +358,4 @@ pub fn memfd(name: &std::ffi::CStr) -> std::io::Result<OwnedFd> {
     }
     // SAFETY: the call just gave us this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// One more than the highest CPU number this machine can ever have.
-pub fn possible_cpus() -> std::io::Result<u32> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    let highest = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<u32>().ok());
-    highest.filter(|&cpu| cpu < MAX_CPUS).map(|cpu| cpu + 1).ok_or_else(|| {
-        std::io::Error::new(std::io::ErrorKind::InvalidData, "/sys/devices/system/cpu/possible")
-    })
 }

@@ -7,12 +7,12 @@
 use nopal_abi::record::{UNIT_BYTES, round_up};
 use nopal_abi::ring::Mode;
 
+use super::StubError;
 use super::asm::{Alu, Cond, Label, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use super::emit::{AHEAD_BYTES, LINE_BYTES, Stubber, find_ring};
 use super::locked::{HEAD, TAIL};
 use super::strings::{HIGH_BITS, LOW_BITS, SLOT_BYTES, SLOT_LENGTH};
-use super::{Capture, StubError};
-use crate::user::record::RecordLayout;
+use nopal_capture::{Capture, RecordLayout};
 
 const R8: Reg = Reg(8);
 const R9: Reg = Reg(9);

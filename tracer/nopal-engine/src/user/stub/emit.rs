@@ -10,8 +10,8 @@ use nopal_sdt::operand::{Base, Operand, Place};
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use super::locked::{HEAD, Locked, Size, TAIL, count_lost, path_word, tid_offset_word};
 use super::operand::Frame;
-use super::{Action, Capture, Stub, StubError, StubSpec, Surroundings, direct, strings};
-use crate::user::record::RecordLayout;
+use super::{Stub, StubError, StubSpec, Surroundings, direct, strings};
+use nopal_capture::{Action, Capture, RecordLayout};
 
 /// Below the stack pointer the program may keep data that no one must touch.
 const RED_ZONE: i32 = 128;

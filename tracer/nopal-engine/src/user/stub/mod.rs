@@ -5,7 +5,7 @@
 //! register (it may read one), never calls, and touches `%fs` only when the stub space says that it may.
 
 pub mod asm;
-pub mod cells;
+mod cells;
 mod direct;
 mod emit;
 mod locked;
@@ -14,12 +14,11 @@ pub mod space;
 mod strings;
 pub mod tail;
 
+use nopal_capture::{Action, Predicate, RecordLayout};
 use nopal_sdt::operand::Operand;
 
-use super::record::RecordLayout;
 use super::ring::RingLayout;
 
-pub use cells::{Cell, CellKey};
 pub use emit::{announce, generate};
 
 /// What a stub does at a hit.
@@ -35,53 +34,6 @@ pub struct StubSpec {
     /// Where in the process the file of the site itself is mapped, whole pages: readable whenever the site is reached, since
     /// nobody unmaps the code it runs. Strings there are read without asking the kernel. Empty if nothing is known.
     pub own_file: std::ops::Range<u64>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    Record {
-        captures: Vec<Capture>,
-        /// Costs more than all the rest together.
-        has_time: bool,
-        /// tid and pid.
-        has_task: bool,
-    },
-    /// Per-CPU cells of the ring's memory are updated, in this order; no record is written.
-    Aggregate(Vec<Cell>),
-    /// The same, if the keys of all cells are in their tables; any other hit changes no cell and leaves a record.
-    AggregateOrRecord { cells: Vec<Cell>, captures: Vec<Capture>, has_time: bool, has_task: bool },
-    /// A record with time and task, then the thread waits for the tracer's next [`turn`](nopal_abi::ring::ControlPage::turn),
-    /// at most this long. For the place the dynamic linker calls when libraries come and go.
-    Wait { timeout_ms: u32 },
-}
-
-/// One thing that a record keeps.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Capture {
-    /// The operand's own bits. A memory operand is read without a check: the note promises that it is there.
-    Value { operand: Operand },
-    /// A string that ends in a NUL.
-    CString { pointer: Operand, max_bytes: u32, is_trusted: bool },
-    /// Bytes with their number, in units of `unit_bytes`, in another operand. A negative number counts as 0.
-    Bytes { pointer: Operand, length: Operand, unit_bytes: u32, max_bytes: u32, is_trusted: bool },
-}
-
-/// `operand OP constant`
-#[derive(Debug, Clone, PartialEq)]
-pub struct Predicate {
-    pub operand: Operand,
-    pub relation: Relation,
-    pub constant: i128,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
 }
 
 /// Where a stub will be and what is around it, as addresses in the traced process.

@@ -2,9 +2,10 @@
 
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 
+use super::StubError;
 use super::asm::{Alu, Asm, Mem, RAX, RSP, Reg, Width, at};
 use super::asm::{Cond, Label};
-use super::{Predicate, Relation, StubError};
+use nopal_capture::{Predicate, Relation};
 
 /// What the stub has done to the registers since the site.
 #[derive(Debug, Clone)]

@@ -16,8 +16,8 @@ use nopal_abi::stub_space::{
 use super::asm::{Asm, Mem, rel32};
 use super::tail::Tail;
 use super::{Stub, StubError, StubSpec, Surroundings, announce, generate};
-use crate::user::record::RecordLayout;
 use crate::user::ring::{Mapping, RingLayout};
+use nopal_capture::record::RecordLayout;
 
 const LINE: usize = 64;
 

@@ -8,9 +8,10 @@
 
 use nopal_abi::record::text;
 
+use super::StubError;
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use super::operand::Frame;
-use super::{Capture, StubError};
+use nopal_capture::Capture;
 
 /// What the code here uses; system calls spoil or take all of them.
 pub const REGISTERS: [Reg; 7] = [RAX, RCX, RDX, RSI, RDI, R10, R11];

@@ -1,93 +1,67 @@
 //! Fields in a probe's packed block, `docs/formats.md` section 3: their shapes, and their bytes one after the other. The
 //! block comes from the traced program and may end anywhere.
 
-use crate::plan::{Limits, Shape};
-use crate::predicate::Value;
-use nopal_sdt::probe::{ArgAbout, Kind};
+use crate::record::{Text, Value, sign_extended, unsigned};
+
+/// How the bytes of a field are read, in a block or in an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    Integer {
+        size_bytes: u8,
+        is_signed: bool,
+    },
+    Float {
+        size_bytes: u8,
+    },
+    Text,
+    Elements {
+        size_bytes: u8,
+    },
+    /// In a packed block only.
+    Array {
+        size_bytes: u8,
+        count: u32,
+    },
+}
+
+impl Shape {
+    /// A number of this shape from its bits; the others have none.
+    pub fn number(self, bits: u64) -> Option<Value<'static>> {
+        Some(match self {
+            Shape::Float { size_bytes: 4 } => Value::Float(f64::from(f32::from_bits(bits as u32))),
+            Shape::Float { .. } => Value::Float(f64::from_bits(bits)),
+            Shape::Integer { size_bytes, is_signed: true } => Value::Signed(sign_extended(bits, size_bytes)),
+            Shape::Integer { .. } => Value::Unsigned(bits),
+            Shape::Text | Shape::Elements { .. } | Shape::Array { .. } => return None,
+        })
+    }
+}
+
+/// A number whose highest byte comes first, from its bits as if the lowest did.
+pub fn swapped(bits: u64, size_bytes: u8) -> u64 {
+    bits.swap_bytes() >> (64 - 8 * u32::from(size_bytes.clamp(1, 8)))
+}
 
 /// In the count of a sequence: the program cut it.
 const HAD_MORE: u32 = 1 << 31;
 
-pub(crate) fn shape(about: &ArgAbout, limits: Limits) -> Shape {
-    let size_bytes = about.size_bytes.filter(|size| matches!(size, 1 | 2 | 4 | 8)).unwrap_or(8);
-    let element_bytes =
-        about.element.map(|e| e.size_bytes).filter(|size| matches!(size, 1 | 2 | 4 | 8)).unwrap_or(1);
-    match about.kind {
-        Kind::CString | Kind::Str => Shape::Text,
-        Kind::Float if size_bytes >= 4 => Shape::Float { size_bytes },
-        Kind::Sequence | Kind::Bytes => Shape::Elements { size_bytes: element_bytes },
-        Kind::Array => {
-            let most = limits.max_packed_bytes() / u32::from(element_bytes);
-            let count = about.element.map_or(0, |e| e.count).min(most);
-            Shape::Array { size_bytes: element_bytes, count }
-        }
-        Kind::Enum => Shape::Integer { size_bytes, is_signed: about.is_signed },
-        Kind::Signed => Shape::Integer { size_bytes, is_signed: true },
-        Kind::Unknown | Kind::Unsigned | Kind::Pointer | Kind::Bool | Kind::Float | Kind::Char => {
-            Shape::Integer { size_bytes, is_signed: false }
-        }
-    }
-}
-
-/// How an element of an array or a sequence is read.
-pub(crate) fn element_shape(about: &ArgAbout) -> Option<Shape> {
-    let size_bytes = match about.kind {
-        Kind::Bytes => 1,
-        Kind::Array | Kind::Sequence => about.element.map_or(1, |e| e.size_bytes),
-        _ => return None,
-    };
-    let kind = about.element.map_or(Kind::Unsigned, |e| e.kind);
-    Some(match kind {
-        Kind::Float => Shape::Float { size_bytes },
-        // A `char` of C has a sign here.
-        kind => Shape::Integer { size_bytes, is_signed: matches!(kind, Kind::Signed | Kind::Char) },
-    })
-}
-
 /// An element of some bytes, if they have so many.
-pub(crate) fn element_value(
-    bytes: &[u8],
-    shape: Shape,
-    index: usize,
-    is_big_endian: bool,
-) -> Option<Value<'static>> {
+pub fn element(bytes: &[u8], shape: Shape, index: usize, is_big_endian: bool) -> Option<Value<'static>> {
     let (Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes }) = shape else { return None };
-    let element = bytes.chunks_exact(usize::from(size_bytes)).nth(index)?;
-    let mut block = Block::new(element);
-    match block.take(shape).value(is_big_endian)? {
-        Value::Int(n) => Some(Value::Int(n)),
-        Value::Float(n) => Some(Value::Float(n)),
-        Value::Text(_) | Value::Cut(_) | Value::Absent => None,
+    if size_bytes == 0 {
+        return None;
     }
-}
-
-/// A text for conditions: it ends at its NUL, as in the event.
-pub(crate) fn text_value(bytes: &[u8], is_cut: bool) -> Value<'_> {
-    match bytes.iter().position(|byte| *byte == 0) {
-        Some(end) => Value::Text(&bytes[..end]),
-        None if is_cut => Value::Cut(bytes),
-        None => Value::Text(bytes),
-    }
-}
-
-/// What a field takes of the block at least.
-pub(crate) fn least_bytes(shape: Shape) -> u32 {
-    match shape {
-        Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes } => u32::from(size_bytes),
-        Shape::Text => 1,
-        Shape::Elements { .. } => 4,
-        // An array without elements, too, is counted: there may be many fields.
-        Shape::Array { size_bytes, count } => (u32::from(size_bytes) * count).max(1),
-    }
+    let bits = unsigned(bytes.chunks_exact(usize::from(size_bytes)).nth(index)?)?;
+    shape.number(if is_big_endian { swapped(bits, size_bytes) } else { bits })
 }
 
 /// The rest of a block.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Block<'a>(&'a [u8]);
+pub struct Block<'a>(&'a [u8]);
 
 /// One field's part of a block.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece<'a> {
+pub struct Piece<'a> {
     shape: Shape,
     /// A string without its NUL, a sequence without its count; shorter than the field if the block ended.
     bytes: &'a [u8],
@@ -121,7 +95,7 @@ impl<'a> Block<'a> {
             Shape::Elements { size_bytes } => {
                 let (count, is_cut) = self.bytes(4);
                 let count = u32::from_le_bytes(count.try_into().unwrap_or_default());
-                let size_bytes = usize::from(size_bytes);
+                let size_bytes = usize::from(size_bytes.max(1));
                 let n_bytes = (count & !HAD_MORE) as usize * size_bytes;
                 let (bytes, is_short) = self.bytes(n_bytes);
                 let whole = bytes.len() / size_bytes * size_bytes;
@@ -153,7 +127,7 @@ impl<'a> Piece<'a> {
             Shape::Array { size_bytes, count } => into.len() + usize::from(size_bytes) * count as usize,
             Shape::Text => into.len() + self.bytes.len() + 1,
             Shape::Elements { size_bytes } => {
-                let count = self.bytes.len() / usize::from(size_bytes);
+                let count = self.bytes.len() / usize::from(size_bytes.max(1));
                 into.extend_from_slice(&(count as u32).to_le_bytes());
                 into.len() + self.bytes.len()
             }
@@ -162,40 +136,18 @@ impl<'a> Piece<'a> {
         into.resize(end, 0);
     }
 
-    /// For conditions; `None` if the block ended before it.
+    /// `None` if the block ended before the end of a number. An array or a sequence is a text of its bytes.
     pub fn value(self, is_big_endian: bool) -> Option<Value<'a>> {
         match self.shape {
-            Shape::Text | Shape::Elements { .. } | Shape::Array { .. } => {
-                Some(text_value(self.bytes, self.is_cut))
-            }
-            Shape::Integer { .. } | Shape::Float { .. } if self.is_cut => None,
-            Shape::Float { size_bytes: 4 } => {
-                Some(Value::Float(f64::from(f32::from_bits(self.raw(is_big_endian) as u32))))
-            }
-            Shape::Float { .. } => Some(Value::Float(f64::from_bits(self.raw(is_big_endian)))),
-            Shape::Integer { size_bytes, is_signed } => {
-                Some(integer(self.raw(is_big_endian), size_bytes, is_signed))
-            }
+            Shape::Text | Shape::Elements { .. } | Shape::Array { .. } => Some(Value::Text(Text {
+                bytes: self.bytes,
+                is_null: false,
+                is_unreadable: false,
+                is_truncated: self.is_cut,
+            })),
+            Shape::Integer { .. } | Shape::Float { .. } => element(self.bytes, self.shape, 0, is_big_endian),
         }
     }
-
-    fn raw(self, is_big_endian: bool) -> u64 {
-        let mut whole = [0u8; 8];
-        whole[..self.bytes.len()].copy_from_slice(self.bytes);
-        match is_big_endian {
-            true => u64::from_be_bytes(whole) >> (64 - 8 * self.bytes.len()),
-            false => u64::from_le_bytes(whole),
-        }
-    }
-}
-
-/// A number of `size_bytes` bytes, extended by its sign.
-pub(crate) fn integer<'a>(raw: u64, size_bytes: u8, is_signed: bool) -> Value<'a> {
-    let shift = 64 - 8 * u32::from(size_bytes);
-    Value::Int(match is_signed {
-        true => i128::from((raw << shift) as i64 >> shift),
-        false => i128::from(raw << shift >> shift),
-    })
 }
 
 #[cfg(test)]
@@ -236,15 +188,24 @@ mod tests {
     }
 
     #[test]
-    fn values_for_conditions() {
+    fn values_in_either_byte_order() {
+        let text = |bytes, is_truncated| {
+            Value::Text(Text { bytes, is_null: false, is_unreadable: false, is_truncated })
+        };
         for (shape, is_big_endian, bytes, value) in [
-            (I16, false, &b"\xfe\xff"[..], Some(Value::Int(-2))),
-            (I16, true, b"\xff\xfe", Some(Value::Int(-2))),
-            (Shape::Integer { size_bytes: 4, is_signed: false }, true, b"\0\0\x01\0", Some(Value::Int(256))),
+            (I16, false, &b"\xfe\xff"[..], Some(Value::Signed(-2))),
+            (I16, true, b"\xff\xfe", Some(Value::Signed(-2))),
+            (
+                Shape::Integer { size_bytes: 4, is_signed: false },
+                true,
+                b"\0\0\x01\0",
+                Some(Value::Unsigned(256)),
+            ),
             (Shape::Float { size_bytes: 4 }, false, &1.5f32.to_le_bytes(), Some(Value::Float(1.5))),
             (Shape::Float { size_bytes: 8 }, true, &1.5f64.to_be_bytes(), Some(Value::Float(1.5))),
-            (Shape::Text, false, b"ab\0c", Some(Value::Text(b"ab"))),
-            (Shape::Array { size_bytes: 1, count: 4 }, false, b"ab\0c", Some(Value::Text(b"ab"))),
+            (Shape::Text, false, b"ab\0c", Some(text(b"ab", false))),
+            (Shape::Text, false, b"ab", Some(text(b"ab", true))),
+            (Shape::Array { size_bytes: 1, count: 4 }, false, b"ab\0c", Some(text(b"ab\0c", false))),
             (I16, false, b"\xfe", None),
         ] {
             let mut block = Block::new(bytes);

@@ -1,0 +1,17 @@
+//! What both doors agree on: which sites are wanted ([`wanted`]), what a hit of one leaves ([`capture`], [`cell`]), how its
+//! record is laid out and read ([`record`], [`packed`]), and the hit itself ([`hit`]). Pure: does no IO.
+//!
+//! Every byte of a record comes from a traced program: lengths and offsets are checked here, and nowhere else.
+
+pub mod capture;
+pub mod cell;
+pub mod hit;
+pub mod packed;
+pub mod record;
+pub mod wanted;
+
+pub use capture::{Action, Capture, Predicate, Relation};
+pub use cell::{Cell, CellKey};
+pub use hit::{Came, Hit, Loss, StreamId, StreamKind, Task};
+pub use record::{RecordLayout, RecordView};
+pub use wanted::Wanted;
