@@ -140,6 +140,26 @@ fn truth() -> BTreeMap<String, Value> {
 }
 
 #[test]
+fn texts_that_cannot_be_read_are_empty_by_every_door_and_over_a_recording() {
+    let folder = scratch("run_nowhere");
+    let provider = folder.join("nowhere.d");
+    fs::write(&provider, "provider nowhere { probe text(char *text); };").unwrap();
+    let program = build("nowhere", &["nowhere.c"], Build::Pie);
+    let (provider, program) = (provider.to_str().unwrap(), program.to_str().unwrap());
+    let script = format!("usdt:{program}:nowhere:text {{ @[str(arg0)] = count(); }}");
+    let want = BTreeMap::from([("@[\"\"]".to_owned(), json!(2)), ("@[\"text\"]".to_owned(), json!(1))]);
+    for door in ["user", "kernel"] {
+        let answer = answer(&nopal_run(&["--json", "--door", door, "-e", &script, "--", program]));
+        assert_eq!(rows(&answer), want, "{door}");
+    }
+    let dir = folder.join("recording");
+    let dir = dir.to_str().unwrap();
+    let arguments = ["record", "--provider", provider, "-e", "nowhere:*", "-o", dir, "--", program];
+    run(Command::new(nopal()).args(arguments));
+    assert_eq!(rows(&answer(&nopal_run(&["--json", "-e", &script, "--recording", dir]))), want);
+}
+
+#[test]
 fn both_doors_and_a_recording_give_what_is_true() {
     let folder = scratch("run_truth");
     let provider = provider_file(&folder);

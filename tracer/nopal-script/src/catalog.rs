@@ -40,7 +40,7 @@ pub trait Catalog {
     }
 
     /// For `uaddr("symbol")`: in the file of the point, or why there is none.
-    fn user_address(&self, _point: &Point, symbol: &str) -> Result<u64, String> {
+    fn user_symbol(&self, _point: &Point, symbol: &str) -> Result<UserSymbol, String> {
         Err(format!("the address of `{symbol}` is not known here"))
     }
 
@@ -53,6 +53,13 @@ pub trait Catalog {
     fn child_pid(&self) -> Option<u32> {
         None
     }
+}
+
+/// What `uaddr("symbol")` leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserSymbol {
+    pub address: u64,
+    pub size_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

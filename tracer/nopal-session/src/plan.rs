@@ -431,14 +431,18 @@ impl Texts {
     }
 }
 
+/// What a recording has in the place of a text that a null pointer should lead to, and any other that leads nowhere.
+pub(crate) const NULL_TEXT: &[u8] = b"(null)";
+pub(crate) const UNREADABLE_TEXT: &[u8] = b"(unreadable)";
+
 /// A string of the event ends at its first NUL. Most are short, so that a word at a time is soonest done.
 #[inline]
 fn push_text(text: Text<'_>, into: &mut Vec<u8>) {
     let bytes = text.bytes;
     if text.is_null {
-        into.extend_from_slice(b"(null)");
+        into.extend_from_slice(NULL_TEXT);
     } else if text.is_unreadable && bytes.is_empty() {
-        into.extend_from_slice(b"(unreadable)");
+        into.extend_from_slice(UNREADABLE_TEXT);
     } else {
         into.reserve(bytes.len() + 1);
         let (words, _) = bytes.as_chunks();

@@ -2,9 +2,11 @@
 
 use super::probe::user_symbol;
 use super::{Call, Function};
+use crate::catalog::UserSymbol;
 use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
+use crate::ctype::CType;
 use crate::diagnostic::Diagnostic;
 use nopal_program::Type;
 use nopal_program::op::{Binary, Op, Space};
@@ -41,7 +43,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "uaddr",
         signature: "uaddr(\"symbol\")",
-        doc: "Address of a symbol of the file the point is in.",
+        doc: "Pointer to a symbol of the file the point is in: to a signed number of the symbol's size if that is 1, 2 or 4 bytes, else of 8.",
         n_args: 1..=1,
         lower: uaddr,
     },
@@ -84,14 +86,22 @@ fn kaddr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 
 fn uaddr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let symbol = body.literal_text(call.name, &call.args[0])?;
-    match body.shared.catalog.user_address(&body.variant.points[0], &symbol) {
-        Ok(address) => Ok(Value {
-            ty: Ty::U64,
+    match body.shared.catalog.user_symbol(&body.variant.points[0], &symbol) {
+        Ok(UserSymbol { address, size_bytes }) => Ok(Value {
+            ty: Ty::Pointer { to: number_of(size_bytes), space: Space::User },
             at: At::Const(address as i64),
             space: Some(Space::User),
             span: call.span,
         }),
         Err(why) => Err(Diagnostic::error(call.args[0].span, why)),
+    }
+}
+
+/// What a symbol of this size holds: a number where there are numbers of that size, else several of the largest.
+fn number_of(size_bytes: u64) -> CType {
+    match size_bytes {
+        1 | 2 | 4 => CType::Int { size_bytes: size_bytes as u8, is_signed: true },
+        _ => CType::Int { size_bytes: 8, is_signed: true },
     }
 }
 

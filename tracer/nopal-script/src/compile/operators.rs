@@ -64,7 +64,7 @@ impl Body<'_, '_> {
         if let (Ty::Pointer { .. }, BinaryOp::Add | BinaryOp::Sub) = (&a.ty, op) {
             return self.move_pointer(op, a, b, mark, span);
         }
-        let is_signed = both_signed(&a, &b);
+        let is_signed = both_signed(&a, &b) || op.is_comparison() && is_wider_signed(&a.ty, &b.ty);
         let space = a.space.or(b.space);
         let is_shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
         let is_left_signed = a.ty.is_signed();
@@ -89,7 +89,8 @@ impl Body<'_, '_> {
         let adapts = |value: &Value| value.constant().is_some_and(|constant| constant >= 0);
         let is_ordering = matches!(op, BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge);
         let are_ints = matches!((&a.ty, &b.ty), (Ty::Int { .. }, Ty::Int { .. }));
-        if is_ordering && are_ints && a.ty.is_signed() != b.ty.is_signed() && !adapts(a) && !adapts(b) {
+        let is_mixed = a.ty.is_signed() != b.ty.is_signed() && !is_wider_signed(&a.ty, &b.ty);
+        if is_ordering && are_ints && is_mixed && !adapts(a) && !adapts(b) {
             self.shared.report(
                 Diagnostic::warning(
                     span,
@@ -328,6 +329,25 @@ fn machine(op: BinaryOp, is_signed: bool) -> Binary {
         BinaryOp::Gt => pick(Binary::GtSigned, Binary::GtUnsigned),
         BinaryOp::Ge => pick(Binary::GeSigned, Binary::GeUnsigned),
     }
+}
+
+/// Whether two numbers are compared as signed although one has no sign, as in C: if both fit an `int`, or the signed one is
+/// the wider one.
+fn is_wider_signed(a: &Ty, b: &Ty) -> bool {
+    let (
+        Ty::Int { size_bytes: a_bytes, is_signed: is_a_signed },
+        Ty::Int { size_bytes: b_bytes, is_signed: is_b_signed },
+    ) = (a, b)
+    else {
+        return false;
+    };
+    let (signed, unsigned) = match (is_a_signed, is_b_signed) {
+        (true, false) => (*a_bytes, *b_bytes),
+        (false, true) => (*b_bytes, *a_bytes),
+        (true, true) => return true,
+        (false, false) => return false,
+    };
+    unsigned < signed.max(4)
 }
 
 /// The operation that gives the same with the operands exchanged.

@@ -2,6 +2,7 @@
 
 use nopal_engine::target::Image;
 use nopal_program::{Point, PointKind};
+use nopal_script::catalog::UserSymbol;
 use object::{Object as _, ObjectKind, ObjectSymbol as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -23,7 +24,7 @@ fn in_kallsyms(text: &str, symbol: &str) -> Option<u64> {
 }
 
 /// Of the file of a point, or why there is none.
-pub fn of_program(point: &Point, symbol: &str) -> Result<u64, String> {
+pub fn of_program(point: &Point, symbol: &str) -> Result<UserSymbol, String> {
     let (PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } | PointKind::Uretprobe { path, .. }) =
         &point.kind
     else {
@@ -37,7 +38,7 @@ pub fn of_program(point: &Point, symbol: &str) -> Result<u64, String> {
         .find(|found| found.name() == Ok(symbol) && !found.is_undefined() && found.address() != 0);
     let Some(found) = found else { return Err(format!("{path} has no symbol `{symbol}`")) };
     match file.kind() {
-        ObjectKind::Executable => Ok(found.address()),
+        ObjectKind::Executable => Ok(UserSymbol { address: found.address(), size_bytes: found.size() }),
         _ => Err(format!("{path} is position independent, its `{symbol}` is elsewhere in each process")),
     }
 }

@@ -8,7 +8,7 @@ use super::tracepoints;
 use nopal_engine::target::symbols::FileSymbols;
 use nopal_engine::target::{Image, TargetError, descendants, mapped_objects};
 use nopal_program::{Place, Point, PointKind};
-use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
+use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape, UserSymbol};
 use nopal_script::ctype::{CType, Record};
 use nopal_sdt::pattern::{glob, nearest};
 use nopal_sdt::probe::{Kind, Probe};
@@ -341,7 +341,7 @@ impl Catalog for LiveCatalog {
         addresses::of_kernel(symbol)
     }
 
-    fn user_address(&self, point: &Point, symbol: &str) -> Result<u64, String> {
+    fn user_symbol(&self, point: &Point, symbol: &str) -> Result<UserSymbol, String> {
         addresses::of_program(point, symbol)
     }
 

@@ -5,6 +5,7 @@ use super::own::{OwnHit, random};
 use super::perform::Performer;
 use super::timers::Timers;
 use super::{Losses, RunError, points_of, user_door_obstacle};
+use crate::plan::{NULL_TEXT, UNREADABLE_TEXT};
 use nopal_program::captures::Captures;
 use nopal_program::interpret::{Hit, Interpreter};
 use nopal_program::op::{Builtin, Op};
@@ -500,7 +501,10 @@ impl Visitor for Args {
             && let Some(place) = self.place()
         {
             let at = self.bytes.len();
-            self.bytes.extend_from_slice(bytes);
+            // To a script what cannot be read is an empty text, by every door.
+            if bytes != NULL_TEXT && bytes != UNREADABLE_TEXT {
+                self.bytes.extend_from_slice(bytes);
+            }
             self.texts[place] = (at, self.bytes.len());
         }
     }
