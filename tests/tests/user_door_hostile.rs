@@ -314,3 +314,26 @@ fn programs_that_are_about_to_end_or_start_another() {
         assert!(running.0.wait().unwrap().success(), "{words}");
     }
 }
+
+#[test]
+fn a_forged_journal_holds_nobody_up() {
+    let forged = build("forged", &["forged.c"], Build::Pie);
+    // As many as a stub space of ours has, and as many as fit into one.
+    for n_entries in ["8192", "65000"] {
+        let mut running = Running::start(Command::new(&forged).arg(n_entries).stdout(Stdio::piped()));
+        let mut line = String::new();
+        BufReader::new(running.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let pid = running.pid().to_string();
+        for command in [
+            &["trace", "--door", "user", "--limit", "3", "-p", &pid, "forged:*"][..],
+            &["detach", "-p", &pid],
+            &["trace", "--limit", "3", "-p", &pid, "forged:*"],
+        ] {
+            let output = Command::new(nopal()).args(command).output().unwrap();
+            let words = said(&output);
+            assert!(!words.contains("panicked") && words.lines().count() <= 4, "{command:?}: {words}");
+            assert!(running.0.try_wait().unwrap().is_none(), "{command:?}: the program lives: {words}");
+        }
+    }
+}

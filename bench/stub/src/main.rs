@@ -127,9 +127,8 @@ fn main() {
             config.locked_ring_bytes = 4 << 20;
         });
         if let Some(path) = path {
-            let header = harness.space.header();
-            let load = std::sync::atomic::Ordering::Relaxed;
-            harness.space.set_path(path, header.rseq_offset.load(load), header.tid_offset.load(load));
+            let known = harness.space.path();
+            harness.space.set_path(path, known.rseq_offset, known.tid_offset);
         }
         harness.attach(Place::TwoArguments, &spec);
         let mut reader = harness.reader();

@@ -1,5 +1,5 @@
 //! The stub space: generated code in the neighbourhood of a traced text, and the journal that says what was changed.
-//! A memfd, r-x in the traced processes and rw in the tracer.
+//! A memfd, r-x in the traced processes and rw in the tracer, sealed so that nobody but the tracer can ever write to it.
 //!
 //! ```text
 //! 0               StubSpace (header)
@@ -137,7 +137,7 @@ pub struct JournalEntry {
 pub const NO_SESSION: u16 = u16::MAX;
 
 #[repr(u16)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JournalKind {
     /// Text bytes of an object were changed.
     Patch = 1,

@@ -64,7 +64,7 @@ pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
     }
     let facts = work.thread_facts()?;
     for n in work.core.neighbourhoods.iter().filter(|n| here.contains(&n.inode)) {
-        let is_alike = n.space.header().rseq_signature == facts.signature;
+        let is_alike = n.space.rseq_signature() == facts.signature;
         let path = if is_alike || facts.path != Path::Rseq { facts.path } else { Path::LockedTls };
         n.space.set_path(path, facts.rseq_offset, facts.tid_offset);
     }
@@ -120,7 +120,10 @@ pub fn open_process(
     work.refresh()?;
     let outcome = work.open(&objects);
     let closed = work.close_passed();
-    let (sites, reports) = outcome?;
+    let (sites, reports) = outcome.map_err(|error| match error {
+        Error::SpaceFull { what, .. } => Error::SpaceFull { pid, what },
+        other => other,
+    })?;
     closed?;
     work.entered.hijack.restore()?;
     drop(work);

@@ -250,18 +250,21 @@ fn close_process<'c>(
         }
         for (index, is_alive) in &sessions {
             if *is_alive && own != Some(*index) {
-                report.live_tracers.push(n.space.header().sessions[usize::from(*index)].tracer_pid);
+                report.live_tracers.push(n.space.session_line(*index).tracer_pid);
             }
         }
-        let is_wanted = |site: u64| {
-            n.space.entries().any(|(_, e, state)| {
+        let wanted: HashSet<u64> = n
+            .space
+            .entries()
+            .filter(|(_, e, state)| {
                 e.kind == JournalKind::Stub
-                    && e.address == site
-                    && state != JournalState::Undone
+                    && *state != JournalState::Undone
                     && sessions.iter().any(|(i, _)| *i == e.session)
                     && !is_ending(e.session)
             })
-        };
+            .map(|(_, e, _)| e.address)
+            .collect();
+        let is_wanted = |site: u64| wanted.contains(&site);
         let patches = patches(n, &mut files, &memory, is_wanted);
         let outcome = apply(&memory, &patches, Direction::Out, &[])?;
         for (patch, found) in patches.iter().zip(outcome) {
@@ -322,7 +325,7 @@ fn patches(
 
 fn is_relocated(n: &Neighbourhood, memory: &Memory, address: u64) -> bool {
     let jump = n.space.site(address).and_then(|site| Way::relocation(address).patched(site.thunk));
-    n.relocations().any(|other| other == address)
+    n.space.is_relocation(address)
         && jump.is_some_and(|jump| memory.read_vec(address, jump.len()).is_ok_and(|now| now == jump))
 }
 
@@ -345,7 +348,9 @@ fn close_left(memory: &Memory, maps: &Maps) -> Result<()> {
 /// Pages that were made writable for moved instructions are so no longer.
 fn lock_pages(n: &Neighbourhood, memory: &Memory, is_wanted: impl Fn(u64) -> bool) -> Result<()> {
     let maps = Maps::read(memory.pid())?;
-    let (kept, left): (Vec<u64>, Vec<u64>) = n.relocations().partition(|site| is_wanted(*site));
+    let (kept, left): (Vec<u64>, Vec<u64>) =
+        n.space.relocations().into_iter().partition(|site| is_wanted(*site));
+    let kept: HashSet<u64> = kept.into_iter().flat_map(pages_of).collect();
     let mut pages: Vec<u64> = left.into_iter().flat_map(pages_of).collect();
     pages.sort_unstable();
     pages.dedup();
@@ -353,7 +358,7 @@ fn lock_pages(n: &Neighbourhood, memory: &Memory, is_wanted: impl Fn(u64) -> boo
         let is_unlocked = maps
             .find(*page)
             .is_some_and(|r| r.is_writable && r.is_executable && !r.is_shared && r.inode != 0);
-        is_unlocked && !kept.iter().any(|site| pages_of(*site).contains(page))
+        is_unlocked && !kept.contains(page)
     });
     if pages.is_empty() {
         return Ok(());
@@ -371,14 +376,15 @@ fn lock_pages(n: &Neighbourhood, memory: &Memory, is_wanted: impl Fn(u64) -> boo
 
 /// Switches a dead session's stubs off, in the ring they share with whoever traced here; whether they were on.
 fn silence(memory: &Memory, maps: &Maps, n: &Neighbourhood, session: u16) -> Result<bool> {
-    let entry = &n.space.header().sessions[usize::from(session)];
-    let is_there = maps.find(entry.ring_address).is_some_and(|r| {
-        r.start == entry.ring_address && r.inode == entry.ring_inode && r.is_called(RING_NAME)
+    let line = n.space.session_line(session);
+    // Which of the session's rings it is does not matter: whatever is there is this process's alone to write to.
+    let is_there = maps.find(line.ring_address).is_some_and(|r| {
+        r.start == line.ring_address && r.end - r.start == line.ring_bytes && r.is_called(RING_NAME)
     });
     if !is_there {
         return Ok(false);
     }
-    let at = entry.ring_address + offset_of!(ControlPage, enabled) as u64;
+    let at = line.ring_address + offset_of!(ControlPage, enabled) as u64;
     let mut enabled = [0; 4];
     memory.read(at, &mut enabled)?;
     memory.write(at, &[0; 4])?;

@@ -12,18 +12,16 @@ use super::error::{Error, Result};
 use super::hijack::CALL_LIST;
 use super::maps::Maps;
 use super::memory::Memory;
-use super::ring::{self, Mapping};
+use super::ring;
 use super::stub::StubError;
-use super::stub::space::{Entry, ObjectIdentity, Space, SpaceError};
+use super::stub::space::{Entry, ObjectIdentity, SessionLine, Space, SpaceError};
 use nopal_abi::PAGE_BYTES;
 use nopal_abi::stub_space::{
-    DEFAULT_BYTES, DEFAULT_JOURNAL_ENTRIES, JournalKind, JournalState, MAGIC, NO_SESSION, SessionState,
-    StubSpace, VERSION,
+    DEFAULT_BYTES, DEFAULT_JOURNAL_ENTRIES, JournalKind, JournalState, MAGIC, NO_SESSION, StubSpace, VERSION,
 };
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::atomic::Ordering;
+use std::os::unix::fs::MetadataExt;
 
 /// The name of the memfd in `/proc/PID/maps`.
 pub const MEMFD_NAME: &str = "/memfd:nopal-stubs";
@@ -36,7 +34,6 @@ pub struct Neighbourhood {
     file: std::fs::File,
     pub inode: u64,
     pub space: Space,
-    bytes: Mapping,
 }
 
 impl Neighbourhood {
@@ -50,7 +47,7 @@ impl Neighbourhood {
             .map_err(|e| space_failed(0, e))?;
         let made = Neighbourhood::around(file, space)?;
         // The first code of every space, so that it is found again.
-        made.append(&CALL_LIST, 64)?;
+        made.space.append(&CALL_LIST, 64).map_err(stub_failed)?;
         Ok(made)
     }
 
@@ -66,32 +63,28 @@ impl Neighbourhood {
         if word(0) != MAGIC || version != VERSION {
             return Err(Error::ForeignSpace { pid, version });
         }
-        let total = word(offset_of!(StubSpace, total_bytes));
         let code_end = u64::from(half(offset_of!(StubSpace, code_offset)))
             + u64::from(half(offset_of!(StubSpace, code_used)));
-        if total != DEFAULT_BYTES as u64 || code_end > total {
+        let is_ours = word(offset_of!(StubSpace, total_bytes)) == DEFAULT_BYTES as u64
+            && half(offset_of!(StubSpace, journal_capacity)) == DEFAULT_JOURNAL_ENTRIES
+            && code_end <= DEFAULT_BYTES as u64;
+        if !is_ours {
             return Err(Error::ForeignSpace { pid, version });
         }
+        // What was looked at may have changed since: it is looked at again in these bytes, which do not.
+        let bytes = memory.read_vec(address, (code_end as usize).max(PAGE_BYTES))?;
+        Neighbourhood::copied(pid, address, &bytes)
+    }
+
+    fn copied(pid: i32, address: u64, bytes: &[u8]) -> Result<Neighbourhood> {
         let file = memfd()?;
-        let failed = |what| move |source| Error::Io { what, source };
-        file.set_len(total).map_err(failed("size the copy of a stub space".to_string()))?;
-        ring::seal(file.as_fd()).map_err(failed("seal the copy of a stub space".to_string()))?;
-        let used = memory.read_vec(address, code_end as usize)?;
-        // Whole pages of zeros stay holes.
-        for (n, page) in used.chunks(PAGE_BYTES).enumerate() {
-            if page.iter().any(|b| *b != 0) {
-                file.write_all_at(page, n as u64 * PAGE)
-                    .map_err(failed("fill the copy of a stub space".to_string()))?;
-            }
-        }
-        let space = Space::open(&file, address).map_err(|e| space_failed(pid, e))?;
+        let space = Space::copied(&file, address, bytes, DEFAULT_BYTES).map_err(|e| space_failed(pid, e))?;
         Neighbourhood::around(file, space)
     }
 
     fn around(file: std::fs::File, space: Space) -> Result<Neighbourhood> {
         let inode = file.metadata().map_err(Error::io("look at the stub space"))?.ino();
-        let bytes = Mapping::whole(file.as_fd()).map_err(Error::io("map the stub space"))?;
-        Ok(Neighbourhood { file, inode, space, bytes })
+        Ok(Neighbourhood { file, inode, space })
     }
 
     pub fn file(&self) -> BorrowedFd<'_> {
@@ -127,7 +120,7 @@ impl Neighbourhood {
 
     /// Where the code for lists of calls is.
     pub fn list_code(&self) -> u64 {
-        self.address() + u64::from(self.space.header().code_offset)
+        self.space.code_start()
     }
 
     /// True if a jump between any place of the space and any address of the range is possible.
@@ -139,62 +132,20 @@ impl Neighbourhood {
 
     /// Finds memory for every page in use now, so that we are charged for it and not the target.
     pub fn fault_in(&self) -> Result<()> {
-        let header = self.space.header();
-        let end = header.code_offset as usize + header.code_used.load(Ordering::Acquire) as usize;
-        for offset in (0..end).step_by(PAGE_BYTES) {
-            // SAFETY: inside the mapping; adding nothing to a byte changes nothing.
-            unsafe { &*self.bytes.start().add(offset).cast::<std::sync::atomic::AtomicU8>() }
-                .fetch_add(0, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Puts bytes at the end of the code, aligned.
-    fn append(&self, code: &[u8], align: usize) -> Result<usize> {
-        let header = self.space.header();
-        let start = header.code_offset as usize;
-        let offset = (start + header.code_used.load(Ordering::Acquire) as usize).next_multiple_of(align);
-        let end = offset + code.len();
-        if end > self.space.len() {
-            return Err(Error::SpaceFull { pid: 0, what: "stub space" });
-        }
-        self.put(offset, code);
-        header.code_used.store((end - start) as u32, Ordering::Release);
-        Ok(offset)
-    }
-
-    fn put(&self, offset: usize, code: &[u8]) {
-        assert!(offset + code.len() <= self.bytes.len(), "callers checked the range");
-        // SAFETY: inside the mapping; the bytes are not in use yet, or are equal to what is written.
-        unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), self.bytes.start().add(offset), code.len()) };
-    }
-
-    fn get(&self, offset: usize, len: usize) -> Vec<u8> {
-        assert!(offset + len <= self.bytes.len(), "callers checked the range");
-        let mut copy = vec![0; len];
-        // SAFETY: inside the mapping.
-        unsafe { std::ptr::copy_nonoverlapping(self.bytes.start().add(offset), copy.as_mut_ptr(), len) };
-        copy
+        self.space.fault_in().map_err(Error::io("find memory for the stub space"))
     }
 
     /// The landing pages there are: address in the process, offset in the memfd.
     pub fn landing_pages(&self) -> Vec<(u64, u64)> {
-        self.space
-            .entries()
-            .filter(|(_, e, _)| e.kind == JournalKind::Landing)
-            .map(|(_, e, _)| (e.address, u64::from(e.code)))
-            .filter(|(address, offset)| {
-                address % PAGE == 0 && offset % PAGE == 0 && *offset != 0 && offset + PAGE <= self.len()
-            })
-            .collect()
+        self.space.landings()
     }
 
     /// The memfd page for a landing page, made if there is none yet.
     pub fn landing_page(&self, address: u64) -> Result<u64> {
-        if let Some((_, offset)) = self.landing_pages().into_iter().find(|(a, _)| *a == address) {
+        if let Some(offset) = self.space.landing_at(address) {
             return Ok(offset);
         }
-        let offset = self.append(&[0; PAGE_BYTES], PAGE_BYTES)?;
+        let offset = self.space.append(&[0; PAGE_BYTES], PAGE_BYTES).map_err(stub_failed)?;
         let entry = Entry {
             kind: JournalKind::Landing,
             session: NO_SESSION,
@@ -218,22 +169,21 @@ impl Neighbourhood {
             let page = self.landing_page(at & !(PAGE - 1))?;
             places.push(((page + at % PAGE) as usize, *byte));
         }
-        let is_free = places.iter().all(|(offset, _)| self.get(*offset, 1) == [0]);
-        let is_there = places.iter().all(|(offset, byte)| self.get(*offset, 1) == [*byte]);
+        let is_free = places.iter().all(|(offset, _)| self.space.get(*offset, 1) == [0]);
+        let is_there = places.iter().all(|(offset, byte)| self.space.get(*offset, 1) == [*byte]);
         if !is_free && !is_there {
             return Ok(false);
         }
         // The opcode last: whoever reads a half-written landing reads a zero there.
         for (offset, byte) in places.into_iter().rev() {
-            self.put(offset, &[byte]);
+            self.space.put(offset, &[byte]);
         }
         Ok(true)
     }
 
     /// Writes an entry in force, unless it stands there already; its index.
     pub fn journal_once(&self, entry: &Entry) -> Result<usize> {
-        let found = self.space.entries().find(|(_, old, _)| old == entry).map(|(index, _, _)| index);
-        let index = match found {
+        let index = match self.space.find_entry(entry) {
             Some(index) => index,
             None => self.space.journal(entry).map_err(stub_failed)?,
         };
@@ -241,33 +191,21 @@ impl Neighbourhood {
         Ok(index)
     }
 
-    /// Addresses of all sites whose instructions were ever moved: their patches are journalled with slot 1.
-    pub fn relocations(&self) -> impl Iterator<Item = u64> + '_ {
-        self.space.entries().filter_map(|(_, entry, _)| {
-            (entry.kind == JournalKind::Patch && entry.length == 5 && entry.slot == 1)
-                .then_some(entry.address)
-        })
-    }
-
     /// The index of the live session with this number.
     pub fn session(&self, generation: u64) -> Option<u16> {
-        let sessions = &self.space.header().sessions;
-        (0u16..).zip(sessions).find_map(|(index, s)| {
-            let is_live = s.state.load(Ordering::Acquire) == SessionState::Live as u32;
-            (is_live && s.generation == generation).then_some(index)
-        })
+        let is_it = |line: &SessionLine| line.is_live && line.generation == generation;
+        self.space.session_lines().find(|(_, line)| is_it(line)).map(|(index, _)| index)
     }
 
     /// The sessions that say they are live: index, and whether their tracer really is.
     pub fn sessions(&self) -> Vec<(u16, bool)> {
-        let sessions = &self.space.header().sessions;
-        (0u16..)
-            .zip(sessions)
-            .filter(|(_, s)| s.state.load(Ordering::Acquire) == SessionState::Live as u32)
-            .map(|(index, s)| {
-                let tracer = s.tracer_pid as i32;
+        self.space
+            .session_lines()
+            .filter(|(_, line)| line.is_live)
+            .map(|(index, line)| {
+                let tracer = line.tracer_pid as i32;
                 // A killed tracer stays a zombie until its parent looks.
-                (index, super::process::is_still(tracer, Some(s.tracer_start)))
+                (index, super::process::is_still(tracer, Some(line.tracer_start)))
             })
             .collect()
     }

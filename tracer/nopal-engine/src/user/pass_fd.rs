@@ -53,7 +53,8 @@ pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Ve
     let (theirs, ours) = (number(0), number(4));
     let inodes = [theirs, ours].map(|fd| socket_inode(pid, fd).unwrap_or(u64::MAX).to_le_bytes());
     caller.write(pair_at + 8, &inodes.concat())?;
-    let sent = take_fd(pid, ours).and_then(|socket| files.iter().try_for_each(|file| send(&socket, *file)));
+    let sent =
+        take_socket(pid, ours).and_then(|socket| files.iter().try_for_each(|file| send(&socket, *file)));
     let scratch = caller.scratch()?;
     let mut calls: Vec<Call> = Vec::new();
     if sent.is_ok() {
@@ -91,6 +92,24 @@ pub fn socket_inode(pid: i32, fd: i32) -> Option<u64> {
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
+/// A descriptor of the target that is a local stream socket. The number is what the target's memory says, where another of
+/// its threads may have put any other: nothing is sent through what can be no socket of a pair.
+fn take_socket(pid: i32, number: i32) -> io::Result<OwnedFd> {
+    let fd = take_fd(pid, number)?;
+    let option = |name: i32| {
+        let mut value = 0i32;
+        let mut len = size_of::<i32>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `value`.
+        let result = unsafe {
+            let to = (&raw mut value).cast();
+            libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, to, &raw mut len)
+        };
+        if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+    };
+    let is_of_pair = option(libc::SO_DOMAIN)? == libc::AF_UNIX && option(libc::SO_TYPE)? == libc::SOCK_STREAM;
+    if is_of_pair { Ok(fd) } else { Err(io::Error::from_raw_os_error(libc::ENOTSOCK)) }
+}
+
 fn take_fd(pid: i32, number: i32) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; the result is checked.
     let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -119,8 +138,10 @@ fn send(socket: &OwnedFd, file: BorrowedFd<'_>) -> io::Result<()> {
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = control.len();
+    // Never waits: a fresh pair has room, and a socket that has none is not the one we made.
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: all pointers lead to live buffers of the stated lengths.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) };
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
     if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -149,4 +170,99 @@ fn receive(caller: &impl Caller, theirs: i32, at: u64) -> Result<Call> {
     caller.write(at, &bytes)?;
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     Ok(Call::new("receive a descriptor", libc::SYS_recvmsg, [theirs as u64, at, flags as u64, 0, 0, 0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::user::memory::Memory;
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::{AsFd, IntoRawFd};
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    /// Makes the calls in this process, which says of the socket pair whatever `lie` is.
+    struct Liar {
+        memory: Memory,
+        scratch: Box<[u64; 128]>,
+        lie: Option<i32>,
+        pair: Option<u64>,
+    }
+
+    impl Caller for Liar {
+        fn calls(&mut self, calls: &[Call]) -> Result<Vec<i64>> {
+            let one = |call: &Call| {
+                let [a, b, c, d, e, f] = call.args;
+                // SAFETY: what pass_fds asks for: sockets, and messages in the scratch memory.
+                let result = unsafe { libc::syscall(call.number, a, b, c, d, e, f) };
+                if result < 0 {
+                    -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(1))
+                } else {
+                    result
+                }
+            };
+            if let Some(call) = calls.iter().find(|call| call.number == libc::SYS_socketpair) {
+                self.pair = Some(call.args[3]);
+            }
+            Ok(calls.iter().map(one).collect())
+        }
+
+        fn scratch(&mut self) -> Result<u64> {
+            Ok(self.scratch.as_mut_ptr() as u64)
+        }
+
+        fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+            self.memory.write(address, bytes)
+        }
+
+        fn read(&self, address: u64, len: usize) -> Result<Vec<u8>> {
+            let mut bytes = self.memory.read_vec(address, len)?;
+            if let (Some(lie), true) = (self.lie, Some(address) == self.pair) {
+                bytes[4..8].copy_from_slice(&lie.to_le_bytes());
+            }
+            Ok(bytes)
+        }
+
+        fn pid(&self) -> i32 {
+            self.memory.pid()
+        }
+    }
+
+    fn pass(lie: Option<i32>) -> Result<Vec<i32>> {
+        let memory = Memory::open(std::process::id() as i32).unwrap();
+        let mut liar = Liar { memory, scratch: Box::new([0; 128]), lie, pair: None };
+        let file = std::fs::File::open("/dev/null").unwrap();
+        pass_fds(&mut liar, &[file.as_fd(), file.as_fd()])
+    }
+
+    #[test]
+    fn a_socket_that_the_target_names_instead_of_ours_does_not_hold_us_up() {
+        let numbers = pass(None).unwrap();
+        for fd in numbers {
+            let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+            assert_eq!(link.to_str(), Some("/dev/null"));
+            // SAFETY: received just now, owned by nobody else.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        // A socket that is full, on which a sender waits.
+        let (full, _other) = UnixStream::pair().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while (&full).write_all(&[0; 4096]).is_ok() {}
+        full.set_nonblocking(false).unwrap();
+        // The number that is told is closed in the end, as it would be in the target.
+        assert!(pass(Some(full.into_raw_fd())).is_err());
+        // Things that are no such socket.
+        let (datagram, _other) = UnixDatagram::pair().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        for fd in [datagram.into_raw_fd(), stream.try_clone().unwrap().into_raw_fd(), null.into_raw_fd(), -1]
+        {
+            assert!(pass(Some(fd)).is_err(), "{fd}");
+        }
+        let (mut accepted, _) = listener.accept().unwrap();
+        drop(stream);
+        let mut sent = Vec::new();
+        accepted.read_to_end(&mut sent).unwrap();
+        assert_eq!(sent, [], "nothing was sent to a stranger");
+    }
 }

@@ -76,10 +76,8 @@ fn paths() -> Vec<Path> {
 }
 
 fn set_path(harness: &Harness, path: Path) {
-    use std::sync::atomic::Ordering;
-    let header = harness.space.header();
-    let (rseq, tid) = (header.rseq_offset.load(Ordering::Relaxed), header.tid_offset.load(Ordering::Relaxed));
-    harness.space.set_path(path, rseq, tid);
+    let known = harness.space.path();
+    harness.space.set_path(path, known.rseq_offset, known.tid_offset);
 }
 
 #[test]

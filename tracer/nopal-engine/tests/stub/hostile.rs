@@ -196,3 +196,46 @@ fn records_shorter_than_their_parts_are_damaged() {
         assert_eq!(RecordView::parse(&bytes[..cut]), Parsed::Damaged);
     }
 }
+
+#[test]
+fn a_stub_space_is_written_to_by_its_maker_alone() {
+    use nopal_engine::user::stub::space::Space;
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::from(memfd(c"nopal-stubs").unwrap());
+    let bytes = 64 << 10;
+    let space = Space::format(&file, 0x10_0000, bytes, 8, 0).unwrap();
+    let copy = std::fs::File::from(memfd(c"nopal-stubs").unwrap());
+    let _copy = Space::copied(&copy, 0x10_0000, &space.bytes(), bytes).unwrap();
+    let (write, run) = (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
+    let map = |fd: i32, rights: i32| {
+        // SAFETY: a new mapping where nothing is.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, fd, 0) };
+        (at != libc::MAP_FAILED).then_some(at)
+    };
+    for file in [&file, &copy] {
+        let fd = file.as_raw_fd();
+        let at = map(fd, run).expect("it can be mapped to be run");
+        for rights in [write, write | libc::PROT_EXEC] {
+            // SAFETY: our own mapping, which nothing uses.
+            let result = unsafe { libc::mprotect(at, bytes, rights) };
+            assert_ne!(result, 0, "no change of rights makes it writable");
+            assert_eq!(map(fd, rights), None, "nor a new mapping");
+        }
+        // SAFETY: as above.
+        assert_ne!(unsafe { libc::madvise(at, bytes, libc::MADV_REMOVE) }, 0);
+        let memory = std::fs::OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
+        assert!(memory.write_at(&[0], at as u64).is_err(), "not even as a debugger");
+        let again = std::fs::OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{fd}"));
+        let again = again.unwrap();
+        assert_eq!(map(again.as_raw_fd(), write), None, "nor through a descriptor of one's own");
+        assert!(again.write_at(&[0], 0).is_err() && again.set_len(0).is_err());
+        let (hole, keep) = (libc::FALLOC_FL_PUNCH_HOLE, libc::FALLOC_FL_KEEP_SIZE);
+        // SAFETY: plain numbers.
+        assert_ne!(unsafe { libc::fallocate(again.as_raw_fd(), hole | keep, 0, 4096) }, 0);
+        // SAFETY: mapped above, used by nobody.
+        unsafe { libc::munmap(at, bytes) };
+    }
+    // The maker goes on.
+    let tail = nopal_engine::user::stub::tail::Tail::to(0x10_2000);
+    space.add_site(0x10_1000, &tail, Default::default()).unwrap();
+}

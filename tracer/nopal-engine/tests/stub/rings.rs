@@ -1,7 +1,5 @@
 //! The rings' modes, through real stubs.
 
-use std::sync::atomic::Ordering;
-
 use nopal_abi::ring::Mode;
 use nopal_abi::stub_space::Path;
 use nopal_capture::Action;
@@ -103,9 +101,8 @@ fn parts_of_a_record_are_left_out_when_not_wanted() {
 fn every_path_of_the_stub_space_gives_the_record() {
     let mut harness = Harness::new(|_| {});
     let stub = harness.attach(Place::TwoArguments, &record(1, vec![value("8@%rdi"), value("8@%rsi")]));
-    let header = harness.space.header();
-    let usual = header.path.load(Ordering::Relaxed);
-    let offsets = (header.rseq_offset.load(Ordering::Relaxed), header.tid_offset.load(Ordering::Relaxed));
+    let usual = harness.space.path();
+    let offsets = (usual.rseq_offset, usual.tid_offset);
     // SAFETY: no arguments, no effect.
     let tid = unsafe { libc::gettid() } as u32;
     for (path, set, expected_tid) in [
@@ -129,7 +126,7 @@ fn every_path_of_the_stub_space_gives_the_record() {
         });
         assert_eq!(n, 1, "{path:?}");
     }
-    header.path.store(usual, Ordering::Relaxed);
+    harness.space.set_path(Path::Rseq, offsets.0, offsets.1);
     harness.ring.set_enabled(false);
     hit2(1, 1);
     assert_eq!(harness.reader().poll(|_, _| {}).records, 0, "disabled sessions record nothing");

@@ -147,7 +147,8 @@ impl Work<'_, '_> {
         }
         for page in pages_of(address) {
             let is_writable = self.maps.find(page).is_none_or(|r| r.is_writable);
-            if is_writable && !n.relocations().any(|other| pages_of(other).contains(&page)) {
+            if is_writable && !n.space.relocations().into_iter().any(|other| pages_of(other).contains(&page))
+            {
                 return why_not("the program can write to them");
             }
         }
@@ -242,7 +243,7 @@ impl Work<'_, '_> {
         let pages = landing_pages(landing);
         for page in &pages {
             let is_ours = self.maps.find(*page).is_some_and(|r| r.inode == n.inode);
-            if is_ours && n.landing_pages().iter().any(|(address, _)| address == page) {
+            if is_ours && n.space.landing_at(*page).is_some() {
                 continue;
             }
             let verdict =

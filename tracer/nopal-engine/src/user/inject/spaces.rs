@@ -11,7 +11,7 @@ use crate::user::pass_fd::pass_fds;
 use crate::user::process;
 use crate::user::room::far_from_code;
 use crate::user::session::{RING_NAME, WantedObject};
-use crate::user::stub::space::SessionFacts;
+use crate::user::stub::space::{SessionFacts, ThreadPath};
 use std::os::fd::AsFd;
 
 impl Work<'_, '_> {
@@ -140,13 +140,14 @@ impl Work<'_, '_> {
         }
         let facts = self.thread_facts()?;
         let shared = self.core.neighbourhoods.iter().position(|n| {
-            let header = n.space.header();
-            let is_alike = header.rseq_signature == facts.signature
-                && header.path.load(std::sync::atomic::Ordering::Acquire) == facts.path as u32
-                && header.rseq_offset.load(std::sync::atomic::Ordering::Acquire) == facts.rseq_offset
-                && header.tid_offset.load(std::sync::atomic::Ordering::Acquire) == facts.tid_offset;
+            let path = ThreadPath {
+                path: facts.path as u32,
+                rseq_offset: facts.rseq_offset,
+                tid_offset: facts.tid_offset,
+            };
+            let is_alike = n.space.rseq_signature() == facts.signature && n.space.path() == path;
             let ring_is_free = n.session(self.core.generation()).is_none_or(|index| {
-                let address = n.space.header().sessions[usize::from(index)].ring_address;
+                let address = n.space.session_line(index).ring_address;
                 self.can_have_ring(address)
             });
             is_alike
@@ -256,11 +257,10 @@ impl Work<'_, '_> {
         let len = self.core.ring.layout().total_bytes;
         if let Some(index) = self.core.neighbourhoods[at].session(generation) {
             let n = &self.core.neighbourhoods[at];
-            let address = n.space.header().sessions[usize::from(index)].ring_address;
+            let address = n.space.session_line(index).ring_address;
             // A copy that another session made has us in it.
-            if !self.core.sessions.contains_key(&n.inode)
-                && let Some(session) = n.space.session_again(index, *self.core.ring.layout())
-            {
+            if !self.core.sessions.contains_key(&n.inode) {
+                let session = n.space.session_again(index, *self.core.ring.layout());
                 self.core.sessions.insert(n.inode, session);
             }
             return self.map_ring(Some(address)).map(drop);

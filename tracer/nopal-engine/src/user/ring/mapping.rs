@@ -45,21 +45,24 @@ impl Mapping {
         Mapping::shared(file, stat.st_size as usize)
     }
 
-    /// Has the kernel find memory for every page now, and charge it to this process.
-    pub fn fault_in(&self) -> io::Result<()> {
-        // SAFETY: the range is this mapping.
-        if unsafe { libc::madvise(self.start.cast(), self.len, libc::MADV_POPULATE_WRITE) } == 0 {
+    /// Has the kernel find memory for the first `len` bytes now, and charge it to this process.
+    pub fn fault_in(&self, len: usize) -> io::Result<()> {
+        let len = len.next_multiple_of(nopal_abi::PAGE_BYTES).min(self.len);
+        // SAFETY: the range is inside this mapping.
+        if unsafe { libc::madvise(self.start.cast(), len, libc::MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
         if error.raw_os_error() != Some(libc::EINVAL) {
             return Err(error);
         }
-        // Before Linux 5.14: touch each page.
-        for offset in (0..self.len).step_by(nopal_abi::PAGE_BYTES) {
-            // SAFETY: inside the mapping; adding 0 atomically changes nothing that others may be writing.
-            unsafe { &*self.start.add(offset).cast::<core::sync::atomic::AtomicU8>() }
-                .fetch_add(0, core::sync::atomic::Ordering::Relaxed);
+        // Before Linux 5.14: a write to each page that changes nothing others may be writing. By hand, as a compiler may
+        // take an addition of 0 for no write at all.
+        for offset in (0..len).step_by(nopal_abi::PAGE_BYTES) {
+            // SAFETY: inside the mapping, as offset is below its length; the instruction writes no register but flags.
+            unsafe {
+                std::arch::asm!("lock add byte ptr [{}], 0", in(reg) self.start.add(offset), options(nostack));
+            }
         }
         Ok(())
     }
@@ -86,7 +89,17 @@ impl Drop for Mapping {
 
 /// Fixes the size of a memfd for good.
 pub fn seal(file: BorrowedFd<'_>) -> io::Result<()> {
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    add_seals(file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)
+}
+
+/// The same, and whoever maps it from now on can only read and run it: the mappings that can be written through are those
+/// there are. Through no descriptor and by no change of rights does anybody get another.
+pub fn seal_code(file: BorrowedFd<'_>) -> io::Result<()> {
+    let size = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+    add_seals(file, size | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)
+}
+
+fn add_seals(file: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
     // SAFETY: plain system call on a file descriptor that is borrowed for the call.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
         return Err(io::Error::last_os_error());

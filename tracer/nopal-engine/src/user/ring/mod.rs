@@ -14,7 +14,7 @@ use nopal_abi::{MAX_CPUS, PAGE_BYTES, record};
 
 pub use cells::CellReading;
 pub use mapping::Mapping;
-pub(super) use mapping::seal;
+pub(super) use mapping::seal_code;
 
 /// What a session wants of its ring. Sizes are rounded up to powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,7 +241,9 @@ impl RingMemory {
         mapping::seal(file).map_err(|source| RingError::Io { what: "sealing the ring", source })?;
         let mapping = Mapping::shared(file, layout.total_bytes as usize)
             .map_err(|source| RingError::Io { what: "mapping the ring", source })?;
-        mapping.fault_in().map_err(|source| RingError::Io { what: "finding memory for the ring", source })?;
+        mapping
+            .fault_in(mapping.len())
+            .map_err(|source| RingError::Io { what: "finding memory for the ring", source })?;
         let page = mapping.start().cast::<ControlPage>();
         let control = ControlPage {
             magic: MAGIC,

@@ -6,8 +6,10 @@
 
 pub mod asm;
 mod cells;
+mod chain;
 mod direct;
 mod emit;
+mod journal;
 mod locked;
 mod operand;
 pub mod space;
