@@ -81,6 +81,51 @@ fn sites_that_the_user_door_cannot_open_are_the_kernels() {
 }
 
 #[test]
+fn a_program_started_anew_counts_once_where_uprobes_are_inherited() {
+    const ROUNDS: i64 = 300;
+    let folder = scratch("run_doors_anew");
+    let (gate, again) = (folder.join("gate"), folder.join("again"));
+    let (out, log) = (folder.join("out"), folder.join("log"));
+    let program = build("behind", &["behind.c"], Build::Pie);
+    let mut target = Running::start(
+        Command::new(&program)
+            .args(["-t", "1", "-n", &ROUNDS.to_string(), "-g"])
+            .arg(&gate)
+            .arg("-x")
+            .arg(&again)
+            .stdout(Stdio::piped()),
+    );
+    let mut ready = String::new();
+    let mut words = BufReader::new(target.0.stdout.take().unwrap());
+    words.read_line(&mut ready).unwrap();
+    assert_eq!(ready, "ready\n");
+    let script = format!("usdt:{}:behind:* {{ @[probe] = count(); }}", program.display());
+    let mut tracer = Running::start(
+        Command::new(nopal())
+            .args(["run", "-v", "--json", "-e", &script, "-p", &target.pid().to_string()])
+            .stdout(fs::File::create(&out).unwrap())
+            .stderr(fs::File::create(&log).unwrap()),
+    );
+    let said = || fs::read_to_string(&log).unwrap();
+    wait_until("the sites are open", 60, || said().contains("sites: "));
+    assert!(said().contains("kernel door"), "{}", said());
+    fs::write(&gate, "").unwrap();
+    // The child's program is a new one, whose sites the user door opens or leaves again.
+    wait_until("the new program's sites are open", 60, || {
+        said().contains("sites were opened a moment after")
+    });
+    fs::write(&again, "").unwrap();
+    assert!(target.0.wait().unwrap().success());
+    assert!(tracer.0.wait().unwrap().success(), "{}", said());
+    let (_, rows) = rows(&answer(&fs::read_to_string(&out).unwrap()));
+    for probe in ["and", "jump", "load", "stack", "branch", "entered", "short"] {
+        let name = format!("@[\"usdt:{}:behind:{probe}\"]", program.display());
+        let n = if probe == "entered" { ROUNDS } else { 2 * ROUNDS };
+        assert_eq!(rows.get(&name), Some(&json!(n)), "{probe}: {rows:?} {}", said());
+    }
+}
+
+#[test]
 fn a_library_that_the_command_loads_later_is_named_by_its_path() {
     const CALLS: i64 = 100;
     let folder = scratch("run_doors_library");

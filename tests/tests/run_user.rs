@@ -333,6 +333,33 @@ fn an_interrupted_script_prints_its_maps_and_leaves_the_program_running() {
 }
 
 #[test]
+fn scripts_that_come_at_the_same_moment_wait_for_each_other() {
+    let file = program();
+    let mut target = Command::new(&file).args(["10", "wait"]).stdin(Stdio::piped()).spawn().unwrap();
+    let script = format!("usdt:{}:script:done {{ @n = count(); }}", file.to_str().unwrap());
+    let pid = target.id().to_string();
+    for round in 0..3 {
+        let start = |_| {
+            Command::new(nopal())
+                .args(["run", "--door", "user", "--duration", "100ms", "-e", &script, "-p", &pid])
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let children: Vec<_> = (0..3).map(start).collect();
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "round {round}: {}", errors(&output));
+        }
+    }
+    let mut input = target.stdin.take().unwrap();
+    input.write_all(b"\n\n").unwrap();
+    assert!(target.wait().unwrap().success());
+}
+
+#[test]
 fn in_the_kernel_children_count_from_their_first_instruction_on() {
     const CHILDREN: i64 = 200;
     const ROUNDS: i64 = 5;

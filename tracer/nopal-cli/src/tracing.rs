@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use nopal_engine::target::possible_cpus;
 use nopal_engine::user;
 use nopal_session::live::{
-    self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Request, Way, attach_when_free,
+    self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Options, Request, Way, attach_when_free,
 };
 use nopal_session::plan::Limits;
 use nopal_session::registry::{Choice, Unfit};
@@ -61,6 +61,16 @@ pub enum DoorArg {
     Kernel,
 }
 
+impl From<DoorArg> for Door {
+    fn from(door: DoorArg) -> Door {
+        match door {
+            DoorArg::Auto => Door::Auto,
+            DoorArg::User => Door::User,
+            DoorArg::Kernel => Door::Kernel,
+        }
+    }
+}
+
 impl TargetArgs {
     pub fn request(&self, probes: &[String]) -> Result<Request, Failure> {
         if self.pids.is_empty() && self.command.is_empty() {
@@ -72,20 +82,16 @@ impl TargetArgs {
                 .hint("trace the running program with -p, or start another with --"));
         }
         let given = self.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
+        let ring_bytes = self.buffer_size.unwrap_or_else(default_ring_bytes).next_power_of_two();
         Ok(Request {
-            is_patient: false,
             choices: probes.iter().map(|text| Choice::parse(text)).collect(),
             given,
             limits: Limits { max_string_bytes: self.max_string as u32, ..Limits::default() },
-            door: match self.door {
-                DoorArg::Auto => Door::Auto,
-                DoorArg::User => Door::User,
-                DoorArg::Kernel => Door::Kernel,
+            options: Options {
+                is_only: self.only,
+                can_relocate: self.relocate,
+                ..Options::new(self.door.into(), ring_bytes)
             },
-            is_only: self.only,
-            can_relocate: self.relocate,
-            ring_bytes: self.buffer_size.unwrap_or_else(default_ring_bytes).next_power_of_two(),
-            is_overwriting: false,
         })
     }
 

@@ -1,31 +1,41 @@
-//! Tracing in progress: opens the wanted probes of processes through one door or both and hands out their hits. What
-//! happens to the processes meanwhile is followed in `follow`.
+//! Tracing in progress: opens the wanted sites of processes through one door or both and hands out their hits, each stream
+//! in its order or all in the order of time. Which sites those are, a [`Selection`] says; who takes the hits is a
+//! [`Consumer`]. What happens to the processes meanwhile is followed in `follow`.
 
 pub(crate) mod by_kernel;
+mod consumer;
 pub(crate) mod follow;
 mod handover;
+pub(crate) mod selection;
 pub(crate) mod tracefs_door;
 mod types;
 
-pub use nopal_capture::{Came, Hit, Loss, StreamId, StreamKind};
+pub use consumer::Consumer;
+pub use nopal_capture::{Hit, Loss, StreamId, StreamKind};
+pub use selection::{Chosen, Place, Places, Selection};
 pub use tracefs_door::BY_TRACEFS;
-pub use types::{Door, LiveError, News, Opened, Polled, Request, Way, late_in_words};
+pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, Way, late_in_words};
 
 use crate::clock::{Anchor, TscClock};
-use crate::registry::{Event, Registry, Unfit};
+use crate::registry::{Registry, Unfit};
 use crate::tasks::Tasks;
 use by_kernel::{How, Kernel, open_by_kernel};
+use consumer::{Each, Keeping, Waiting};
 use handover::Handovers;
 use nopal_abi::ring::Mode;
 use nopal_capture::record::RecordKind;
-use nopal_capture::{Action, Wanted};
+use nopal_capture::{Came, Task, Wanted};
 use nopal_engine::target::strangers::Strangers;
 use nopal_engine::target::{self, MappedObject, TargetError, changeable_objects, possible_cpus};
 use nopal_engine::user;
-use nopal_engine::user::consumer::{self, Reader, any_has_thread};
-use nopal_engine::user::ring::{RingConfig, Set};
-use nopal_engine::user::session::{Options, Session, SiteReport};
+use nopal_engine::user::consumer::{self as reader, Reader, any_has_thread};
+use nopal_engine::user::launch::Starting;
+use nopal_engine::user::libraries::Libraries;
+use nopal_engine::user::ring::{RingConfig, RingMemory, Set};
+use nopal_engine::user::session::{self, Session, SiteReport};
+use nopal_trace::clock::monotonic_ns;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,11 +43,9 @@ use std::time::{Duration, Instant};
 
 /// Tracing in progress.
 #[derive(Debug)]
-pub struct Live {
-    registry: Arc<Mutex<Registry>>,
-    door: Door,
-    is_only: bool,
-    how: How,
+pub struct Live<S: Selection = Registry> {
+    selection: Arc<Mutex<S>>,
+    options: Options,
     user: Option<(Session, Reader)>,
     kernel: Option<Kernel>,
     clock: TscClock,
@@ -60,36 +68,59 @@ pub struct Live {
     /// How long before it the look before it was.
     look_span: Duration,
     handovers: Handovers,
+    /// When hits of the kernel door count: as long as the user door is open.
+    span: Range<u64>,
+    /// Hits whose turn in the order of time has not come.
+    waiting: Waiting,
 }
+
+/// So long a program in the kernel may take from its time to the end of its record.
+const KERNEL_LAG_NS: u64 = 2_000_000;
 
 /// Bytes that others change must be noticed within 100 ms.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Live {
-    /// A session without processes; [`Live::attach`] brings them.
+    /// A session that wants probes by pattern.
     pub fn new(request: Request) -> Result<Live, LiveError> {
-        let registry = Arc::new(Mutex::new(Registry::new(request.choices, request.given, request.limits)));
-        let user = if request.door == Door::Kernel {
-            None
-        } else {
-            match crate::clock::is_tsc_steady() {
-                true => {
-                    let can_relocate = request.can_relocate;
-                    let mode = if request.is_overwriting { Mode::Overwrite } else { Mode::Discard };
-                    let (mut session, reader) =
-                        open_user(&registry, request.ring_bytes, mode, request.is_only, can_relocate)?;
-                    session.set_patient(request.is_patient);
-                    Some((session, reader))
-                }
-                false if request.door == Door::User => return Err(LiveError::UnsteadyTsc),
-                false => None,
+        Live::open(Registry::new(request.choices, request.given, request.limits), request.options)
+    }
+
+    /// The events so far.
+    pub fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.selection()
+    }
+
+    /// The first choice that no probe of any process so far fits.
+    pub fn unfit(&self) -> Option<Unfit> {
+        self.registry().unfit()
+    }
+
+    /// The same with patterns that nothing fits yet left out: what a command loads or starts may have the probe.
+    pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<Opened>), LiveError> {
+        let (mut child, opened) = self.launch_with(command, |_| ())?;
+        match self.unfit() {
+            Some(unfit @ Unfit::Condition(_)) => {
+                end(&mut child);
+                Err(LiveError::Unfit(unfit))
             }
+            _ => Ok((child, opened)),
+        }
+    }
+}
+
+impl<S: Selection> Live<S> {
+    /// A session without processes; [`Live::attach`] brings them.
+    pub fn open(selection: S, options: Options) -> Result<Live<S>, LiveError> {
+        let selection = Arc::new(Mutex::new(selection));
+        let user = match (options.door, crate::clock::is_tsc_steady()) {
+            (Door::Kernel, _) | (Door::Auto, false) => None,
+            (Door::User, false) => return Err(LiveError::UnsteadyTsc),
+            (Door::Auto | Door::User, true) => Some(open_user(&selection, &options)?),
         };
         Ok(Live {
-            registry,
-            door: request.door,
-            is_only: request.is_only,
-            how: How { door: request.door, ring_bytes: request.ring_bytes, is_only: request.is_only },
+            selection,
+            options,
             user,
             kernel: None,
             clock: TscClock::start(),
@@ -105,29 +136,48 @@ impl Live {
             last_sweep: Instant::now(),
             look_span: Duration::ZERO,
             handovers: Handovers::default(),
+            span: 0..u64::MAX,
+            waiting: Waiting::default(),
         })
     }
 
-    /// The events so far.
-    pub fn registry(&self) -> MutexGuard<'_, Registry> {
-        lock(&self.registry)
+    /// What is wanted so far.
+    pub fn selection(&self) -> MutexGuard<'_, S> {
+        lock(&self.selection)
+    }
+
+    /// Where stubs keep what they gather alone.
+    pub fn ring(&self) -> Option<&Arc<RingMemory>> {
+        self.user.as_ref().map(|(session, _)| session.ring())
+    }
+
+    fn how(&self) -> How {
+        let Options { door, ring_bytes, is_only, .. } = self.options;
+        How { door, ring_bytes, is_only }
     }
 
     /// Opens the wanted probes of a process and, unless told otherwise, of its live descendants.
     pub fn attach(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
+        let is_first = self.roots.is_empty();
         let mut opened = if let Some((session, _)) = &mut self.user {
+            // Both doors begin at the same moment.
+            session.set_paused(is_first);
             let reports = session.attach(pid as i32).map_err(LiveError::User)?;
             self.take_reports(reports)?.opened
         } else {
-            if !self.is_only {
+            if !self.options.is_only {
                 self.family(pid).into_iter().for_each(|each| self.strangers.follow_for_free(each));
             }
             self.attach_by_kernel(pid)?.opened
         };
         self.roots.push(pid);
+        if let Some((session, _)) = self.user.as_mut().filter(|_| is_first) {
+            self.span.start = monotonic_ns();
+            session.set_paused(false);
+        }
         // Children that were forked while their parents were being opened.
         let mut n_processes = 0;
-        while !self.is_only && n_processes < self.family(pid).len() {
+        while !self.options.is_only && n_processes < self.family(pid).len() {
             n_processes = self.family(pid).len();
             if let Some(kernel) = &self.kernel {
                 kernel.settle();
@@ -146,11 +196,6 @@ impl Live {
         Ok(opened)
     }
 
-    /// The first choice that no probe of any process so far fits.
-    pub fn unfit(&self) -> Option<Unfit> {
-        self.registry().unfit()
-    }
-
     /// A session in which nothing was opened although there are probes is an error that says why.
     pub fn judge(&self, opened: &[Opened]) -> Result<(), LiveError> {
         let reasons = opened.iter().map(|o| match &o.way {
@@ -163,30 +208,36 @@ impl Live {
         }
     }
 
-    /// Starts a command with its probes open, by either door, before its constructors run.
-    pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<Opened>), LiveError> {
-        let (registry, kernel, door) = (&self.registry, &mut self.kernel, self.door);
-        let how = self.how;
+    /// Starts a command with its probes open, by either door, before its constructors run. While it is held, `before_start`
+    /// may look at it.
+    pub fn launch_with<'a>(
+        &mut self,
+        starting: impl Into<Starting<'a>>,
+        before_start: impl FnOnce(u32) + Send,
+    ) -> Result<(Child, Vec<Opened>), LiveError> {
+        let how = self.how();
+        let (selection, kernel) = (&self.selection, &mut self.kernel);
         let mut outcome = Ok(Vec::new());
         let mut left_by_user = Vec::new();
-        let (strangers, is_followed) = (&mut self.strangers, self.user.is_none() && !self.is_only);
-        let before_start = |pid: i32, sites: &[SiteReport]| {
+        let (strangers, is_followed) = (&mut self.strangers, self.user.is_none() && !how.is_only);
+        let while_held = |pid: i32, sites: &[SiteReport]| {
             let pid = pid as u32;
+            before_start(pid);
             if is_followed {
                 strangers.follow(pid);
             }
-            let (mut opened, left) = match door {
-                Door::Auto | Door::User => divide(registry, pid, sites),
+            let (mut opened, left) = match how.door {
+                Door::Auto | Door::User => divide(selection, pid, sites),
                 Door::Kernel => {
-                    let wanted = wanted_in(registry, pid).unwrap_or_default();
+                    let wanted = wanted_in(selection, pid).unwrap_or_default();
                     (Vec::new(), wanted.into_iter().map(|w| (w, ASKED_FOR.to_owned())).collect())
                 }
             };
             left_by_user.clone_from(&left);
-            if door == Door::User {
+            if how.door == Door::User {
                 opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
             } else if !left.is_empty() {
-                match open_by_kernel(kernel, registry, how, pid, left) {
+                match open_by_kernel(kernel, selection, how, pid, left) {
                     Ok(by_kernel) => opened.extend(by_kernel.opened),
                     Err(error) => {
                         outcome = Err(error);
@@ -202,13 +253,19 @@ impl Live {
             // The kernel door alone: the same way of starting, with nothing for the user door to open.
             None => {
                 let ring = RingConfig::new(possible_cpus().map_err(LiveError::Cpus)?);
-                let options = Options { ring, is_only: true, can_relocate: false };
+                let options = session::Options { ring, is_only: true, can_relocate: false };
                 bare = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(LiveError::User)?;
                 bare.set_library_wait(0);
                 &mut bare
             }
         };
-        let (mut child, _) = session.launch_with(command, before_start).map_err(LiveError::User)?;
+        let (mut child, _) = session.launch_with(starting, while_held).map_err(LiveError::User)?;
+        // It was held: from here on it loads nothing without our knowing, if it can be made to tell.
+        if let Some((session, _)) = &mut self.user
+            && matches!(session.libraries(child.id() as i32), Libraries::AtOnce(_))
+        {
+            self.entered.insert(child.id());
+        }
         if let Some(kernel) = &mut self.kernel {
             kernel.was_held(child.id());
         }
@@ -217,35 +274,46 @@ impl Live {
         self.look_at(child.id());
         self.left.insert(child.id(), left_by_user);
         self.say_libraries(child.id());
-        if outcome.as_ref().is_ok_and(|opened| !opened.is_empty()) {
-            self.entered.insert(child.id());
-        }
-        // A pattern that nothing fits yet is no error: what the command loads or starts may have the probe.
-        let judged = outcome.and_then(|opened| match self.unfit() {
-            Some(unfit @ Unfit::Condition(_)) => Err(LiveError::Unfit(unfit)),
-            _ => self.judge(&opened).map(|()| opened),
-        });
-        match judged {
-            Ok(opened) => Ok((child, opened)),
+        match outcome.and_then(|opened| self.judge(&opened).map(|()| opened)) {
+            Ok(opened) => {
+                if !opened.is_empty() {
+                    self.entered.insert(child.id());
+                }
+                Ok((child, opened))
+            }
             Err(error) => {
-                // The command was to be traced; without that it is not wanted.
-                let _ = child.kill();
-                let _ = child.wait();
+                end(&mut child);
                 Err(error)
             }
         }
     }
 
     /// Hands out what has been recorded since the last time.
-    pub fn poll(&mut self, mut each: impl FnMut(&Registry, Hit<'_>)) -> Polled {
-        self.poll_in_order(|registry, came| match came {
-            Came::Hit(hit) => each(registry, hit),
-            Came::Loss(_) => {}
-        })
+    pub fn poll(&mut self, each: impl FnMut(&S, Hit<'_>)) -> Polled {
+        self.poll_into(&mut Each(each))
     }
 
-    /// The same with losses where they belong.
-    pub fn poll_in_order(&mut self, mut each: impl FnMut(&Registry, Came<'_>)) -> Polled {
+    /// The same in the order of time. Hits that others may still come before wait, unless this is the last time.
+    pub fn poll_by_time(&mut self, is_last: bool, consumer: &mut impl Consumer<S>) -> Polled {
+        // What a CPU commits from now on has a later time than this.
+        let now_ns = monotonic_ns();
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let polled = self.poll_into(&mut Keeping { waiting: &mut waiting, consumer });
+        let before_ns = match &self.kernel {
+            _ if is_last => u64::MAX,
+            // The kernel's programs take the time before they hand over what they saw.
+            Some(_) => now_ns.saturating_sub(KERNEL_LAG_NS),
+            None => now_ns,
+        };
+        let selection = lock(&self.selection);
+        waiting.take_before(before_ns, |hit| consumer.hit(&selection, hit));
+        drop(selection);
+        self.waiting = waiting;
+        polled
+    }
+
+    /// Hands out what has been recorded since the last time, each stream in its order.
+    pub fn poll_into(&mut self, consumer: &mut impl Consumer<S>) -> Polled {
         if let Some((session, reader)) = &mut self.user {
             let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
             reader.set_liveness(move |tid| any_has_thread(&pids, tid));
@@ -254,13 +322,14 @@ impl Live {
             self.clock.correct(Anchor::now());
         }
         let mut polled = Polled::default();
-        let registry = lock(&self.registry);
+        let selection = lock(&self.selection);
+        let Options { is_only, has_time, has_task, .. } = self.options;
         if let Some((_, reader)) = &mut self.user {
             let clock = &self.clock;
             // Only where some sites are the kernel's is a process that nobody has seen short of hits.
-            let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !self.is_only;
-            let (tasks, unseen, is_only, mut last_pid) = (&self.tasks, &mut self.unseen, self.is_only, 0);
-            let losses = &mut polled.losses;
+            let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !is_only;
+            let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
+            let Polled { n_hits, losses, n_damaged } = &mut polled;
             let result = reader.poll_in_order(|source, came| {
                 let kind = match source.set {
                     Set::Rseq => StreamKind::Rseq,
@@ -268,48 +337,70 @@ impl Live {
                 };
                 let stream = StreamId { cpu: source.cpu, kind };
                 let record = match came {
-                    consumer::Came::Record(record) => record,
-                    consumer::Came::Gap(gap) => {
+                    reader::Came::Record(record) => record,
+                    reader::Came::Gap(gap) => {
                         let (first_ns, last_ns) = (clock.ns(gap.first), clock.ns(gap.last));
                         let loss = Loss { stream, count: gap.count, first_ns, last_ns };
                         losses.push(loss);
-                        return each(&registry, Came::Loss(loss));
+                        return consumer.loss(&loss);
                     }
                 };
-                let RecordKind::Event(event) = record.kind else { return };
-                let (Some(time), Some(task)) = (record.time, record.task) else { return };
-                let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
+                let task = record.task.unwrap_or(NOBODY);
                 if is_only && !tasks.knows(task.pid) {
                     // A child that was forked later has the sites of its parent.
                     return;
                 }
+                let event = match record.kind {
+                    RecordKind::Event(event) => event,
+                    RecordKind::Process => {
+                        if record.task.is_some() {
+                            consumer.introduce(task, &record.comm());
+                        }
+                        return;
+                    }
+                };
+                if has_time && record.time.is_none() || has_task && record.task.is_none() {
+                    *n_damaged += 1;
+                    return;
+                }
+                let ns = record.time.map_or(0, |time| clock.ns(time));
+                let hit = Hit { stream, event, ns, task, payload: record.payload };
                 if watches && task.pid != last_pid {
                     last_pid = task.pid;
                     if !tasks.knows(task.pid) {
                         unseen.insert(task.pid);
                     }
                 }
-                if registry.holds(&hit) {
-                    polled.n_hits += 1;
-                    each(&registry, Came::Hit(hit));
+                if selection.holds(&hit) {
+                    *n_hits += 1;
+                    consumer.hit(&selection, &hit);
                 }
             });
             polled.n_damaged += result.damaged + result.abandoned;
         }
         if let Some(kernel) = &mut self.kernel {
-            kernel.poll(&registry, &mut polled, &mut each);
+            let (span, Polled { n_hits, losses, .. }) = (&self.span, &mut polled);
+            kernel.poll(losses, &mut |came| match came {
+                Came::Hit(hit) => {
+                    if span.contains(&hit.ns) && selection.holds(&hit) {
+                        *n_hits += 1;
+                        consumer.hit(&selection, &hit);
+                    }
+                }
+                Came::Loss(loss) => consumer.loss(&loss),
+            });
         }
-        drop(registry);
+        drop(selection);
         self.follow_libraries();
         polled
     }
 
     /// Hands out what the rings that are written over hold now, oldest first on each CPU; it stays there. Hits of the
     /// kernel door and of threads without rseq are not among them: [`Live::poll`] gives those.
-    pub fn snapshot(&mut self, mut each: impl FnMut(&Registry, Hit<'_>)) -> Polled {
+    pub fn snapshot(&mut self, mut each: impl FnMut(&S, Hit<'_>)) -> Polled {
         self.clock.correct(Anchor::now());
         let mut polled = Polled::default();
-        let registry = lock(&self.registry);
+        let selection = lock(&self.selection);
         let Some((_, reader)) = &mut self.user else { return polled };
         let clock = &self.clock;
         let result = reader.snapshot(|source, record| {
@@ -317,9 +408,9 @@ impl Live {
             let (Some(time), Some(task)) = (record.time, record.task) else { return };
             let stream = StreamId { cpu: source.cpu, kind: StreamKind::Rseq };
             let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
-            if registry.holds(&hit) {
+            if selection.holds(&hit) {
                 polled.n_hits += 1;
-                each(&registry, hit);
+                each(&selection, hit);
             }
         });
         polled.n_damaged = result.damaged;
@@ -336,13 +427,18 @@ impl Live {
             Some((session, _)) => session.is_any_alive(),
             None => {
                 self.hear();
-                !self.is_only && self.strangers.family().any(target::Process::is_alive)
+                !self.options.is_only && self.strangers.family().any(target::Process::is_alive)
             }
         }
     }
 
     /// Closes every site in every process; hits that came before can still be polled.
     pub fn close(&mut self) -> Vec<String> {
+        // Both doors end at the same moment.
+        if let Some((session, _)) = &mut self.user {
+            session.set_paused(true);
+            self.span.end = monotonic_ns();
+        }
         if let Some(kernel) = &mut self.kernel {
             self.handovers = Handovers::default();
             kernel.close();
@@ -360,12 +456,12 @@ impl Live {
 }
 
 /// Opens the probes of one process. Another nopal holds it for a moment only, and is waited for.
-pub fn attach_when_free(
-    live: &mut Live,
+pub fn attach_when_free<S: Selection>(
+    live: &mut Live<S>,
     pid: u32,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Vec<Opened>, LiveError> {
-    let end = Instant::now() + Duration::from_secs(2);
+    let end = Instant::now() + WAIT_FOR_OTHERS;
     loop {
         match live.attach(pid) {
             Err(LiveError::User(user::Error::AlreadyTraced { name, .. }))
@@ -378,31 +474,34 @@ pub fn attach_when_free(
     }
 }
 
-/// Every wanted site of the files a process maps.
-fn wanted_in(registry: &Mutex<Registry>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
+/// Every wanted site of the files a process maps, as the kernel door opens it.
+fn wanted_in<S: Selection>(selection: &Mutex<S>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
     let mut wanted = Vec::new();
     for mapped in changeable_objects(pid)? {
-        wanted.extend(wanted_in_file(registry, &mapped));
+        wanted.extend(wanted_in_file(selection, &mapped));
     }
     Ok(wanted)
 }
 
-fn wanted_in_file(registry: &Mutex<Registry>, mapped: &MappedObject) -> Vec<Wanted> {
-    if let Some(known) = lock(registry).known(mapped) {
-        return known;
-    }
-    let Ok(image) = mapped.open() else { return Vec::new() };
-    let Ok(object) = nopal_sdt::read(image.bytes()) else { return Vec::new() };
-    lock(registry).select(mapped, &object)
+fn wanted_in_file<S: Selection>(selection: &Mutex<S>, mapped: &MappedObject) -> Vec<Wanted> {
+    let known = lock(selection).places().known(mapped);
+    let wanted = known.or_else(|| {
+        let image = mapped.open().ok()?;
+        let object = nopal_sdt::read(image.bytes()).ok()?;
+        Some(lock(selection).select(mapped, &object))
+    });
+    let selection = lock(selection);
+    let by_kernel = |wanted: Wanted| selection.places().get(wanted.event).map(|p| p.by_kernel.clone());
+    wanted.unwrap_or_default().into_iter().filter_map(by_kernel).collect()
 }
 
 /// Divides the sites of a process into those the user door opened and those it leaves to the kernel door.
-fn divide(
-    registry: &Mutex<Registry>,
+fn divide<S: Selection>(
+    selection: &Mutex<S>,
     pid: u32,
     sites: &[SiteReport],
 ) -> (Vec<Opened>, Vec<(Wanted, String)>) {
-    let registry = lock(registry);
+    let selection = lock(selection);
     let mut opened = Vec::new();
     let mut left = Vec::new();
     for site in sites {
@@ -415,47 +514,45 @@ fn divide(
                 way: Way::User(tactic.to_string()),
             }),
             Err(refusal) => {
-                let wanted = wanted_of(&registry, site.event);
-                left.push((wanted, refusal.to_string()));
+                let place = selection.places().get(site.event);
+                left.extend(place.map(|place| (place.by_kernel.clone(), refusal.to_string())));
             }
         }
     }
     (opened, left)
 }
 
-/// An event's site as the kernel door takes it.
-fn wanted_of(registry: &Registry, event: u32) -> Wanted {
-    let Event { plan, site_idx, site, .. } = &registry.events[event as usize];
-    Wanted {
-        probe: plan.event_type.full_name(),
-        site: site.clone(),
-        event,
-        predicates: Vec::new(),
-        action: Action::Record {
-            captures: plan.sites[*site_idx].captures.clone(),
-            has_time: true,
-            has_task: true,
-        },
-    }
-}
-
-fn open_user(
-    registry: &Arc<Mutex<Registry>>,
-    ring_bytes: u64,
-    mode: Mode,
-    is_only: bool,
-    can_relocate: bool,
+fn open_user<S: Selection>(
+    selection: &Arc<Mutex<S>>,
+    options: &Options,
 ) -> Result<(Session, Reader), LiveError> {
     let n_cpus = possible_cpus().map_err(LiveError::Cpus)?;
-    let ring = RingConfig { mode, ..RingConfig::sized(n_cpus, ring_bytes) };
-    let registry = registry.clone();
+    let mode = if options.is_overwriting { Mode::Overwrite } else { Mode::Discard };
+    let (cells_bytes, sized) = (options.cells_bytes, RingConfig::sized(n_cpus, options.ring_bytes));
+    let ring = RingConfig { mode, cells_bytes, ..sized };
+    let selection = selection.clone();
     let select = Box::new(move |mapped: &target::MappedObject, object: &nopal_sdt::Object| {
-        lock(&registry).select(mapped, object)
+        lock(&selection).select(mapped, object)
     });
-    let session = Session::new(&Options { ring, is_only, can_relocate }, select).map_err(LiveError::User)?;
+    let Options { is_only, can_relocate, .. } = *options;
+    let mut session =
+        Session::new(&session::Options { ring, is_only, can_relocate }, select).map_err(LiveError::User)?;
+    session.set_patient(options.is_patient);
     let reader = Reader::new(session.ring().clone());
     Ok((session, reader))
 }
+
+/// The command was to be traced; without that it is not wanted.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Of a record that does not say whose it is.
+const NOBODY: Task = Task { tid: 0, pid: 0 };
+
+/// Another nopal stops a process for a moment only, but a moment may be long where all CPUs are busy.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(10);
 
 /// The reason of a site that the user door was not asked for.
 pub(crate) const ASKED_FOR: &str = "asked for";
@@ -475,7 +572,7 @@ fn closed(pid: u32, wanted: &Wanted, reason: String) -> Opened {
     }
 }
 
-fn lock(registry: &Mutex<Registry>) -> MutexGuard<'_, Registry> {
-    // A panic elsewhere leaves the registry whole: it only ever grows.
-    registry.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<S>(selection: &Mutex<S>) -> MutexGuard<'_, S> {
+    // A panic elsewhere leaves it whole: it only ever grows.
+    selection.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 //! what the streams cannot tell.
 
 use crate::context::{ContextField, Contexts};
-use crate::live::{Came, Hit, Live, Loss, StreamId, StreamKind};
+use crate::live::{Consumer, Hit, Live, Loss, StreamId, StreamKind};
 use crate::registry::Registry;
 use nopal_trace::{
     Error, RecordingInfo, RecordingWriter, StreamWriter, TaskFile, TypeId, Verdict, VerdictFile,
@@ -27,6 +27,39 @@ pub struct Recorder {
     /// Threads of other pid namespaces: the file they are told in, and those that were.
     task_file: Option<TaskFile>,
     told: HashSet<(u32, u32)>,
+}
+
+/// Hits on their way into a recording.
+struct Passing<'a> {
+    recorder: &'a mut Recorder,
+    /// Hits outside of it belong to others.
+    span: &'a Range<u64>,
+    /// The first error.
+    result: Result<(), Error>,
+    /// Hits after it.
+    n_dropped: u64,
+}
+
+impl Consumer<Registry> for Passing<'_> {
+    #[inline]
+    fn hit(&mut self, registry: &Registry, hit: &Hit<'_>) {
+        if !self.span.contains(&hit.ns) {
+            return;
+        }
+        match self.result {
+            Ok(()) => self.result = self.recorder.hit(registry, *hit),
+            Err(_) => self.n_dropped += 1,
+        }
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        if self.span.contains(&loss.last_ns) {
+            let told = self.recorder.loss(loss);
+            if self.result.is_ok() {
+                self.result = told;
+            }
+        }
+    }
 }
 
 /// What a recording holds in the end.
@@ -87,20 +120,9 @@ impl Recorder {
     /// Moves what is in the rings into the recording; hits outside of `span` belong to others. After an error the rest is
     /// counted as lost. Gives how many hits there were.
     pub fn pass(&mut self, live: &mut Live, span: &Range<u64>) -> Result<u64, Error> {
-        let mut result = Ok(());
-        let mut n_dropped = 0;
-        let polled = live.poll_in_order(|registry, came| match came {
-            Came::Hit(hit) if !span.contains(&hit.ns) => {}
-            Came::Hit(hit) if result.is_ok() => result = self.hit(registry, hit),
-            Came::Hit(_) => n_dropped += 1,
-            Came::Loss(loss) if span.contains(&loss.last_ns) => {
-                let told = self.loss(&loss);
-                if result.is_ok() {
-                    result = told;
-                }
-            }
-            Came::Loss(_) => {}
-        });
+        let mut passing = Passing { recorder: self, span, result: Ok(()), n_dropped: 0 };
+        let polled = live.poll_into(&mut passing);
+        let Passing { result, n_dropped, .. } = passing;
         self.verdict.n_disk += n_dropped;
         self.tally.n_malformed += polled.n_damaged;
         result.map(|()| polled.n_hits)
@@ -108,13 +130,9 @@ impl Recorder {
 
     /// Writes what rings hold that are written over; it stays there.
     pub fn snapshot(&mut self, live: &mut Live, span: &Range<u64>) -> Result<(), Error> {
-        let mut result = Ok(());
-        let mut n_dropped = 0;
-        let polled = live.snapshot(|registry, hit| match result {
-            _ if !span.contains(&hit.ns) => {}
-            Ok(()) => result = self.hit(registry, hit),
-            Err(_) => n_dropped += 1,
-        });
+        let mut passing = Passing { recorder: self, span, result: Ok(()), n_dropped: 0 };
+        let polled = live.snapshot(|registry, hit| passing.hit(registry, &hit));
+        let Passing { result, n_dropped, .. } = passing;
         self.verdict.n_disk += n_dropped;
         self.tally.n_malformed += polled.n_damaged;
         result
@@ -171,15 +189,8 @@ impl Recorder {
 
     /// Gives a hit the numbers of its own namespace, and tells once which ones those are in ours.
     fn translate(&mut self, hit: &mut Hit<'_>) -> Result<(), Error> {
-        let tasks = &mut self.contexts.tasks;
-        let outside = match hit.stream.kind {
-            // The kernel counts as we do.
-            StreamKind::Kernel => hit.task,
-            StreamKind::Rseq | StreamKind::Locked => tasks.translate(hit.task),
-        };
-        if hit.stream.kind == StreamKind::Kernel {
-            hit.task = tasks.inside(hit.task);
-        }
+        let (inside, outside) = self.contexts.tasks.both(hit);
+        hit.task = inside;
         let own = (hit.task.pid, hit.task.tid);
         if outside == hit.task || !self.told.insert(own) {
             return Ok(());

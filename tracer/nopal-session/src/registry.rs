@@ -2,23 +2,22 @@
 //! of any process and either door can be read.
 
 use crate::context::ContextField;
-use crate::live::Hit;
+use crate::live::selection::{Chosen, FileId, Places, Selection, file_of};
 use crate::plan::{EventPlan, Limits};
 use crate::predicate::{
     Comparison, Constant, Context, Mismatch, Predicate, PredicateError, Source, Truth, Value,
 };
 use crate::remembered::Remembered;
 use nopal_capture::Task;
-use nopal_capture::{Action, Relation, Wanted};
+use nopal_capture::{Action, Hit, Relation, Wanted};
 use nopal_engine::target::MappedObject;
 use nopal_engine::target::unwind::StackTop;
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Probes by pattern, with a condition on their arguments.
@@ -85,8 +84,6 @@ pub struct Event {
     /// Position of the site in the plan.
     pub site_idx: usize,
     pub site: Site,
-    pub path: PathBuf,
-    /// Tells apart files of one path: memfds of one name, a library and the one it replaced.
     pub file: FileId,
     /// What the stub could not decide alone.
     pub condition: Option<Arc<Predicate>>,
@@ -100,7 +97,7 @@ pub struct Registry {
     limits: Limits,
     pub plans: Vec<Arc<EventPlan>>,
     pub events: Vec<Event>,
-    by_file: HashMap<(u64, u64), Vec<Wanted>>,
+    places: Places,
     /// Probes seen that no pattern asked for: what "did you mean" chooses from.
     pub others: Vec<(String, String)>,
     /// By choice: whether a probe fits it, and why its condition did not fit one.
@@ -138,7 +135,7 @@ impl Registry {
             limits,
             plans: Vec::new(),
             events: Vec::new(),
-            by_file: HashMap::new(),
+            places: Places::default(),
             others: Vec::new(),
             outcomes: vec![Outcome::default(); n_choices],
             remembered: RefCell::default(),
@@ -149,11 +146,6 @@ impl Registry {
     /// From now on remembers of processes what these fields need, as they may have ended when their hits are read.
     pub fn keep_for(&mut self, fields: &[ContextField]) {
         self.remembered.get_mut().keep_for(fields);
-    }
-
-    /// Looks at a process for that; to be called again when it may have changed.
-    pub fn look(&self, pid: u32) {
-        self.remembered.borrow_mut().look(pid, &self.files());
     }
 
     fn files(&self) -> HashSet<FileId> {
@@ -183,97 +175,6 @@ impl Registry {
     ) {
         let file = self.events[event as usize].file;
         self.remembered.borrow_mut().unwind(pid, file, top, max_frames, into);
-    }
-
-    /// The wanted sites of a mapped file; the same numbers every time it is asked for the same file.
-    pub fn select(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Wanted> {
-        if let Some(known) = self.known(mapped) {
-            return known;
-        }
-        let Some(key) = file_of(mapped) else { return Vec::new() };
-        let wanted = self.choose(mapped, object);
-        self.by_file.insert(key, wanted.clone());
-        wanted
-    }
-
-    /// The same of a file that was asked for before.
-    pub fn known(&self, mapped: &MappedObject) -> Option<Vec<Wanted>> {
-        self.by_file.get(&file_of(mapped)?).cloned()
-    }
-
-    fn choose(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Wanted> {
-        let mut probes = object.probes.clone();
-        nopal_sdt::describe(&mut probes, &self.given);
-        let mut wanted = Vec::new();
-        for probe in &probes {
-            let is_asked_for = |c: &&Choice| c.accepts(probe);
-            if !self.choices.iter().any(|c| is_asked_for(&c)) {
-                self.others.push((probe.provider.clone(), probe.name.clone()));
-                continue;
-            }
-            let full_name = format!("{}:{}", probe.provider, probe.name);
-            let plan = Arc::new(EventPlan::new(probe, self.limits));
-            let mut conditions = Vec::new();
-            for (choice, outcome) in
-                self.choices.iter().zip(&mut self.outcomes).filter(|(c, _)| is_asked_for(c))
-            {
-                match condition(choice, &plan, &full_name) {
-                    Ok(condition) => {
-                        outcome.fits = true;
-                        conditions.push(condition);
-                    }
-                    Err(error) => outcome.error = Some(error),
-                }
-            }
-            if conditions.is_empty() {
-                continue;
-            }
-            // A probe asked for several times is wanted if any of the conditions holds; without one, always.
-            let condition = conditions.into_iter().collect::<Option<Vec<_>>>().map(|mut parts| {
-                Arc::new(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })
-            });
-            let is_name = |source| source == Source::Context(Context::Procname);
-            if condition.as_ref().is_some_and(|condition: &Arc<Predicate>| condition.has_source(&is_name)) {
-                self.keep_for(&[ContextField::Procname]);
-            }
-            let plan_idx = self.plans.len();
-            self.plans.push(plan.clone());
-            for (site_idx, site) in probe.sites.iter().enumerate() {
-                let lowered = condition.as_ref().and_then(|c| lower(c, &plan, site_idx));
-                let event = self.events.len() as u32;
-                wanted.push(Wanted {
-                    probe: full_name.clone(),
-                    site: site.clone(),
-                    event,
-                    predicates: lowered.clone().unwrap_or_default(),
-                    action: Action::Record {
-                        captures: plan.sites[site_idx].captures.clone(),
-                        has_time: true,
-                        has_task: true,
-                    },
-                });
-                self.events.push(Event {
-                    plan: plan.clone(),
-                    plan_idx,
-                    site_idx,
-                    site: site.clone(),
-                    path: mapped.path.clone(),
-                    file: file_of(mapped).unwrap_or_default(),
-                    condition: condition.clone(),
-                });
-            }
-        }
-        wanted
-    }
-
-    /// Whether a hit's condition holds; a record that cannot be read fails it.
-    #[inline]
-    pub fn holds(&self, hit: &Hit<'_>) -> bool {
-        match self.events.get(hit.event as usize) {
-            Some(Event { condition: None, .. }) => true,
-            Some(event @ Event { condition: Some(condition), .. }) => self.decide(event, condition, hit),
-            None => false,
-        }
     }
 
     /// What cannot be decided is let through, and counted.
@@ -332,12 +233,95 @@ impl Registry {
     }
 }
 
-/// Device and inode.
-pub type FileId = (u64, u64);
+impl Selection for Registry {
+    fn choose(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Chosen> {
+        let mut probes = object.probes.clone();
+        nopal_sdt::describe(&mut probes, &self.given);
+        let mut chosen = Vec::new();
+        for probe in &probes {
+            let is_asked_for = |c: &&Choice| c.accepts(probe);
+            if !self.choices.iter().any(|c| is_asked_for(&c)) {
+                self.others.push((probe.provider.clone(), probe.name.clone()));
+                continue;
+            }
+            let full_name = format!("{}:{}", probe.provider, probe.name);
+            let plan = Arc::new(EventPlan::new(probe, self.limits));
+            let mut conditions = Vec::new();
+            for (choice, outcome) in
+                self.choices.iter().zip(&mut self.outcomes).filter(|(c, _)| is_asked_for(c))
+            {
+                match condition(choice, &plan, &full_name) {
+                    Ok(condition) => {
+                        outcome.fits = true;
+                        conditions.push(condition);
+                    }
+                    Err(error) => outcome.error = Some(error),
+                }
+            }
+            if conditions.is_empty() {
+                continue;
+            }
+            // A probe asked for several times is wanted if any of the conditions holds; without one, always.
+            let condition = conditions.into_iter().collect::<Option<Vec<_>>>().map(|mut parts| {
+                Arc::new(if parts.len() == 1 { parts.remove(0) } else { Predicate::Any(parts) })
+            });
+            let is_name = |source| source == Source::Context(Context::Procname);
+            if condition.as_ref().is_some_and(|condition: &Arc<Predicate>| condition.has_source(&is_name)) {
+                self.keep_for(&[ContextField::Procname]);
+            }
+            let plan_idx = self.plans.len();
+            self.plans.push(plan.clone());
+            for (site_idx, site) in probe.sites.iter().enumerate() {
+                let lowered = condition.as_ref().and_then(|c| lower(c, &plan, site_idx));
+                let event = self.events.len() as u32;
+                let by_kernel = Wanted {
+                    probe: full_name.clone(),
+                    site: site.clone(),
+                    event,
+                    predicates: Vec::new(),
+                    action: Action::Record {
+                        captures: plan.sites[site_idx].captures.clone(),
+                        has_time: true,
+                        has_task: true,
+                    },
+                };
+                let by_user = Wanted { predicates: lowered.unwrap_or_default(), ..by_kernel.clone() };
+                chosen.push(Chosen { by_user, by_kernel });
+                self.events.push(Event {
+                    plan: plan.clone(),
+                    plan_idx,
+                    site_idx,
+                    site: site.clone(),
+                    file: file_of(mapped).unwrap_or_default(),
+                    condition: condition.clone(),
+                });
+            }
+        }
+        chosen
+    }
 
-pub fn file_of(mapped: &MappedObject) -> Option<FileId> {
-    let mapping = mapped.mappings.first()?;
-    Some((u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor), mapping.inode))
+    fn places(&self) -> &Places {
+        &self.places
+    }
+
+    fn places_mut(&mut self) -> &mut Places {
+        &mut self.places
+    }
+
+    /// Whether a hit's condition holds; a record that cannot be read fails it.
+    #[inline]
+    fn holds(&self, hit: &Hit<'_>) -> bool {
+        match self.events.get(hit.event as usize) {
+            Some(Event { condition: None, .. }) => true,
+            Some(event @ Event { condition: Some(condition), .. }) => self.decide(event, condition, hit),
+            None => false,
+        }
+    }
+
+    fn look(&mut self, pid: u32) {
+        let files = self.files();
+        self.remembered.get_mut().look(pid, &files);
+    }
 }
 
 /// The choice's condition on this probe, if it has one.

@@ -2,7 +2,7 @@
 //! their stacks are unwound. Hits are often read when their process has ended, those of a flight recorder long after.
 
 use crate::context::ContextField;
-use crate::registry::{FileId, file_of};
+use crate::live::selection::{FileId, file_of};
 use nopal_capture::Task;
 use nopal_engine::target::unwind::{StackTop, Stacks};
 use nopal_engine::target::{self, mapped_objects};

@@ -1,6 +1,6 @@
 //! Process and thread numbers: records have those of the traced process's namespace, people want those of their own.
 
-use nopal_capture::Task;
+use nopal_capture::{Hit, StreamKind, Task};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
@@ -45,7 +45,7 @@ impl Tasks {
     }
 
     /// The numbers in the namespace of the process itself, from those in ours.
-    pub fn inside(&mut self, task: Task) -> Task {
+    fn inside(&mut self, task: Task) -> Task {
         if !self.foreign.values().any(|pid| *pid == task.pid) {
             return task;
         }
@@ -55,8 +55,19 @@ impl Tasks {
         })
     }
 
+    /// The numbers of a hit's task in the namespace of its process and in ours.
+    #[inline]
+    pub fn both(&mut self, hit: &Hit<'_>) -> (Task, Task) {
+        match hit.stream.kind {
+            _ if self.foreign.is_empty() => (hit.task, hit.task),
+            // The kernel counts as we do.
+            StreamKind::Kernel => (self.inside(hit.task), hit.task),
+            StreamKind::Rseq | StreamKind::Locked => (hit.task, self.translate(hit.task)),
+        }
+    }
+
     /// The numbers in our namespace; unknown ones stay as they are.
-    pub fn translate(&mut self, task: Task) -> Task {
+    pub(crate) fn translate(&mut self, task: Task) -> Task {
         if self.foreign.is_empty() {
             return task;
         }

@@ -2,10 +2,10 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, TargetArgs};
-use nopal_capture::Task;
-use nopal_session::live::{Live, Loss, Polled, StreamKind};
+use nopal_session::live::{Consumer, Hit, Live, Loss, Polled};
 use nopal_session::recorder::widen;
 use nopal_session::registry::Registry;
+use nopal_session::tasks::Tasks;
 use nopal_trace::live::{LiveClass, LivePrinter, Seen};
 use nopal_trace::{RecordingInfo, TextForm};
 use std::io::{ErrorKind, Write};
@@ -99,24 +99,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-struct Waiting {
-    seen: Seen,
-    plan_idx: usize,
-    payload: Vec<u8>,
-    is_by_kernel: bool,
-}
-
-/// Puts the events of all CPUs in the order of time and prints them.
+/// Prints events in the order of time.
 struct Printing {
     printer: LivePrinter,
     /// By plan.
     classes: Vec<Option<LiveClass>>,
-    waiting: Vec<Waiting>,
+    tasks: Tasks,
     epoch_offset_ns: i64,
     limit: u64,
     n_printed: u64,
     n_truncated: u64,
     is_closed: bool,
+    payload: Vec<u8>,
     out: Vec<u8>,
 }
 
@@ -129,7 +123,8 @@ impl Printing {
                 false => LivePrinter::text(&host, TextForm::default()),
             },
             classes: Vec::new(),
-            waiting: Vec::new(),
+            tasks: Tasks::default(),
+            payload: Vec::new(),
             epoch_offset_ns: nopal_trace::clock::monotonic_to_epoch_ns(),
             limit: args.limit.unwrap_or(u64::MAX),
             n_printed: 0,
@@ -145,72 +140,46 @@ impl Printing {
 
     /// Takes what is in the rings; prints what no later reading can come before.
     fn poll(&mut self, live: &mut Live, is_last: bool) -> Result<Polled, Failure> {
-        let start_ns = nopal_trace::clock::monotonic_ns() as i64 + self.epoch_offset_ns;
-        let n_before = self.waiting.len();
-        let polled = live.poll(|registry, hit| {
-            let event = &registry.events[hit.event as usize];
-            let mut payload = Vec::new();
-            if let Ok(texts) = event.plan.pack(event.site_idx, hit.payload, &mut payload) {
-                self.n_truncated += u64::from(texts.n_truncated);
-                let seen = Seen {
-                    ns: hit.ns as i64 + self.epoch_offset_ns,
-                    cpu: hit.stream.cpu,
-                    pid: hit.task.pid,
-                    tid: hit.task.tid,
-                    own: None,
-                };
-                let is_by_kernel = hit.stream.kind == StreamKind::Kernel;
-                self.waiting.push(Waiting { seen, plan_idx: event.plan_idx, payload, is_by_kernel });
-            }
-        });
-        if live.tasks.has_foreign() {
-            for waiting in &mut self.waiting[n_before..] {
-                let seen = &mut waiting.seen;
-                let task = Task { tid: seen.tid, pid: seen.pid };
-                // The kernel counts as we do.
-                let (inside, outside) = match waiting.is_by_kernel {
-                    true => (live.tasks.inside(task), task),
-                    false => (task, live.tasks.translate(task)),
-                };
-                (seen.pid, seen.tid) = (outside.pid, outside.tid);
-                seen.own = (inside != outside).then_some((inside.pid, inside.tid));
-            }
-        }
-        self.waiting.sort_by_key(|w| w.seen.ns);
-        let n_ready =
-            if is_last { self.waiting.len() } else { self.waiting.partition_point(|w| w.seen.ns < start_ns) };
-        self.prepare(&live.registry());
-        self.print(n_ready)?;
-        Ok(polled)
-    }
-
-    fn prepare(&mut self, registry: &Registry) {
-        for plan in &registry.plans[self.classes.len()..] {
-            self.classes.push(LiveClass::new(&plan.event_type).ok());
-        }
-    }
-
-    fn print(&mut self, n_ready: usize) -> Result<(), Failure> {
+        self.tasks.learn(&live.tasks);
         self.out.clear();
-        for waiting in self.waiting.drain(..n_ready) {
-            if self.n_printed >= self.limit {
-                break;
-            }
-            let Some(class) = &self.classes[waiting.plan_idx] else { continue };
-            // A payload of our own making fits its own type.
-            if self.printer.print(class, waiting.seen, &waiting.payload, &mut self.out).is_ok() {
-                self.n_printed += 1;
-            }
-        }
+        let polled = live.poll_by_time(is_last, self);
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(&self.out).and_then(|()| stdout.flush()) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(polled),
             // A reader that has seen enough, such as `head`, ends tracing.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 self.is_closed = true;
-                Ok(())
+                Ok(polled)
             }
             Err(error) => Err(Failure::new("output", format!("cannot print: {error}"))),
+        }
+    }
+}
+
+impl Consumer<Registry> for Printing {
+    fn hit(&mut self, registry: &Registry, hit: &Hit<'_>) {
+        if self.n_printed >= self.limit {
+            return;
+        }
+        let event = &registry.events[hit.event as usize];
+        for plan in &registry.plans[self.classes.len()..] {
+            self.classes.push(LiveClass::new(&plan.event_type).ok());
+        }
+        self.payload.clear();
+        let Ok(texts) = event.plan.pack(event.site_idx, hit.payload, &mut self.payload) else { return };
+        self.n_truncated += u64::from(texts.n_truncated);
+        let (inside, outside) = self.tasks.both(hit);
+        let seen = Seen {
+            ns: hit.ns as i64 + self.epoch_offset_ns,
+            cpu: hit.stream.cpu,
+            pid: outside.pid,
+            tid: outside.tid,
+            own: (inside != outside).then_some((inside.pid, inside.tid)),
+        };
+        let Some(class) = &self.classes[event.plan_idx] else { return };
+        // A payload of our own making fits its own type.
+        if self.printer.print(class, seen, &self.payload, &mut self.out).is_ok() {
+            self.n_printed += 1;
         }
     }
 }

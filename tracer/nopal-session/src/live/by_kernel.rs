@@ -1,12 +1,10 @@
 //! The kernel door's side of a live session: what is armed where, and its records in the order of time.
 
+use super::selection::{FileId, Selection, file_of};
 use super::tracefs_door::{BY_TRACEFS, TracefsDoor};
-use super::{
-    Came, Door, Hit, LiveError, Loss, Opened, Polled, StreamId, StreamKind, Way, both, closed, lock,
-};
-use crate::registry::{FileId, Registry, file_of};
+use super::{Door, Hit, LiveError, Loss, Opened, StreamId, StreamKind, Way, both, closed, lock};
 use nopal_capture::record::RecordKind;
-use nopal_capture::{Action, Task, Wanted};
+use nopal_capture::{Action, Came, Task, Wanted};
 use nopal_engine::kernel::inherited_uprobes::{self, Family, Member};
 use nopal_engine::kernel::tracefs::Tracefs;
 use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
@@ -310,32 +308,8 @@ impl Kernel {
         n_records
     }
 
-    pub fn poll(
-        &mut self,
-        registry: &Registry,
-        polled: &mut Polled,
-        each: &mut impl FnMut(&Registry, Came<'_>),
-    ) {
-        let Polled { n_hits, losses, .. } = polled;
-        self.poll_all(losses, &mut |came| match came {
-            Came::Hit(hit) if !registry.holds(&hit) => {}
-            Came::Hit(_) => {
-                *n_hits += 1;
-                each(registry, came);
-            }
-            Came::Loss(_) => each(registry, came),
-        });
-    }
-
     /// Hands out the hits that have come, in the order of time, and what was lost meanwhile.
-    pub fn poll_hits(&mut self, lost: &mut Vec<Loss>, each: &mut impl FnMut(Hit<'_>)) {
-        self.poll_all(lost, &mut |came| match came {
-            Came::Hit(hit) => each(hit),
-            Came::Loss(_) => {}
-        });
-    }
-
-    fn poll_all(&mut self, lost: &mut Vec<Loss>, each: &mut impl FnMut(Came<'_>)) {
+    pub fn poll(&mut self, lost: &mut Vec<Loss>, each: &mut impl FnMut(Came<'_>)) {
         // More often than a full ring needs, so that a poll ends however fast hits come.
         for _ in 0..MAX_BATCHES {
             if self.poll_batch(lost, each) < BATCH_RECORDS {
@@ -406,9 +380,9 @@ pub(crate) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), Kernel
 }
 
 /// Opens the sites of one process by the kernel door, which is opened itself if this is its first use.
-pub(super) fn open_by_kernel(
+pub(super) fn open_by_kernel<S: Selection>(
     kernel: &mut Option<Kernel>,
-    registry: &Mutex<Registry>,
+    selection: &Mutex<S>,
     how: How,
     pid: u32,
     sites: Vec<(Wanted, String)>,
@@ -426,10 +400,10 @@ pub(super) fn open_by_kernel(
     let kernel = kernel.as_mut().expect("opened just above");
     let mut by_file: HashMap<FileId, Vec<(Wanted, String)>> = HashMap::new();
     {
-        let registry = lock(registry);
+        let selection = lock(selection);
         for (wanted, reason) in sites {
-            let file = registry.events[wanted.event as usize].file;
-            by_file.entry(file).or_default().push((wanted, reason));
+            let Some(place) = selection.places().get(wanted.event) else { continue };
+            by_file.entry(place.file).or_default().push((wanted, reason));
         }
     }
     for mapped in changeable_objects(pid).map_err(LiveError::Target)? {

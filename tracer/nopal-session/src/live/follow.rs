@@ -2,7 +2,10 @@
 //! later, and gives the kernel door what the user door leaves.
 
 use super::by_kernel::{ByKernel, open_by_kernel};
-use super::{ASKED_FOR, Door, LOOK, Live, LiveError, News, Way, closed, divide, wanted_in, wanted_in_file};
+use super::{
+    ASKED_FOR, Door, LOOK, Live, LiveError, News, Selection, Way, closed, divide, lock, wanted_in,
+    wanted_in_file,
+};
 use crate::clock::Anchor;
 use nopal_capture::Wanted;
 use nopal_engine::target;
@@ -19,7 +22,7 @@ pub(crate) const UNTOLD: &str = "more programs were started than could be looked
 /// How often processes whose end nobody has told of are forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
 
-impl Live {
+impl<S: Selection> Live<S> {
     /// Whether it is time for [`Live::look_after`].
     pub fn is_look_due(&mut self) -> bool {
         self.last_look.elapsed() >= LOOK || self.has_news()
@@ -39,10 +42,10 @@ impl Live {
 
     /// Takes note of programs that were started and lack sites; without the user door, which does the same.
     pub(super) fn hear(&mut self) {
-        let (registry, kernel, roots) = (&self.registry, &self.kernel, &self.roots);
+        let (selection, kernel, roots) = (&self.selection, &self.kernel, &self.roots);
         let is_armed = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
         self.strangers
-            .hear(|object| wanted_in_file(registry, object).iter().any(|wanted| !is_armed(wanted.event)));
+            .hear(|object| wanted_in_file(selection, object).iter().any(|wanted| !is_armed(wanted.event)));
     }
 
     /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
@@ -142,7 +145,7 @@ impl Live {
                 Err(error) => news.push(News::NotFollowed { pid, error }),
             }
         }
-        if !self.is_only {
+        if !self.options.is_only {
             self.open_children_by_kernel(news);
         }
     }
@@ -223,7 +226,7 @@ impl Live {
         if self.entered.contains(&parent) {
             self.entered.insert(pid);
         }
-        if left.is_empty() || self.door == Door::User {
+        if left.is_empty() || self.options.door == Door::User {
             return Ok(ByKernel::default());
         }
         self.attach_kernel(pid, left)
@@ -231,7 +234,7 @@ impl Live {
 
     /// Remembers what its hits will need when it has ended.
     pub(super) fn look_at(&self, pid: u32) {
-        self.registry().look(pid);
+        lock(&self.selection).look(pid);
     }
 
     fn inherit(&mut self, pid: u32) {
@@ -249,6 +252,11 @@ impl Live {
         inodes.sort_unstable();
         let before = self.code.insert(pid, inodes.clone());
         before.is_some_and(|before| before != inodes)
+    }
+
+    /// What came up since the last look. To be asked for once more after everything is closed.
+    pub fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.pending)
     }
 
     /// How many processes were started and ended between two looks, so that only the user door saw them.
@@ -296,13 +304,13 @@ impl Live {
                     {
                         self.entered.insert(pid);
                     }
-                    let (by_user, left) = divide(&self.registry, pid, &sites);
+                    let (by_user, left) = divide(&self.selection, pid, &sites);
                     taken.opened.extend(by_user);
                     left
                 }
                 // A descendant that cannot be entered is left to the kernel door whole.
                 Err(error) => {
-                    let wanted = wanted_in(&self.registry, pid).unwrap_or_default();
+                    let wanted = wanted_in(&self.selection, pid).unwrap_or_default();
                     wanted.into_iter().map(|w| (w, error.to_string())).collect()
                 }
             };
@@ -311,7 +319,7 @@ impl Live {
             let left: Vec<_> =
                 left.into_iter().filter(|(w, _)| known.iter().all(|(k, _)| k.event != w.event)).collect();
             known.extend(left.iter().cloned());
-            if self.door == Door::User {
+            if self.options.door == Door::User {
                 taken.opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
             } else if !left.is_empty() {
                 let by_kernel = self.attach_kernel(pid, left)?;
@@ -325,7 +333,7 @@ impl Live {
     /// Opens every wanted site of one process by the kernel door, but those it has already.
     pub(super) fn attach_by_kernel(&mut self, pid: u32) -> Result<ByKernel, LiveError> {
         self.tasks.add(pid);
-        let wanted = wanted_in(&self.registry, pid).map_err(LiveError::Target)?;
+        let wanted = wanted_in(&self.selection, pid).map_err(LiveError::Target)?;
         self.look_at(pid);
         self.has_other_code(pid);
         let known = self.left.entry(pid).or_default();
@@ -340,14 +348,15 @@ impl Live {
 
     pub(super) fn family(&self, pid: u32) -> Vec<u32> {
         let mut family = vec![pid];
-        if !self.is_only {
+        if !self.options.is_only {
             family.extend(target::descendants(pid));
         }
         family
     }
 
     fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, String)>) -> Result<ByKernel, LiveError> {
-        open_by_kernel(&mut self.kernel, &self.registry, self.how, pid, sites)
+        let how = self.how();
+        open_by_kernel(&mut self.kernel, &self.selection, how, pid, sites)
     }
 }
 

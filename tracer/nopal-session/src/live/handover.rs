@@ -5,7 +5,7 @@
 //! the tool: its descriptors of uprobes become fewer, or it ends. Then our uprobe is taken away to look.
 
 use super::by_kernel::ensure;
-use super::{Door, Live, News, wanted_of};
+use super::{Door, Live, News, Selection};
 use nopal_engine::kernel::Link;
 use nopal_engine::target::{self, mapped_objects};
 use nopal_engine::user::process::status;
@@ -42,7 +42,7 @@ struct Tool {
     n_descriptors: usize,
 }
 
-impl Live {
+impl<S: Selection> Live<S> {
     /// Another tool has a breakpoint on a site of the user door: the kernel door takes part.
     pub(super) fn hand_over(
         &mut self,
@@ -71,7 +71,7 @@ impl Live {
     }
 
     fn share(&mut self, pid: u32, event: Option<u32>) -> Result<(u32, Link), String> {
-        if self.door != Door::Auto {
+        if self.options.door != Door::Auto {
             return Err("the kernel door is not to be used".to_owned());
         }
         // A debugger's breakpoint would be taken for ours, and the debugger would wait for it in vain.
@@ -79,13 +79,13 @@ impl Live {
             return Err("it is a debugger".to_owned());
         }
         let event = event.ok_or("the site is not known")?;
-        let wanted = wanted_of(&self.registry(), event);
-        let path = self.registry().events[event as usize].path.clone();
+        let place = self.selection().places().get(event).cloned().ok_or("the site is not known")?;
         let objects = mapped_objects(pid).map_err(|e| e.to_string())?;
-        let mapped = objects.iter().find(|o| o.path == path).ok_or("its file is gone")?;
-        ensure(&mut self.kernel, self.how).map_err(|e| e.to_string())?;
+        let mapped = objects.iter().find(|o| o.path == place.path).ok_or("its file is gone")?;
+        let how = self.how();
+        ensure(&mut self.kernel, how).map_err(|e| e.to_string())?;
         let kernel = self.kernel.as_ref().ok_or("the kernel door is closed")?;
-        let link = kernel.share(pid, mapped, &wanted).map_err(|e| match e {
+        let link = kernel.share(pid, mapped, &place.by_kernel).map_err(|e| match e {
             super::LiveError::Kernel(error) => error.to_string(),
             other => format!("{other:?}"),
         })?;

@@ -25,6 +25,12 @@ pub struct Request {
     /// `.d` files that name the arguments of probes.
     pub given: Vec<nopal_provider::File>,
     pub limits: Limits,
+    pub options: Options,
+}
+
+/// How sites are opened and hits are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
     pub door: Door,
     /// Not the live descendants of a process.
     pub is_only: bool,
@@ -32,10 +38,32 @@ pub struct Request {
     pub can_relocate: bool,
     /// Per CPU.
     pub ring_bytes: u64,
-    /// Keeps the newest hits and hands them out by [`Live::snapshot`] only.
+    /// Per CPU, for aggregates that stubs keep.
+    pub cells_bytes: u32,
+    /// Keeps the newest hits and hands them out by [`Live::snapshot`](super::Live::snapshot) only.
     pub is_overwriting: bool,
     /// Whether processes are entered that have nothing wanted yet.
     pub is_patient: bool,
+    /// Whether every record has its time, and its task.
+    pub has_time: bool,
+    pub has_task: bool,
+}
+
+impl Options {
+    /// A process with its descendants, records with time and task, nothing unusual.
+    pub fn new(door: Door, ring_bytes: u64) -> Options {
+        Options {
+            door,
+            is_only: false,
+            can_relocate: false,
+            ring_bytes,
+            cells_bytes: 0,
+            is_overwriting: false,
+            is_patient: false,
+            has_time: true,
+            has_task: true,
+        }
+    }
 }
 
 /// How a site was opened.

@@ -1,10 +1,11 @@
-//! Hits of the user door: kept until their turn comes, and run through the clauses.
+//! Hits of sites, run through the clauses.
 
 use super::cells::{CellMaps, Cells};
-use super::chosen::Plan;
 use super::perform::Performer;
 use super::site::SiteReader;
+use super::sites::ScriptSites;
 use super::tasks::{Everyone, Who};
+use crate::live::{self, Consumer};
 use crate::tasks::Tasks;
 use nopal_capture::Task;
 use nopal_engine::user::ring::RingMemory;
@@ -14,89 +15,52 @@ use nopal_program::op::Builtin;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Hits that wait until none can come before them.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    pub(super) hits: Vec<Kept>,
-    pub(super) bytes: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Kept {
-    pub(super) ns: u64,
-    pub(super) event: u32,
-    pub(super) cpu: u32,
-    pub(super) task: Task,
-    pub(super) at: usize,
-    pub(super) len: usize,
-}
-
-impl Waiting {
-    pub(super) fn keep(&mut self, ns: u64, event: u32, cpu: u32, task: Task, payload: &[u8]) {
-        let (at, len) = (self.bytes.len(), payload.len());
-        self.bytes.extend_from_slice(payload);
-        self.hits.push(Kept { ns, event, cpu, task, at, len });
-    }
-
-    /// Drops the first hits; the bytes are moved up now and then.
-    pub(super) fn forget(&mut self, n: usize) {
-        self.hits.drain(..n);
-        if self.hits.is_empty() {
-            self.bytes.clear();
-        } else if n > 0 {
-            let mut rest = Vec::with_capacity(self.hits.iter().map(|kept| kept.len).sum());
-            for kept in &mut self.hits {
-                let at = rest.len();
-                rest.extend_from_slice(&self.bytes[kept.at..kept.at + kept.len]);
-                kept.at = at;
-            }
-            self.bytes = rest;
-        }
-    }
-}
-
 /// Runs the clauses of hits.
 pub(super) struct Runner<'a> {
-    pub(super) interpreter: &'a mut Interpreter,
-    pub(super) performer: &'a mut Performer,
-    pub(super) cells: &'a Cells,
-    pub(super) ring: &'a Arc<RingMemory>,
-    pub(super) tasks: &'a mut Tasks,
-    pub(super) everyone: &'a mut Everyone,
-    pub(super) needs: &'a Captures,
-    pub(super) start_ns: u64,
-    pub(super) seed: &'a Cell<u64>,
-    pub(super) n_hits: &'a mut u64,
-    pub(super) n_cut: &'a mut u64,
+    pub interpreter: &'a mut Interpreter,
+    pub performer: &'a mut Performer,
+    pub cells: &'a Cells,
+    pub ring: Option<Arc<RingMemory>>,
+    pub tasks: &'a mut Tasks,
+    pub everyone: &'a mut Everyone,
+    pub needs: &'a Captures,
+    pub start_ns: u64,
+    pub seed: &'a Cell<u64>,
+    pub n_hits: &'a mut u64,
+    pub n_cut: &'a mut u64,
 }
 
-impl Runner<'_> {
+impl Consumer<ScriptSites> for Runner<'_> {
     #[inline]
-    pub(super) fn hit(&mut self, plan: &Plan, event: u32, ns: u64, cpu: u32, task: Task, payload: &[u8]) {
-        let Some(event) = plan.events.get(event as usize) else { return };
+    fn hit(&mut self, sites: &ScriptSites, hit: &live::Hit<'_>) {
+        let Some(event) = sites.events.get(hit.event as usize) else { return };
         if self.performer.is_over() {
             return;
         }
         *self.n_hits += 1;
-        *self.n_cut += event.reader.n_cut(payload);
-        let task = if self.tasks.has_foreign() { self.tasks.translate(task) } else { task };
+        *self.n_cut += event.reader.n_cut(hit.payload);
+        let task = if self.tasks.has_foreign() { self.tasks.both(hit).1 } else { hit.task };
         let who = if self.needs.needs_task { self.everyone.who_if(self.needs, task) } else { Who::default() };
         let hit = UserHit {
             reader: &event.reader,
-            payload,
-            ns,
+            payload: hit.payload,
+            ns: hit.ns,
             start_ns: self.start_ns,
-            cpu,
+            cpu: hit.stream.cpu,
             task,
             who,
             seed: self.seed,
         };
-        let (performer, cells, ring) = (&mut *self.performer, self.cells, Some(self.ring));
+        let (performer, cells, ring) = (&mut *self.performer, self.cells, self.ring.as_ref());
         for (clause, point) in &event.runs {
             self.interpreter.run(*clause, *point, &hit, |maps, emitted| {
                 performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload);
             });
         }
+    }
+
+    fn introduce(&mut self, task: Task, comm: &str) {
+        self.everyone.introduce(task, comm);
     }
 }
 

@@ -2,11 +2,9 @@
 //! in the kernel, over a recording. Prints nothing: results are bytes for whoever does.
 
 mod addresses;
-mod aside;
 mod btf;
 pub mod catalog;
 mod cells;
-mod chosen;
 mod functions;
 mod hits;
 pub mod kernel;
@@ -15,6 +13,7 @@ mod own;
 mod perform;
 pub mod recording;
 mod site;
+mod sites;
 mod tasks;
 mod timers;
 mod tracepoints;

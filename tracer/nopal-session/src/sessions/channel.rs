@@ -3,7 +3,7 @@
 use super::config::{Channel, Mode, Rule};
 use super::error::InWords;
 use super::held::{Held, Past};
-use crate::live::{Live, LiveError, News, Opened, Request, Way, attach_when_free, late_in_words};
+use crate::live::{Live, LiveError, News, Opened, Options, Request, Way, attach_when_free, late_in_words};
 use crate::plan::Limits;
 use crate::recorder::Recorder;
 use crate::registry::{Registry, Unfit};
@@ -60,18 +60,17 @@ impl Running {
         let rules: Vec<Rule> = config.events.iter().filter(|rule| rule.enabled).cloned().collect();
         let ring_bytes = ring_bytes(config);
         let live = Live::new(Request {
-            is_patient: true,
             choices: rules.iter().map(Rule::choice).collect(),
             given: Vec::new(),
             limits: Limits {
                 max_string_bytes: config.max_string,
                 stack_bytes: if config.has_stack() { STACK_BYTES } else { 0 },
             },
-            door: config.door.into(),
-            is_only: false,
-            can_relocate: false,
-            ring_bytes,
-            is_overwriting: config.mode == Mode::Overwrite,
+            options: Options {
+                is_overwriting: config.mode == Mode::Overwrite,
+                is_patient: true,
+                ..Options::new(config.door.into(), ring_bytes)
+            },
         })?;
         live.registry().keep_for(&config.context_fields());
         Ok(Running {

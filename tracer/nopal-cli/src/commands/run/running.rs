@@ -6,7 +6,7 @@ use crate::tracing::{self, DoorArg};
 use nopal_engine::kernel::script::{ScriptError, State};
 use nopal_engine::user::launch::Held;
 use nopal_program::Program;
-use nopal_session::live::{LiveError, Way};
+use nopal_session::live::{Door, LiveError, Way};
 use nopal_session::script::kernel::KernelRun;
 use nopal_session::script::user::{UserOptions, UserRun};
 use nopal_session::script::{Losses, Note, Performer, RunError, Step, user_door_obstacle};
@@ -39,8 +39,7 @@ impl Running {
             is_only: args.only,
             can_relocate: args.relocate,
             ring_bytes: args.buffer_size.unwrap_or_else(tracing::default_ring_bytes).next_power_of_two(),
-            has_kernel: args.door == DoorArg::Auto,
-            is_kernel_alone: false,
+            door: args.door.into(),
         };
         let mut run = UserRun::new(Arc::clone(&program), options).map_err(|e| failure_of(&e))?;
         run.begin();
@@ -49,7 +48,7 @@ impl Running {
         }
         let mut opened = Ok(());
         for pid in &args.pids {
-            opened = opened.and_then(|()| run.attach(*pid));
+            opened = opened.and_then(|()| run.attach(*pid, tracing::is_stopped));
         }
         let is_held = held.is_some();
         if opened.is_ok()
@@ -136,15 +135,14 @@ impl Running {
             is_only: args.only,
             can_relocate: false,
             ring_bytes: MIN_RING_BYTES,
-            has_kernel: true,
-            is_kernel_alone: true,
+            door: Door::Kernel,
         };
         let mut run = UserRun::new(program, options).map_err(|e| failure_of(&e))?;
         run.begin();
         let mut opened = Ok(());
         if !run.performer.is_over() {
             for pid in &args.pids {
-                opened = opened.and_then(|()| run.attach(*pid));
+                opened = opened.and_then(|()| run.attach(*pid, tracing::is_stopped));
             }
             opened = opened.and_then(|()| match (held, args.command.split_first()) {
                 (Some(held), _) => run.launch(held),
