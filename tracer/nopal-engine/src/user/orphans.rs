@@ -26,8 +26,10 @@ impl Session {
             Maps::read(pid as i32)
                 .is_ok_and(|maps| maps.ranges.iter().any(|r| r.inode == inode && r.is_called(RING_NAME)))
         };
+        // A child of our own has the ring from us: it is a copy of the tracer.
         let own = std::process::id();
-        let orphans = target::processes().into_iter().filter(|p| p.pid != own && !p.is_zombie);
+        let is_tracer = |p: &Process| p.pid == own || p.parent == own;
+        let orphans = target::processes().into_iter().filter(|p| !is_tracer(p) && !p.is_zombie);
         let orphans: Vec<u32> = orphans.map(|p| p.pid).filter(|pid| has_ring(*pid)).collect();
         // One that ends meanwhile is an orphan no longer.
         let adopted = orphans.into_iter().filter(|pid| self.attach_one(*pid as i32).is_ok());
