@@ -7,7 +7,6 @@
 //!
 //! Nobody else who maps the file is touched.
 
-use super::bpf;
 use super::capture_program::{self, Dispatch, ProgramSite};
 use super::idle_process;
 use super::tracefs::{NamedEvent, Place, Tracefs};
@@ -15,11 +14,10 @@ use super::{KernelDoor, KernelError, KernelSite, SITES_PER_PROGRAM};
 use crate::perf::{self, DISABLED, INHERIT, PerfAttr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 /// PERF_SAMPLE_READ with PERF_SAMPLE_TID. Nothing is ever sampled; but the kernel does not swap the events of two tasks
 /// with each other (it does so on a context switch between relatives, to save time) where inherited events have this. A
 /// child that ends with the swapped event of another would take the uprobes from that one. Kernels before 6.12 refuse it.
@@ -61,7 +59,7 @@ impl KernelDoor {
         let mut groups = Vec::new();
         for group in by_page_offset(&accepted) {
             let programs: Vec<ProgramSite> = group.iter().map(|(_, bare)| bare.clone()).collect();
-            let program = self.load(&programs, Dispatch::PageOffset, bpf::load_perf_program)?;
+            let program = self.load(&programs, Dispatch::PageOffset)?;
             let places: Vec<Place> = group
                 .iter()
                 .map(|(site, _)| Place {
@@ -89,7 +87,8 @@ impl Group {
         // On one that never passes the sites.
         let idle = idle_process::pid().map_err(failed("starting a process that holds a uprobe event"))?;
         let holder = open_event(event.id, idle, DISABLED).map_err(failed("opening a uprobe event"))?;
-        attach(&holder, program).map_err(failed("attaching an eBPF program to a uprobe event"))?;
+        perf::attach_program(&holder, program)
+            .map_err(failed("attaching an eBPF program to a uprobe event"))?;
         Ok(Group { _program_holder: holder, event })
     }
 }
@@ -199,12 +198,6 @@ fn try_open_event(id: u64, tid: u32, flags: u64) -> io::Result<OwnedFd> {
         ..PerfAttr::default()
     };
     perf::open(&attr, tid as i32, -1)
-}
-
-fn attach(event: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
-    // SAFETY: both descriptors are open; the request takes a number.
-    let result = unsafe { libc::ioctl(event.as_raw_fd(), PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// A descriptor for each thread can be more than the usual limit of 1024.

@@ -12,14 +12,12 @@ mod ringbuf;
 pub mod script;
 pub mod tracefs;
 
-use bpf::{LinkSite, LoadError, MapType};
+use bpf::{LinkSite, Load, LoadError, MapKind, ProgramType};
 use capture_program::{Dispatch, Loss, Maps, ProgramError, ProgramSite};
 use nopal_sdt::probe::Site;
-use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nopal_capture::Capture;
@@ -134,14 +132,14 @@ impl KernelDoor {
     pub fn open(ring_bytes: usize) -> Result<KernelDoor, KernelError> {
         let ring_bytes = ring_bytes.max(MIN_RING_BYTES).next_power_of_two();
         let map = |map_type, key, value, entries, name| {
-            bpf::create_map(map_type, key, value, entries, name)
+            bpf::create_map(map_type, key, value, entries, 0, name)
                 .map_err(|error| not_permitted(error, "making a BPF map"))
         };
-        let ring = map(MapType::Ringbuf, 0, 0, ring_bytes as u32, "nopal_ring")?;
-        let loss = map(MapType::PercpuArray, 4, size_of::<Loss>() as u32, 1, "nopal_loss")?;
-        let depth = map(MapType::PercpuArray, 4, 8, 1, "nopal_depth")?;
+        let ring = map(MapKind::Ringbuf, 0, 0, ring_bytes as u32, "nopal_ring")?;
+        let loss = map(MapKind::PercpuArray, 4, size_of::<Loss>() as u32, 1, "nopal_loss")?;
+        let depth = map(MapKind::PercpuArray, 4, 8, 1, "nopal_depth")?;
         let scratch = map(
-            MapType::PercpuArray,
+            MapKind::PercpuArray,
             4,
             capture_program::SCRATCH_BYTES,
             capture_program::SCRATCH_LEVELS,
@@ -190,7 +188,7 @@ impl KernelDoor {
         let mut groups = Vec::new();
         for group in accepted.chunks(SITES_PER_PROGRAM) {
             let programs: Vec<ProgramSite> = group.iter().map(|(_, bare)| bare.clone()).collect();
-            let program = self.load(&programs, Dispatch::Cookie, bpf::load_uprobe_program)?;
+            let program = self.load(&programs, Dispatch::Cookie)?;
             let links = group
                 .iter()
                 .enumerate()
@@ -206,36 +204,39 @@ impl KernelDoor {
     }
 
     /// The program of sites: one that may sleep if it has to and the kernel has it, else it reads what is in memory only.
-    fn load(
-        &self,
-        sites: &[ProgramSite],
-        dispatch: Dispatch,
-        load: impl Fn(&[insn::Insn], &str, bool) -> Result<OwnedFd, bpf::LoadError>,
-    ) -> Result<OwnedFd, KernelError> {
-        let assemble = |may_sleep| {
-            capture_program::assemble(sites, self.maps, dispatch, may_sleep).map_err(KernelError::Program)
+    fn load(&self, sites: &[ProgramSite], dispatch: Dispatch) -> Result<OwnedFd, KernelError> {
+        let load = |may_sleep| {
+            let insns = capture_program::assemble(sites, self.maps, dispatch, may_sleep)
+                .map_err(KernelError::Program)?;
+            bpf::load_program(&Load {
+                program_type: ProgramType::Kprobe,
+                is_uprobe_multi: dispatch == Dispatch::Cookie,
+                is_sleepable: may_sleep,
+                insns: &insns,
+                btf: None,
+                name: "nopal_hit",
+            })
+            .map_err(refusal)
         };
         if capture_program::reads_memory(sites)
-            && let Ok(program) = load(&assemble(true)?, "nopal_hit", true)
+            && let Ok(program) = load(true)
         {
             return Ok(program);
         }
-        load(&assemble(false)?, "nopal_hit", false).map_err(refusal)
+        load(false)
     }
 
     /// Arms the sites in one process. `path` must lead to the very file the process maps.
     pub fn arm(&self, object: &ArmedObject, path: &Path, pid: u32) -> Result<Link, KernelError> {
-        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| KernelError::Io {
-            what: "the path of the traced file",
-            error: io::Error::from(io::ErrorKind::InvalidInput),
-        })?;
+        let c_path = bpf::c_path(path)
+            .map_err(|error| KernelError::Io { what: "the path of the traced file", error })?;
         let mut links = Vec::with_capacity(object.groups.len());
         for (program, sites) in &object.groups {
-            let link = bpf::link_uprobes(program, &c_path, sites, pid).map_err(|error| {
-                match error.raw_os_error() {
-                    Some(libc::EPERM) => KernelError::NotPermitted { what: "putting uprobes on a file" },
-                    _ => KernelError::Link { path: path.to_owned(), pid, error },
-                }
+            let link = bpf::link_uprobes(program, &c_path, sites, pid, false).map_err(|error| match error
+                .raw_os_error()
+            {
+                Some(libc::EPERM) => KernelError::NotPermitted { what: "putting uprobes on a file" },
+                _ => KernelError::Link { path: path.to_owned(), pid, error },
             })?;
             links.push(link);
         }
@@ -258,9 +259,11 @@ impl KernelDoor {
     /// What was lost so far, by CPU.
     pub fn loss(&self) -> Result<Vec<Loss>, KernelError> {
         const WORDS: usize = size_of::<Loss>() / 8;
-        let mut words = vec![0u64; self.n_cpus * WORDS];
-        bpf::lookup_percpu(&self.loss, 0, &mut words)
+        let mut bytes = vec![0; self.n_cpus * WORDS * 8];
+        bpf::lookup(&self.loss, &[0; 4], &mut bytes)
             .map_err(|error| KernelError::Io { what: "reading the loss counters", error })?;
+        let (words, _) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         Ok(words.chunks_exact(WORDS).map(|w| Loss { n_lost: w[0], first_ns: w[1], last_ns: w[2] }).collect())
     }
 }

@@ -3,8 +3,8 @@
 use super::code::{ArgLayout, CodeError, Kind, Which};
 use super::load::Way;
 use super::resolve::{Found, PointSite, objects_of};
-use super::{Attached, ScriptDoor, ScriptError, State, sys};
-use crate::kernel::bpf::LinkSite;
+use super::{Attached, ScriptDoor, ScriptError, State};
+use crate::kernel::bpf::{self, LinkSite};
 use crate::perf;
 use crate::target::{has_ended, processes};
 use nopal_program::PointKind;
@@ -221,13 +221,13 @@ impl ScriptDoor {
         }
         let path = &group.found.path;
         let failed = |error| ScriptError::io(format!("putting uprobes on {}", path.display()), error);
-        let c_path = sys::c_path(path).map_err(failed)?;
+        let c_path = bpf::c_path(path).map_err(failed)?;
         let is_return = group.kind == Kind::Uretprobe;
         if self.has_uprobe_multi {
             let program = self.load_as(clause, group.kind, Which::Cookie, layouts, Way::Multi);
             let linked = program.and_then(|program| {
                 let fd = &self.loaded[program].fd;
-                sys::link_uprobes(fd, &c_path, sites, pid.unwrap_or(0), is_return).map_err(failed)
+                bpf::link_uprobes(fd, &c_path, sites, pid.unwrap_or(0), is_return).map_err(failed)
             });
             match linked {
                 Ok(fd) => {
@@ -243,7 +243,7 @@ impl ScriptDoor {
         let mut fds = Vec::new();
         for site in sites {
             let event = perf_uprobe(&c_path, site, pid, is_return).map_err(failed)?;
-            let link = sys::link_perf_event(&self.loaded[program].fd, &event, site.cookie).map_err(failed)?;
+            let link = bpf::link_perf_event(&self.loaded[program].fd, &event, site.cookie).map_err(failed)?;
             fds.push(link);
             fds.push(event);
         }

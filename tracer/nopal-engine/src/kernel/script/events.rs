@@ -1,7 +1,6 @@
 //! Points of the kernel: tracepoints, functions, timers, counters. Each is a perf event with a program.
 
 use super::code::{ArgLayout, Kind, Source, Which};
-use super::sys;
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::perf::{self, PerfAttr, TYPE_SOFTWARE, TYPE_TRACEPOINT};
 use nopal_program::{PointKind, SoftwareEvent};
@@ -54,7 +53,8 @@ impl ScriptDoor {
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) && cpus.len() > 1 => continue,
                 event => event.map_err(failed)?,
             };
-            sys::set_bpf(&event, &self.loaded[program].fd).map_err(failed)?;
+            perf::attach_program(&event, &self.loaded[program].fd).map_err(failed)?;
+            perf::enable(&event).map_err(failed)?;
             opened.push(event);
         }
         let n = opened.len();

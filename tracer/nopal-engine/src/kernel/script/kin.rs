@@ -4,10 +4,9 @@
 use super::attach::Group;
 use super::code::{ArgLayout, Kind, PAGE_BYTES, Which};
 use super::load::Way;
-use super::sys::{self, MapKind};
 use super::{ScriptDoor, ScriptError};
 use crate::kernel::KernelError;
-use crate::kernel::bpf::LinkSite;
+use crate::kernel::bpf::{self, LinkSite, MapKind};
 use crate::kernel::inherited_uprobes::{self, Family, Member};
 use crate::kernel::tracefs::{Place, Tracefs};
 use crate::target;
@@ -210,10 +209,10 @@ fn told_apart(sites: &[LinkSite]) -> Vec<Vec<LinkSite>> {
 /// The cookies by the place in the page.
 fn cookie_table(sites: &[LinkSite]) -> Result<std::os::fd::OwnedFd, ScriptError> {
     let failed = |error| ScriptError::io("making a table of sites", error);
-    let table = sys::create_map(MapKind::Array, 4, 8, PAGE_BYTES, 0, "nopal_sites").map_err(failed)?;
+    let table = bpf::create_map(MapKind::Array, 4, 8, PAGE_BYTES, 0, "nopal_sites").map_err(failed)?;
     for site in sites {
         let key = (page_offset(site) as u32).to_le_bytes();
-        sys::update(&table, &key, &site.cookie.to_le_bytes()).map_err(failed)?;
+        bpf::update(&table, &key, &site.cookie.to_le_bytes()).map_err(failed)?;
     }
     Ok(table)
 }

@@ -1,8 +1,8 @@
 //! Programs of clauses, generated and loaded once for each way they are used.
 
 use super::code::{self, ArgLayout, Generated, Kind, ScriptMap, Spec, Which};
-use super::sys::{self, Load, MapKind, ProgramType};
 use super::{ScriptDoor, ScriptError, btf};
+use crate::kernel::bpf::{self, Load, MapKind, ProgramType};
 use crate::kernel::insn::{Assembler, Insn, Reg};
 use nopal_program::Program;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -52,7 +52,7 @@ pub fn scratch_bytes(program: &Program, is_opaque: bool) -> Result<u32, ScriptEr
 }
 
 pub fn make_scratch(bytes: u32) -> Result<OwnedFd, ScriptError> {
-    sys::create_map(MapKind::PercpuArray, 4, bytes, code::SCRATCH_LEVELS, 0, "nopal_scratch")
+    bpf::create_map(MapKind::PercpuArray, 4, bytes, code::SCRATCH_LEVELS, 0, "nopal_scratch")
         .map_err(|error| ScriptError::io("making a BPF map", error))
 }
 
@@ -161,7 +161,7 @@ impl ScriptDoor {
         let types = match generated.callbacks.is_empty() {
             true => None,
             false => Some(
-                sys::load_btf(&btf::bytes())
+                bpf::load_btf(&btf::bytes())
                     .map_err(|error| ScriptError::io("loading type information", error))?,
             ),
         };
@@ -178,7 +178,7 @@ impl ScriptDoor {
             btf: types.as_ref().map(|types| (types, functions.as_slice())),
             name: "nopal_script",
         };
-        sys::load_program(&load).map_err(|refused| ScriptError::load(clause, refused))
+        bpf::load_program(&load).map_err(|refused| ScriptError::load(clause, refused))
     }
 }
 
@@ -201,6 +201,6 @@ fn has_may_goto() -> bool {
             btf: None,
             name: "nopal_loop",
         };
-        sys::load_program(&load).is_ok()
+        bpf::load_program(&load).is_ok()
     })
 }

@@ -11,11 +11,11 @@ mod listing;
 mod load;
 mod maps;
 mod resolve;
-mod sys;
 
 pub use attach::processes_mapping;
 pub use error::ScriptError;
 
+use super::bpf::{self, MapKind};
 use super::ringbuf::RingBuffer;
 use super::tracefs::Tracefs;
 use attach::{PointInProcess, UprobeLink};
@@ -27,7 +27,6 @@ use nopal_program::{MapValue, PointKind, Program};
 use resolve::Binaries;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
-use sys::MapKind;
 
 /// How a script is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +142,7 @@ impl ScriptDoor {
             .map_err(|error| ScriptError::io(error.to_string(), std::io::Error::last_os_error()))?;
         let scratch_bytes = load::scratch_bytes(program, false)?;
         let make = |kind, key, value, entries, name| {
-            sys::create_map(kind, key, value, entries, 0, name)
+            bpf::create_map(kind, key, value, entries, 0, name)
                 .map_err(|error| ScriptError::io("making a BPF map", error))
         };
         let ring_bytes = options.ring_bytes.max(4096).next_power_of_two();
@@ -206,7 +205,7 @@ impl ScriptDoor {
             for point in 0..self.program.clauses[clause].points.len() {
                 if self.program.clauses[clause].points[point].kind == *kind {
                     let program = self.load(clause, Kind::Once, Which::Point(point as u32), &[])?;
-                    sys::run_once(&self.loaded[program].fd, args)
+                    bpf::run_once(&self.loaded[program].fd, args)
                         .map_err(|error| ScriptError::io("running an eBPF program", error))?;
                 }
             }
@@ -257,7 +256,7 @@ impl ScriptDoor {
     pub fn loss(&self) -> Result<ScriptLoss, ScriptError> {
         const SIZE: usize = STATS_BYTES as usize;
         let mut bytes = vec![0; SIZE * self.n_cpus];
-        sys::lookup(&self.stats, &[0; 4], &mut bytes)
+        bpf::lookup(&self.stats, &[0; 4], &mut bytes)
             .map_err(|error| ScriptError::io("reading the loss counters", error))?;
         let mut loss = ScriptLoss::default();
         for share in bytes.chunks_exact(SIZE) {
