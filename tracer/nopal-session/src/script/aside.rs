@@ -4,7 +4,8 @@
 use crate::live::by_kernel::{ByKernel, How, Kernel, ensure};
 use crate::live::{Door, Hit, LiveError, Loss, Opened, Way};
 use nopal_capture::Wanted;
-use nopal_engine::kernel::{KernelError, Link};
+use nopal_engine::kernel::KernelError;
+use nopal_engine::kernel::uprobes::Link;
 use nopal_engine::target::mapped_objects;
 use nopal_engine::user::process::status;
 use std::collections::HashMap;
