@@ -215,7 +215,9 @@ fn code_that_is_no_longer_the_files_is_not_called_open() {
             .spawn()
             .unwrap();
         let said = || fs::read_to_string(&log).unwrap();
-        wait_until("the sites are looked at", 60, || said().contains("closely:bits"));
+        let is_looked_at =
+            |line: &str| ["closely:bits at", "closely:bits in process"].iter().any(|s| line.contains(s));
+        wait_until("the sites are looked at", 60, || said().lines().any(is_looked_at));
         target.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         line.clear();
         words.read_to_string(&mut line).unwrap();
