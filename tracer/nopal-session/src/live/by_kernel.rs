@@ -184,9 +184,8 @@ impl Kernel {
             refused.extend(self.attach(pid, mapped, &safe)?);
         }
         // A library may have come and gone: then its uprobes are there when it comes again.
-        let is_there = target::mapped_objects(pid)
-            .is_ok_and(|all| all.iter().any(|object| file_of(object) == file_of(mapped)));
-        if is_there {
+        let objects = target::mapped_objects(pid).unwrap_or_default();
+        if let Some(mapped) = objects.iter().find(|object| file_of(object) == file_of(mapped)) {
             let place = |w: &Wanted| (w.site.address, w.site.code.first().copied().unwrap_or(0));
             let missing = landed::missing(mapped, &file, &safe.iter().map(place).collect::<Vec<_>>());
             for (wanted, _) in safe.iter().zip(missing).filter(|(_, is_missing)| *is_missing) {
@@ -376,7 +375,20 @@ pub(super) fn open_by_kernel(
     pid: u32,
     sites: Vec<(Wanted, String)>,
 ) -> Result<ByKernel, LiveError> {
+    let objects = changeable_objects(pid).map_err(LiveError::Target)?;
+    open_objects(kernel, registry, how, objects, sites)
+}
+
+/// The same of files that one process maps, or has mapped.
+pub(super) fn open_objects(
+    kernel: &mut Option<Kernel>,
+    registry: &Mutex<Registry>,
+    how: How,
+    objects: Vec<target::MappedObject>,
+    sites: Vec<(Wanted, String)>,
+) -> Result<ByKernel, LiveError> {
     let mut done = ByKernel::default();
+    let Some(pid) = objects.first().map(|object| object.pid) else { return Ok(done) };
     match ensure(kernel, how) {
         Ok(()) => {}
         Err(error) if how.door == Door::Kernel => return Err(LiveError::Kernel(error)),
@@ -395,7 +407,7 @@ pub(super) fn open_by_kernel(
             by_file.entry(file).or_default().push((wanted, reason));
         }
     }
-    for mapped in changeable_objects(pid).map_err(LiveError::Target)? {
+    for mapped in objects {
         let Some(sites) = file_of(&mapped).and_then(|file| by_file.remove(&file)) else { continue };
         match kernel.arm(pid, &mapped, sites.clone(), &mut done) {
             Ok(()) => {}
