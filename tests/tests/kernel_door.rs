@@ -2,6 +2,7 @@
 
 use nopal_capture::Capture;
 use nopal_capture::record::{RecordKind, RecordLayout, Value};
+use nopal_engine::kernel::uprobes::Uprobes;
 use nopal_engine::kernel::{KernelDoor, KernelSite};
 use nopal_engine::target::mapped_objects;
 use nopal_sdt::operand::Operand;
@@ -88,10 +89,14 @@ fn records_say_what_the_program_said() {
         layouts.push(RecordLayout::new(&captures, true, true));
         sites.push(KernelSite { event: event as u32, site, captures });
     }
-    let (prepared, refused) = door.prepare(&sites).unwrap_or_else(|e| panic!("{e:?}"));
-    assert!(refused.is_empty(), "{refused:?}");
     let mapped = mapped_objects(pid).unwrap().into_iter().find(|o| o.path == program).unwrap();
-    let link = door.arm(&prepared, &mapped.reachable_path().unwrap(), pid).unwrap();
+    let path = mapped.reachable_path().unwrap();
+    let (mut sets, refused) = door.prepare(&path, &sites);
+    assert!(refused.is_empty(), "{refused:?}");
+    let mut uprobes = Uprobes::default();
+    for set in &mut sets {
+        assert!(door.attach(&mut uprobes, set, &path, pid).unwrap());
+    }
     target.go();
     let mut rounds = [0i64; 3];
     let mut last_time = 0;
@@ -141,7 +146,7 @@ fn records_say_what_the_program_said() {
     });
     assert_eq!(rounds, [i64::from(ROUNDS); 3]);
     assert_eq!(door.loss().unwrap().iter().map(|l| l.n_lost).sum::<u64>(), 0);
-    drop(link);
+    uprobes.close();
 }
 
 #[test]
@@ -153,8 +158,8 @@ fn what_finds_no_room_is_counted() {
     let site = object.probe("spoken", "places").unwrap().sites[0].clone();
     let captures = vec![Capture::Value { operand: operand(&site, 0) }];
     let mut door = KernelDoor::open(4096).unwrap();
-    let (prepared, _) = door.prepare(&[KernelSite { event: 9, site, captures }]).unwrap();
-    let _link = door.arm(&prepared, &program, target.child.id()).unwrap();
+    let site = KernelSite { event: 9, site, captures };
+    let _link = door.link(&program, &site, target.child.id()).unwrap();
     target.go();
     let received = door.poll(usize::MAX, |_, _| ()) as u64;
     let loss = door.loss().unwrap();

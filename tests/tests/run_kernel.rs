@@ -1,10 +1,13 @@
 //! The kernel door where the kernel's ways are not what one would think.
 
+use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
-use nopal_tests::{nopal, run, scratch};
+use nopal_tests::{copy_program, nopal, root, run, scratch};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 /// The rows of the only map of a script, by their keys. It is complete.
 fn rows(script: &str, command: &[&str]) -> BTreeMap<String, u64> {
@@ -87,4 +90,250 @@ fn functions_that_the_kernel_refuses_keep_no_other_away() {
             |line: &str| line.contains(name) && line.contains("takes no uprobe on this instruction");
         assert!(errors.lines().any(is_told), "{errors}");
     }
+}
+
+fn closely() -> PathBuf {
+    build("closely", &["closely.c"], Build::Pie)
+}
+
+fn nopal_with(arguments: &[&str]) -> Output {
+    Command::new(nopal()).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What the program says of itself, which every run must leave as it is.
+fn last_words(program: &Path, rounds: &str) -> String {
+    run(Command::new(program).arg(rounds).stdin(Stdio::null()))
+}
+
+/// How often a probe occurs in what `trace` prints.
+fn n_events(output: &Output, probe: &str) -> usize {
+    printed(output).lines().filter(|line| line.contains(&format!(" {probe}: {{"))).count()
+}
+
+#[test]
+fn a_number_that_is_said_to_be_a_float_is_one() {
+    let program = closely();
+    let file = program.to_str().unwrap();
+    let given = scratch("run_kernel_float").join("closely.d");
+    fs::write(&given, "provider closely { probe bits(float value); };").unwrap();
+    let given = given.to_str().unwrap();
+    let want: Vec<String> = (0..20).map(|n| format!("{n}.500000")).collect();
+    for door in ["kernel", "user", "auto"] {
+        for (probe, arg) in [("ratio", "arg0"), ("bits", "arg0"), ("bits", "args.value")] {
+            let script = format!("usdt:{file}:closely:{probe} {{ printf(\"is %f\\n\", {arg}); }}");
+            let output =
+                nopal_with(&["run", "--door", door, "--provider", given, "-e", &script, "--", file, "20"]);
+            let shown = printed(&output);
+            let values: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("is ")).collect();
+            assert_eq!(values, want, "{door} {probe}: {shown}{}", errors(&output));
+        }
+        let script = format!("usdt:{file}:closely:special {{ printf(\"is %e\\n\", arg0); }}");
+        let output = nopal_with(&["run", "--door", door, "-e", &script, "--", file, "1"]);
+        let said = |by: &str| -> Vec<String> {
+            printed(&output).lines().filter_map(|line| line.strip_prefix(by)).map(str::to_owned).collect()
+        };
+        assert_eq!(
+            (said("is "), said("special ").len()),
+            (said("special "), 10),
+            "{door}: {}",
+            errors(&output)
+        );
+    }
+}
+
+#[test]
+fn a_long_nop_is_opened_where_its_function_calls_somebody() {
+    const ROUNDS: &str = "300";
+    let whole = closely();
+    let folder = scratch("run_kernel_nop");
+    // Without symbols the tables for unwinding tell where functions begin and end.
+    let stripped = folder.join("stripped");
+    copy_program(&whole, &stripped);
+    run(Command::new("strip").arg(&stripped));
+    for program in [whole, stripped] {
+        let file = program.to_str().unwrap();
+        let want = last_words(&program, ROUNDS);
+        let why = "a function that calls nobody";
+        let output = nopal_with(&["trace", "--door", "kernel", "closely:*", "--", file, ROUNDS]);
+        assert!(printed(&output).contains(&want), "{}", printed(&output));
+        let counted = ["closely:caller", "closely:leaf"].map(|probe| n_events(&output, probe));
+        assert_eq!(counted, [300, 0], "{}", errors(&output));
+        assert!(errors(&output).contains(why), "{}", errors(&output));
+        let script = |probe: &str| format!("usdt:{file}:closely:{probe} {{ @n = count(); }}");
+        let output = nopal_with(&["run", "--door", "kernel", "-e", &script("caller"), "--", file, ROUNDS]);
+        assert!(printed(&output).contains(&want), "{}", printed(&output));
+        assert!(printed(&output).contains("@n: 300"), "{}{}", printed(&output), errors(&output));
+        let output = nopal_with(&["run", "--door", "kernel", "-e", &script("leaf"), "--", file, ROUNDS]);
+        assert!(!output.status.success() && errors(&output).contains(why), "{}", errors(&output));
+    }
+}
+
+#[test]
+fn code_that_is_no_longer_the_files_is_not_called_open() {
+    const ROUNDS: &str = "50";
+    let folder = scratch("run_kernel_copied");
+    let program = folder.join("closely");
+    copy_program(&closely(), &program);
+    let want = last_words(&program, ROUNDS);
+    let recording = folder.join("recording");
+    let script = format!(
+        "usdt:{0}:closely:copied {{ @copied = count(); }} usdt:{0}:closely:bits {{ @bits = count(); }}",
+        program.display()
+    );
+    let recording = recording.to_str().unwrap();
+    for arguments in [
+        &["trace", "--door", "kernel", "closely:copied", "closely:bits"][..],
+        &["record", "--door", "kernel", "-e", "closely:copied", "-e", "closely:bits", "-o", recording],
+        &["run", "--door", "kernel", "-e", &script],
+    ] {
+        let mut target = Command::new(&program)
+            .args([ROUNDS, "wait", "copied"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map(Running)
+            .unwrap();
+        let mut words = BufReader::new(target.0.stdout.take().unwrap());
+        let mut line = String::new();
+        words.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let log = folder.join("log");
+        let tracer = Command::new(nopal())
+            .args(arguments)
+            .args(["-v", "-p", &target.pid().to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let said = || fs::read_to_string(&log).unwrap();
+        let is_looked_at =
+            |line: &str| ["closely:bits at", "closely:bits in process"].iter().any(|s| line.contains(s));
+        wait_until("the sites are looked at", 60, || said().lines().any(is_looked_at));
+        target.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        line.clear();
+        words.read_to_string(&mut line).unwrap();
+        assert_eq!(line, want, "the program's own result");
+        assert!(target.0.wait().unwrap().success());
+        let output = tracer.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", said());
+        let is_told = |line: &str| line.contains("closely:copied") && line.contains("no longer the file's");
+        assert!(said().lines().any(is_told), "{arguments:?}: {}", said());
+        assert!(!said().contains("2 kernel door"), "{arguments:?}: {}", said());
+    }
+}
+
+#[test]
+fn clauses_of_one_point_run_in_their_order() {
+    let program = build("script", &["script.c"], Build::Pie);
+    let file = program.to_str().unwrap();
+    // The second runs where the first has not run before.
+    let in_order = |point: &str, filter: &str| {
+        format!(
+            "{point} /{filter}/ {{ @ran = 1; }} {point} /{filter} && @ran == 0/ {{ @wrong = 1; }} \
+             {point} /{filter} && @ran == 1/ {{ @right = 1; }}"
+        )
+    };
+    let points = [
+        (format!("usdt:{file}:script:done"), "1"),
+        (format!("uprobe:{file}:main"), "1"),
+        (format!("uretprobe:{file}:main"), "1"),
+        ("software:page-faults:1".to_owned(), "pid == cpid"),
+        ("tracepoint:sched:sched_process_exit".to_owned(), "pid == cpid"),
+    ];
+    for (point, filter) in &points {
+        let output =
+            nopal_with(&["run", "--door", "kernel", "-e", &in_order(point, filter), "--", file, "5"]);
+        let shown = printed(&output);
+        assert!(shown.contains("@right: 1"), "{point}: {shown}{}", errors(&output));
+        assert!(!shown.contains("@wrong"), "{point}: {shown}");
+    }
+    // 0 + 1 + ... + 9, if what the first keeps is what the second adds.
+    let script =
+        format!("usdt:{file}:script:done {{ @last = arg1; }} usdt:{file}:script:done {{ @sum += @last; }}");
+    for door in ["kernel", "user", "auto"] {
+        let output = nopal_with(&["run", "--door", door, "-e", &script, "--", file, "10"]);
+        assert!(printed(&output).contains("@sum: 45"), "{door}: {}{}", printed(&output), errors(&output));
+    }
+}
+
+/// A program that loads, calls and unloads a library for each line it reads, and a library of its own.
+fn plugins(folder: &Path) -> (PathBuf, PathBuf) {
+    let (program, library) = (folder.join("late"), folder.join("loaded.so"));
+    let source = |name: &str| root().join("tests/fixtures/targets").join(name);
+    run(Command::new("gcc").args(["-O2", "-o"]).arg(&program).arg(source("late.c")));
+    run(Command::new("gcc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(source("loaded.c")));
+    (program, library)
+}
+
+#[test]
+fn a_library_that_is_loaded_later_is_opened_and_its_lateness_stated() {
+    let folder = scratch("run_kernel_late");
+    let (program, library) = plugins(&folder);
+    let (out, log) = (folder.join("out"), folder.join("log"));
+    let recording = folder.join("recording");
+    for (verb, is_only) in [("trace", false), ("record", false), ("trace", true)] {
+        let mut command = Command::new(nopal());
+        command.args([verb, "-v", "--door", "kernel"]).args(is_only.then_some("--only"));
+        match verb {
+            "trace" => command.arg("loads:call"),
+            _ => command.args(["-e", "loads:call", "-o"]).arg(&recording),
+        };
+        let mut tracer = command
+            .arg("--")
+            .arg(&program)
+            .arg(&library)
+            .arg("lines")
+            .stdin(Stdio::piped())
+            .stdout(fs::File::create(&out).unwrap())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .map(Running)
+            .unwrap();
+        let said = || fs::read_to_string(&log).unwrap();
+        let shown = || fs::read_to_string(&out).unwrap();
+        let mut line = || tracer.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        wait_until("the program is started", 60, || shown().contains("ready"));
+        // Loaded and unloaded before anybody can look: its hits are missed, and that is told.
+        line();
+        wait_until("the library has been there", 60, || shown().matches("called 200").count() == 1);
+        wait_until("the library is noticed", 60, || said().contains("loads:call at"));
+        for _ in 0..3 {
+            line();
+        }
+        wait_until("the library has been there again", 60, || shown().matches("called 200").count() == 4);
+        drop(tracer.0.stdin.take());
+        assert!(tracer.0.wait().unwrap().success(), "{verb}: {}", said());
+        let n_events = match verb {
+            "trace" => shown().lines().filter(|line| line.contains(" loads:call: {")).count(),
+            _ => run(Command::new("babeltrace2").arg(&recording)).lines().count(),
+        };
+        // All of the last three times; of the first what came after it was noticed.
+        assert!((600..800).contains(&n_events), "{verb}: {n_events} events; {}", said());
+        assert!(said().contains("not complete"), "{verb}: {}", said());
+    }
+}
+
+#[test]
+fn libraries_that_come_and_go_unseen_leave_no_complete_answer() {
+    let folder = scratch("run_kernel_unseen");
+    let (program, library) = plugins(&folder);
+    let output = Command::new(nopal())
+        .args(["trace", "--door", "kernel", "loads:call", "--"])
+        .arg(&program)
+        .arg(&library)
+        .stdin(fs::File::open("/dev/zero").unwrap())
+        .output()
+        .unwrap();
+    let n = n_events(&output, "loads:call");
+    let is_complete = errors(&output).contains("complete") && !errors(&output).contains("not complete");
+    assert_eq!(is_complete, n == 200, "{n} of 200: {}", errors(&output));
 }

@@ -1,7 +1,7 @@
 //! `perf_event_open(2)`: events of the kernel that a process, its descendants or a CPU have.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 pub const TYPE_SOFTWARE: u32 = 1;
 pub const TYPE_TRACEPOINT: u32 = 2;
@@ -53,4 +53,21 @@ pub fn open(attr: &PerfAttr, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel just returned this descriptor to us and nobody else knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Runs an eBPF program whenever the event occurs, without a link, as kernels before 5.15 want it.
+pub fn attach_program(event: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
+    const SET_BPF: libc::c_ulong = 0x4004_2408;
+    ioctl(event, SET_BPF, program.as_raw_fd())
+}
+
+pub fn enable(event: &OwnedFd) -> io::Result<()> {
+    const ENABLE: libc::c_ulong = 0x2400;
+    ioctl(event, ENABLE, 0)
+}
+
+fn ioctl(event: &OwnedFd, request: libc::c_ulong, argument: RawFd) -> io::Result<()> {
+    // SAFETY: these requests take a number, no address.
+    let result = unsafe { libc::ioctl(event.as_raw_fd(), request, argument) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -433,7 +433,7 @@ fn what_cannot_be_attached_says_why() {
         let mut door = open(&script(vec![(vec![point], code)], Vec::new()));
         let states = door.attach_process(app.pid()).unwrap();
         let State::Refused { why: got } = &states[0].state else { panic!("{states:?}") };
-        assert!(got.contains(why), "{got}");
+        assert!(got.to_string().contains(why), "{got}");
     }
     // The entry of a function is safe whatever is there.
     let mut door = open(&script(vec![(vec![point(symbol("leaf", 0))], arg(0))], Vec::new()));
@@ -446,7 +446,7 @@ fn what_cannot_be_attached_says_why() {
     let states = door.attach_events().unwrap();
     if !std::path::Path::new("/sys/bus/event_source/devices/kprobe").exists() {
         let State::Refused { why } = &states[0].state else { panic!("{states:?}") };
-        assert!(why.contains("without kprobes"), "{why}");
+        assert!(why.to_string().contains("without kprobes"), "{why}");
     }
 }
 
@@ -567,7 +567,7 @@ fn tracepoints_and_their_fields() {
     let mut door = open(&script(vec![(points, Code::default())], Vec::new()));
     let states = door.attach_events().unwrap();
     assert!(
-        matches!(&states[0].state, State::Refused { why } if why.contains("no tracepoint")),
+        matches!(&states[0].state, State::Refused { why } if why.to_string().contains("no tracepoint")),
         "{states:?}"
     );
 }

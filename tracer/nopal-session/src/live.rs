@@ -61,6 +61,9 @@ pub struct Live<S: Selection = Registry> {
     unseen: HashSet<u32>,
     /// Without the user door, which has its own.
     strangers: Strangers,
+    /// Files with wanted sites that a process has mapped since it was looked at, without the user door. It may have unmapped
+    /// them again.
+    loaded: Vec<MappedObject>,
     /// What came up between two looks.
     pending: Vec<News>,
     last_look: Instant,
@@ -131,6 +134,7 @@ impl<S: Selection> Live<S> {
             entered: HashSet::new(),
             unseen: HashSet::new(),
             strangers: Strangers::default(),
+            loaded: Vec::new(),
             pending: Vec::new(),
             last_look: Instant::now(),
             last_sweep: Instant::now(),
@@ -165,9 +169,7 @@ impl<S: Selection> Live<S> {
             let reports = session.attach(pid as i32).map_err(LiveError::User)?;
             self.take_reports(reports)?.opened
         } else {
-            if !self.options.is_only {
-                self.family(pid).into_iter().for_each(|each| self.strangers.follow_for_free(each));
-            }
+            self.family(pid).into_iter().for_each(|each| self.strangers.follow_for_free(each));
             self.attach_by_kernel(pid)?.opened
         };
         self.roots.push(pid);
@@ -219,7 +221,7 @@ impl<S: Selection> Live<S> {
         let (selection, kernel) = (&self.selection, &mut self.kernel);
         let mut outcome = Ok(Vec::new());
         let mut left_by_user = Vec::new();
-        let (strangers, is_followed) = (&mut self.strangers, self.user.is_none() && !how.is_only);
+        let (strangers, is_followed) = (&mut self.strangers, self.user.is_none());
         let while_held = |pid: i32, sites: &[SiteReport]| {
             let pid = pid as u32;
             before_start(pid);

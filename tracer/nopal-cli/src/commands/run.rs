@@ -236,7 +236,7 @@ fn live(
     held: Option<Held>,
 ) -> Result<u8, Failure> {
     if args.emit_bpf {
-        return emit_bpf(args, program);
+        return emit_bpf(args, given, program);
     }
     let has_target = !args.pids.is_empty() || !args.command.is_empty();
     if needs_process(&program) && !has_target && !args.all_processes {
@@ -266,7 +266,7 @@ fn live(
     let mut running = match by_kernel {
         Some(why) => {
             say(args, &format!("door: kernel ({why})"));
-            Running::by_kernel(args, program, held)?
+            Running::by_kernel(args, given, program, held)?
         }
         None => {
             say(args, "door: user");
@@ -305,8 +305,8 @@ fn live(
     }
 }
 
-fn emit_bpf(args: &Args, program: Arc<Program>) -> Result<u8, Failure> {
-    write(running::listing(args, program)?.as_bytes())?;
+fn emit_bpf(args: &Args, given: Vec<nopal_provider::File>, program: Arc<Program>) -> Result<u8, Failure> {
+    write(running::listing(args, given, program)?.as_bytes())?;
     Ok(0)
 }
 

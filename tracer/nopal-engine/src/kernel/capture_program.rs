@@ -5,9 +5,11 @@
 //! jumps to its part.
 
 use super::insn::{Alu, Assembler, Cond, Helper, Insn, Label, Reg, TooLong, Width};
+use super::pt_regs;
 use nopal_abi::record::{self, flags, text};
 use nopal_capture::Capture;
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
+use std::fmt;
 
 /// What the program leaves of one site.
 #[derive(Debug, Clone)]
@@ -72,6 +74,26 @@ pub enum ProgramError {
     TooLong,
 }
 
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProgramError::VectorRegister { .. } => {
+                write!(f, "an argument is in a vector register, which eBPF cannot read")
+            }
+            ProgramError::ValueSize { size_bytes, .. } => {
+                write!(f, "an argument has {size_bytes} bytes, eBPF reads at most 8")
+            }
+            ProgramError::UnknownSymbol { name, .. } => {
+                write!(f, "the file has no symbol `{name}`, which an argument names")
+            }
+            ProgramError::TooManyBytes { .. } => {
+                write!(f, "the arguments do not fit into a record; a smaller --max-string helps")
+            }
+            ProgramError::TooLong => write!(f, "the program is too long for eBPF"),
+        }
+    }
+}
+
 impl From<TooLong> for ProgramError {
     fn from(_: TooLong) -> Self {
         ProgramError::TooLong
@@ -84,7 +106,6 @@ const CTX: Reg = Reg::R6;
 const SCRATCH: Reg = Reg::R7;
 /// Where the next string goes, from the start of the scratch memory.
 const CURSOR: Reg = Reg::R8;
-const PT_REGS_IP: i16 = 128;
 
 /// In front of each record: u32 cpu, u32 zero.
 pub const PREFIX_BYTES: usize = 8;
@@ -113,7 +134,8 @@ pub fn reads_memory(sites: &[ProgramSite]) -> bool {
     captures.into_iter().any(|capture| matches!(capture, Capture::Value { operand } if is_elsewhere(operand)))
 }
 
-fn is_elsewhere(operand: &Operand) -> bool {
+/// Whether an operand is in memory, but not on the stack.
+pub(super) fn is_elsewhere(operand: &Operand) -> bool {
     const STACK_REGISTERS: [u8; 2] = [4, 5];
     match &operand.place {
         Place::Memory(Memory { base: Base::Register(base), .. }) => !STACK_REGISTERS.contains(&base.number),
@@ -139,7 +161,7 @@ pub fn assemble(
             (0..).zip(sites).map(|(key, _)| (key, asm.label())).collect()
         }
         Dispatch::PageOffset => {
-            asm.load(Width::W64, Reg::R0, CTX, PT_REGS_IP);
+            asm.load(Width::W64, Reg::R0, CTX, pt_regs::IP);
             asm.alu_imm(Alu::And, Reg::R0, 0xfff);
             sites.iter().map(|site| (page_offset(site.address), asm.label())).collect()
         }
@@ -381,7 +403,7 @@ impl SiteProgram<'_> {
     }
 
     fn load_register(&mut self, register: Register, dst: Reg) {
-        self.asm.load(Width::W64, dst, CTX, pt_regs_offset(register.number));
+        self.asm.load(Width::W64, dst, CTX, pt_regs::offset(register.number));
         if register.is_high_byte {
             self.asm.alu_imm(Alu::Rsh, dst, 8);
         }
@@ -397,7 +419,7 @@ impl SiteProgram<'_> {
                 let Some(address) = address else {
                     return Err(ProgramError::UnknownSymbol { event: self.site.event, name: name.clone() });
                 };
-                self.asm.load(Width::W64, Reg::R3, CTX, PT_REGS_IP);
+                self.asm.load(Width::W64, Reg::R3, CTX, pt_regs::IP);
                 displacement = displacement.wrapping_add(address.wrapping_sub(self.site.address) as i64);
             }
         }
@@ -567,10 +589,4 @@ fn max_string_bytes(capture: &Capture) -> u32 {
         Capture::Value { .. } => 0,
         Capture::CString { max_bytes, .. } | Capture::Bytes { max_bytes, .. } => max_bytes + 2,
     }
-}
-
-/// Where the kernel's `struct pt_regs` keeps a register of the instruction set's number.
-fn pt_regs_offset(number: u8) -> i16 {
-    const OFFSETS: [i16; 16] = [80, 88, 96, 40, 152, 32, 104, 112, 72, 64, 56, 48, 24, 16, 8, 0];
-    OFFSETS[usize::from(number & 15)]
 }

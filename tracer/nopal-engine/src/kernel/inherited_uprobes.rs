@@ -7,33 +7,31 @@
 //!
 //! Nobody else who maps the file is touched.
 
-use super::bpf;
-use super::capture_program::{self, Dispatch, ProgramSite};
 use super::idle_process;
 use super::tracefs::{NamedEvent, Place, Tracefs};
-use super::{KernelDoor, KernelError, KernelSite, SITES_PER_PROGRAM};
 use crate::perf::{self, DISABLED, INHERIT, PerfAttr};
+use crate::target;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::hash::Hash;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 /// PERF_SAMPLE_READ with PERF_SAMPLE_TID. Nothing is ever sampled; but the kernel does not swap the events of two tasks
 /// with each other (it does so on a context switch between relatives, to save time) where inherited events have this. A
 /// child that ends with the swapped event of another would take the uprobes from that one. Kernels before 6.12 refuse it.
 const KEEP_WITH_TASK: u64 = 0x12;
 
 /// Sites of one file with the programs that serve them, for every process that joins and for its descendants.
-#[derive(Debug)]
-pub struct Family {
+#[derive(Debug, Default)]
+pub(super) struct Family {
     groups: Vec<Group>,
 }
 
 /// Sites that one program serves.
 #[derive(Debug)]
-pub(super) struct Group {
+struct Group {
     // Closed before the name is removed.
     _program_holder: OwnedFd,
     event: NamedEvent,
@@ -41,73 +39,37 @@ pub(super) struct Group {
 
 /// A process that has joined. Dropping it takes the uprobes from it and from all its descendants.
 #[derive(Debug)]
-pub struct Member {
+pub(super) struct Member {
     /// When it had joined, in clock ticks since boot, as `/proc/PID/stat` tells when a process started.
-    pub since_ticks: u64,
+    since_ticks: u64,
     _events: Vec<OwnedFd>,
 }
 
-impl KernelDoor {
-    /// Loads programs for sites of the file at `path`. Sites that cannot be served are returned with the reason.
-    pub fn found_family(
-        &self,
-        tracefs: &Arc<Tracefs>,
-        sites: &[KernelSite],
-        path: &Path,
-    ) -> Result<(Family, Vec<(u32, KernelError)>), KernelError> {
-        let (accepted, refused) = self.accept(sites);
-        let file =
-            File::open(path).map_err(|error| KernelError::Io { what: "opening the traced file", error })?;
-        let mut groups = Vec::new();
-        for group in by_page_offset(&accepted) {
-            let programs: Vec<ProgramSite> = group.iter().map(|(_, bare)| bare.clone()).collect();
-            let program = self.load(&programs, Dispatch::PageOffset, bpf::load_perf_program)?;
-            let places: Vec<Place> = group
-                .iter()
-                .map(|(site, _)| Place {
-                    file_offset: site.site.file_offset,
-                    ref_ctr_offset: site.site.semaphore.map_or(0, |s| s.file_offset),
-                })
-                .collect();
-            groups.push(Group::new(tracefs, &file, &places, false, &program)?);
-        }
-        Ok((Family { groups }, refused))
-    }
-}
-
-impl Group {
-    /// One event at all places, at which the program runs.
-    pub(super) fn new(
+impl Family {
+    /// Adds one event at all places, at which the program runs.
+    pub fn add(
+        &mut self,
         tracefs: &Arc<Tracefs>,
         file: &File,
         places: &[Place],
         is_return: bool,
         program: &OwnedFd,
-    ) -> Result<Group, KernelError> {
-        let failed = |what| move |error| KernelError::Io { what, error };
-        let event = tracefs.define(file, places, is_return).map_err(failed("defining a uprobe event"))?;
+    ) -> io::Result<()> {
+        let event = tracefs.define(file, places, is_return)?;
         // On one that never passes the sites.
-        let idle = idle_process::pid().map_err(failed("starting a process that holds a uprobe event"))?;
-        let holder = open_event(event.id, idle, DISABLED).map_err(failed("opening a uprobe event"))?;
-        attach(&holder, program).map_err(failed("attaching an eBPF program to a uprobe event"))?;
-        Ok(Group { _program_holder: holder, event })
-    }
-}
-
-impl Family {
-    pub(super) fn of(groups: Vec<Group>) -> Family {
-        Family { groups }
+        let holder = open_event(event.id, idle_process::pid()?, DISABLED)?;
+        perf::attach_program(&holder, program)?;
+        self.groups.push(Group { _program_holder: holder, event });
+        Ok(())
     }
 
     /// Arms the sites in a process, in all it forks from now on, and in what those fork.
-    pub fn join(&self, pid: u32) -> Result<Member, KernelError> {
-        let failed = |error| KernelError::Link { path: format!("/proc/{pid}").into(), pid, error };
+    fn join(&self, pid: u32) -> io::Result<Member> {
         let mut events = Vec::new();
         let mut joined: Vec<u32> = Vec::new();
         loop {
-            let threads = threads(pid).map_err(failed)?;
             // A thread made by one that had not joined yet has inherited nothing.
-            let fresh: Vec<u32> = threads.into_iter().filter(|tid| !joined.contains(tid)).collect();
+            let fresh: Vec<u32> = threads(pid)?.into_iter().filter(|tid| !joined.contains(tid)).collect();
             if fresh.is_empty() {
                 break;
             }
@@ -119,59 +81,110 @@ impl Family {
                         Ok(event) => events.push(event),
                         // It has ended meanwhile.
                         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                            return Err(KernelError::NotPermitted { what: "putting uprobes on a process" });
-                        }
-                        Err(error) => return Err(failed(error)),
+                        Err(error) => return Err(error),
                     }
                 }
             }
         }
         if events.is_empty() && !self.groups.is_empty() {
-            return Err(failed(io::Error::from_raw_os_error(libc::ESRCH)));
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(Member { since_ticks: ticks_since_boot(), _events: events })
     }
 }
 
-/// Puts sites into groups in which no two are at the same place of a page: there the instruction pointer's low bits tell
-/// which one was hit, wherever the file is loaded.
-fn by_page_offset<'a, 'b>(
-    sites: &'b [(&'a KernelSite, ProgramSite)],
-) -> Vec<Vec<&'b (&'a KernelSite, ProgramSite)>> {
-    let mut groups: Vec<Vec<&(&KernelSite, ProgramSite)>> = Vec::new();
-    for site in sites {
-        let key = capture_program::page_offset(site.1.address);
-        let has_room = |group: &&mut Vec<&(&KernelSite, ProgramSite)>| {
-            group.len() < SITES_PER_PROGRAM
-                && group.iter().all(|(_, other)| capture_program::page_offset(other.address) != key)
-        };
-        match groups.iter_mut().find(has_room) {
-            Some(group) => group.push(site),
-            None => groups.push(vec![site]),
+/// Which process has which sites through families, joined or inherited. `K` names what a family gives.
+#[derive(Debug)]
+pub struct Inheritance<K> {
+    /// Also of processes that have ended: their descendants have what they have through them.
+    members: Vec<Member>,
+    covered: HashMap<u32, Covered<K>>,
+}
+
+/// What families give a process.
+#[derive(Debug, Clone)]
+struct Covered<K> {
+    keys: HashSet<K>,
+    /// When it joined, in clock ticks since boot; children started later have the same.
+    since_ticks: u64,
+}
+
+impl<K> Default for Inheritance<K> {
+    fn default() -> Self {
+        Inheritance { members: Vec::new(), covered: HashMap::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Inheritance<K> {
+    pub fn has(&self, pid: u32, key: K) -> bool {
+        self.covered.get(&pid).is_some_and(|covered| covered.keys.contains(&key))
+    }
+
+    pub(super) fn join(&mut self, family: &Family, pid: u32, keys: &[K]) -> io::Result<()> {
+        let member = family.join(pid)?;
+        self.cover(pid, keys, member.since_ticks);
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// A process has these from now on, and so has all it starts after this time.
+    fn cover(&mut self, pid: u32, keys: &[K], since_ticks: u64) {
+        let covered =
+            self.covered.entry(pid).or_insert_with(|| Covered { keys: HashSet::new(), since_ticks: 0 });
+        covered.keys.extend(keys);
+        covered.since_ticks = since_ticks;
+    }
+
+    /// The same where whatever it starts has them in any case.
+    pub fn cover_all(&mut self, pid: u32, keys: &[K]) {
+        self.cover(pid, keys, 0);
+    }
+
+    /// A child has what its parent had when it was forked; if that was in the very moment of joining, it must join, too.
+    /// `root` is the ancestor of every process there is, if there is only one: a parent that has ended cannot be asked.
+    pub fn inherit(&mut self, child: &target::Process, root: Option<u32>) {
+        let known = self.covered.get(&child.parent).or_else(|| self.covered.get(&root?));
+        if let Some(parent) = known.filter(|parent| child.start_time_ticks > parent.since_ticks) {
+            let keys = parent.keys.clone();
+            self.covered.entry(child.pid).or_insert(Covered { keys, since_ticks: 0 });
         }
     }
-    for group in &mut groups {
-        group.sort_by_key(|(_, bare)| capture_program::page_offset(bare.address));
+
+    /// Says that a process could not fork while it joined: all its children have what it has.
+    pub fn was_held(&mut self, pid: u32) {
+        if let Some(covered) = self.covered.get_mut(&pid) {
+            covered.since_ticks = 0;
+        }
     }
-    groups
+
+    /// Waits until every child of those who have joined is either one that can be seen, or has what its parent has.
+    pub fn settle(&self) {
+        let last = self.covered.values().map(|covered| covered.since_ticks).max().unwrap_or(0);
+        while last > 0 && ticks_since_boot() <= last {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// Forgets processes that have ended; their numbers may come again.
+    pub fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
+        self.covered.retain(|pid, _| !is_gone(*pid));
+    }
+
+    /// Nobody has anything any more; what is to be dropped for it.
+    pub(super) fn end(&mut self) -> Vec<Member> {
+        self.covered.clear();
+        std::mem::take(&mut self.members)
+    }
 }
 
 /// Now, in the unit of [`Member::since_ticks`].
-pub fn ticks_since_boot() -> u64 {
+fn ticks_since_boot() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure lives over the call; the clock exists since Linux 2.6.39.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     // SAFETY: sysconf has no preconditions.
     let hz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
     now.tv_sec as u64 * hz + now.tv_nsec as u64 * hz / 1_000_000_000
-}
-
-/// Waits until processes that are started can be told from those that were there at this time.
-pub fn wait_until_after(ticks: u64) {
-    while ticks_since_boot() <= ticks {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
 }
 
 fn threads(pid: u32) -> io::Result<Vec<u32>> {
@@ -201,12 +214,6 @@ fn try_open_event(id: u64, tid: u32, flags: u64) -> io::Result<OwnedFd> {
     perf::open(&attr, tid as i32, -1)
 }
 
-fn attach(event: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
-    // SAFETY: both descriptors are open; the request takes a number.
-    let result = unsafe { libc::ioctl(event.as_raw_fd(), PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 /// A descriptor for each thread can be more than the usual limit of 1024.
 fn raise_descriptor_limit() -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -225,27 +232,36 @@ fn raise_descriptor_limit() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nopal_sdt::probe::Site;
+
+    fn process(pid: u32, parent: u32, start_time_ticks: u64) -> target::Process {
+        let own = target::Process::read(std::process::id()).expect("a process may read itself");
+        target::Process { pid, parent, start_time_ticks, ..own }
+    }
 
     #[test]
-    fn no_two_sites_of_a_group_share_the_place_in_a_page() {
-        let addresses = [0x1010, 0x2010, 0x1020, 0x3010, 0x10, 0x1030];
-        let sites: Vec<KernelSite> = (0..)
-            .zip(addresses)
-            .map(|(event, address)| KernelSite {
-                event,
-                site: Site { address, file_offset: address, semaphore: None, args: vec![], code: vec![0x90] },
-                captures: vec![],
-            })
-            .collect();
-        let accepted: Vec<_> = sites
-            .iter()
-            .map(|s| (s, ProgramSite { event: s.event, address: s.site.address, captures: vec![] }))
-            .collect();
-        let groups: Vec<Vec<u64>> = by_page_offset(&accepted)
-            .into_iter()
-            .map(|group| group.into_iter().map(|(_, bare)| bare.address).collect())
-            .collect();
-        assert_eq!(groups, [vec![0x1010, 0x1020, 0x1030], vec![0x2010], vec![0x3010], vec![0x10]]);
+    fn a_child_has_what_its_parent_had_when_it_was_forked() {
+        let mut inheritance = Inheritance::default();
+        inheritance.cover(10, &['a', 'b'], 100);
+        inheritance.inherit(&process(11, 10, 101), None);
+        // In the very moment of joining, or before.
+        inheritance.inherit(&process(12, 10, 100), None);
+        // Of a parent that has ended.
+        inheritance.inherit(&process(13, 7, 200), Some(10));
+        inheritance.inherit(&process(14, 7, 200), None);
+        // Of a child, however soon.
+        inheritance.inherit(&process(15, 11, 101), None);
+        let has = |inheritance: &Inheritance<char>, key| {
+            (10..16).filter(|pid| inheritance.has(*pid, key)).collect::<Vec<_>>()
+        };
+        assert_eq!(has(&inheritance, 'a'), [10, 11, 13, 15]);
+        inheritance.was_held(10);
+        inheritance.inherit(&process(12, 10, 100), None);
+        // Joined later: those who were there before do not have it.
+        inheritance.cover(10, &['c'], 300);
+        assert_eq!(has(&inheritance, 'b'), [10, 11, 12, 13, 15]);
+        assert_eq!(has(&inheritance, 'c'), [10]);
+        inheritance.forget(|pid| pid == 11);
+        assert_eq!(has(&inheritance, 'a'), [10, 12, 13, 15]);
+        assert!(inheritance.end().is_empty() && has(&inheritance, 'a').is_empty());
     }
 }

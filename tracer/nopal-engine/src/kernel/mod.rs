@@ -1,30 +1,36 @@
-//! The kernel door: uprobes with an eBPF program of our own. For a process and its descendants a [`inherited_uprobes::Family`], for
-//! one process alone one `uprobe_multi` link per program and object.
-//! Records have the format of the user door, but for their time, which is CLOCK_MONOTONIC in nanoseconds.
+//! The kernel door: uprobes with eBPF programs of our own, by one way ([`uprobes`]) and one policy ([`refusal`]). Here: the
+//! door of capture programs, whose records have the format of the user door, but for their time, which is CLOCK_MONOTONIC
+//! in nanoseconds.
 
 mod bpf;
 pub mod capture_program;
+pub mod file_code;
 pub mod ftrace;
 mod idle_process;
-pub mod inherited_uprobes;
+mod inherited_uprobes;
 mod insn;
+pub mod landed;
+mod pt_regs;
+pub mod refusal;
 mod ringbuf;
 pub mod script;
-pub mod tracefs;
+mod tracefs;
+pub mod uprobes;
 
-use bpf::{LinkSite, LoadError, MapType};
-use capture_program::{Dispatch, Loss, Maps, ProgramError, ProgramSite};
+use crate::target::possible_cpus;
+use bpf::{LinkSite, Load, LoadError, MapKind, ProgramType};
+use capture_program::{Dispatch, Loss, Maps, ProgramSite};
+use nopal_capture::Capture;
+use nopal_capture::record::{Parsed, RecordView};
 use nopal_sdt::probe::Site;
-use std::ffi::CString;
+use refusal::Refusal;
+use ringbuf::RingBuffer;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
-use nopal_capture::Capture;
-use nopal_capture::record::{Parsed, RecordView};
-use ringbuf::RingBuffer;
+use std::path::Path;
+use std::sync::Arc;
+use uprobes::{AttachError, Link, SiteSet, Uprobes, Way};
 
 /// Sites in one program: small enough for eBPF's 16-bit jumps even if every site has many strings.
 const SITES_PER_PROGRAM: usize = 64;
@@ -50,17 +56,8 @@ pub enum KernelError {
         error: io::Error,
         log: String,
     },
-    Program(ProgramError),
-    /// A bare 5-byte nop: kernels up to at least 6.18 put a call there that destroys the red zone.
-    UnsafeNop {
-        event: u32,
-        address: u64,
-    },
-    Link {
-        path: PathBuf,
-        pid: u32,
-        error: io::Error,
-    },
+    /// Of sites that were to be opened.
+    Site(Refusal),
     Io {
         what: &'static str,
         error: io::Error,
@@ -74,28 +71,7 @@ impl fmt::Display for KernelError {
                 write!(f, "{what} is not permitted: the kernel door needs CAP_BPF and CAP_PERFMON, or root")
             }
             KernelError::Refused { error, .. } => write!(f, "the kernel refused the program: {error}"),
-            KernelError::Program(ProgramError::VectorRegister { .. }) => {
-                write!(f, "an argument is in a vector register, which eBPF cannot read")
-            }
-            KernelError::Program(ProgramError::ValueSize { size_bytes, .. }) => {
-                write!(f, "an argument has {size_bytes} bytes, eBPF reads at most 8")
-            }
-            KernelError::Program(ProgramError::UnknownSymbol { name, .. }) => {
-                write!(f, "the file has no symbol `{name}`, which an argument names")
-            }
-            KernelError::Program(ProgramError::TooManyBytes { .. }) => {
-                write!(f, "the arguments do not fit into a record; a smaller --max-string helps")
-            }
-            KernelError::Program(ProgramError::TooLong) => write!(f, "the program is too long for eBPF"),
-            KernelError::UnsafeNop { address, .. } => {
-                write!(
-                    f,
-                    "the site at {address:#x} is a bare 5-byte nop, where this kernel's uprobes corrupt the program"
-                )
-            }
-            KernelError::Link { path, pid, error } => {
-                write!(f, "cannot put uprobes on {} in process {pid}: {error}", path.display())
-            }
+            KernelError::Site(refusal) => write!(f, "{refusal}"),
             KernelError::Io { what, error } => write!(f, "{what}: {error}"),
         }
     }
@@ -103,19 +79,14 @@ impl fmt::Display for KernelError {
 
 impl std::error::Error for KernelError {}
 
-/// Sites with what a program is made of for them.
-type Accepted<'a> = Vec<(&'a KernelSite, ProgramSite)>;
-
-/// Sites of one object with the programs that serve them.
+/// Sites of one file that one program serves.
 #[derive(Debug)]
-pub struct ArmedObject {
-    groups: Vec<(OwnedFd, Vec<LinkSite>)>,
-}
-
-/// Holds uprobes of one process; dropping it disarms them.
-#[derive(Debug)]
-pub struct Link {
-    _links: Vec<OwnedFd>,
+pub struct CaptureSet {
+    set: SiteSet,
+    /// By cookie.
+    sites: Vec<ProgramSite>,
+    /// For links, of which each process gets its own.
+    linked: Option<Arc<OwnedFd>>,
 }
 
 /// One ring buffer and the maps that go with it; programs of many objects write into it.
@@ -134,14 +105,14 @@ impl KernelDoor {
     pub fn open(ring_bytes: usize) -> Result<KernelDoor, KernelError> {
         let ring_bytes = ring_bytes.max(MIN_RING_BYTES).next_power_of_two();
         let map = |map_type, key, value, entries, name| {
-            bpf::create_map(map_type, key, value, entries, name)
+            bpf::create_map(map_type, key, value, entries, 0, name)
                 .map_err(|error| not_permitted(error, "making a BPF map"))
         };
-        let ring = map(MapType::Ringbuf, 0, 0, ring_bytes as u32, "nopal_ring")?;
-        let loss = map(MapType::PercpuArray, 4, size_of::<Loss>() as u32, 1, "nopal_loss")?;
-        let depth = map(MapType::PercpuArray, 4, 8, 1, "nopal_depth")?;
+        let ring = map(MapKind::Ringbuf, 0, 0, ring_bytes as u32, "nopal_ring")?;
+        let loss = map(MapKind::PercpuArray, 4, size_of::<Loss>() as u32, 1, "nopal_loss")?;
+        let depth = map(MapKind::PercpuArray, 4, 8, 1, "nopal_depth")?;
         let scratch = map(
-            MapType::PercpuArray,
+            MapKind::PercpuArray,
             4,
             capture_program::SCRATCH_BYTES,
             capture_program::SCRATCH_LEVELS,
@@ -153,13 +124,17 @@ impl KernelDoor {
             depth: depth.as_raw_fd(),
             scratch: scratch.as_raw_fd(),
         };
+        // The kernel gives per-CPU values for every possible CPU, present or not.
+        let n_cpus =
+            possible_cpus().map_err(|error| KernelError::Io { what: "counting the CPUs", error })? as usize;
         let ring = RingBuffer::new(ring, ring_bytes)
             .map_err(|error| KernelError::Io { what: "mapping the BPF ring buffer", error })?;
-        Ok(KernelDoor { ring, maps, loss, _depth: depth, _scratch: scratch, n_cpus: possible_cpus()? })
+        Ok(KernelDoor { ring, maps, loss, _depth: depth, _scratch: scratch, n_cpus })
     }
 
-    /// Divides sites into those a program can be made for and the others, with the reason.
-    fn accept<'a>(&self, sites: &'a [KernelSite]) -> (Accepted<'a>, Vec<(u32, KernelError)>) {
+    /// Divides sites of the file at `path` by the programs that will serve them. Sites for which no program can be made are
+    /// returned with the reason.
+    pub fn prepare(&self, path: &Path, sites: &[KernelSite]) -> (Vec<CaptureSet>, Vec<(u32, Refusal)>) {
         let mut refused = Vec::new();
         let mut accepted = Vec::new();
         for site in sites {
@@ -169,77 +144,92 @@ impl KernelDoor {
                 captures: site.captures.clone(),
             };
             let alone = std::slice::from_ref(&bare);
-            if site.site.code.starts_with(&[0x0f, 0x1f, 0x44, 0x00, 0x00]) {
-                let error = KernelError::UnsafeNop { event: site.event, address: site.site.address };
-                refused.push((site.event, error));
-            } else if let Err(error) = capture_program::assemble(alone, self.maps, Dispatch::Cookie, false) {
-                refused.push((site.event, KernelError::Program(error)));
-            } else {
-                accepted.push((site, bare));
+            match capture_program::assemble(alone, self.maps, Dispatch::Cookie, false) {
+                Ok(_) => accepted.push((site, bare)),
+                Err(error) => refused.push((site.event, Refusal::Capture(error))),
             }
         }
-        (accepted, refused)
+        let link_site = |cookie: usize| LinkSite {
+            file_offset: accepted[cookie].0.site.file_offset,
+            ref_ctr_offset: accepted[cookie].0.site.semaphore.map_or(0, |s| s.file_offset),
+            cookie: cookie as u64,
+        };
+        let links: Vec<LinkSite> = (0..accepted.len()).map(link_site).collect();
+        let sets = uprobes::told_apart(&links, SITES_PER_PROGRAM).into_iter().map(|mut part| {
+            // In the order of the place in the page, as a program searches by it.
+            part.sort_by_key(uprobes::page_offset);
+            let sites = part.iter().map(|link| accepted[link.cookie as usize].1.clone()).collect();
+            (0..).zip(&mut part).for_each(|(cookie, link)| link.cookie = cookie);
+            CaptureSet { set: SiteSet::new(path, false, part), sites, linked: None }
+        });
+        (sets.collect(), refused)
     }
 
-    /// Loads programs for sites of one object. Sites that cannot be served are returned with the reason.
-    pub fn prepare(
+    /// Arms sites in a process, and where uprobes are inherited in all it forks; false if it had them all by inheritance.
+    /// `path` must lead to the very file the process maps.
+    pub fn attach(
         &self,
-        sites: &[KernelSite],
-    ) -> Result<(ArmedObject, Vec<(u32, KernelError)>), KernelError> {
-        let (accepted, refused) = self.accept(sites);
-        let mut groups = Vec::new();
-        for group in accepted.chunks(SITES_PER_PROGRAM) {
-            let programs: Vec<ProgramSite> = group.iter().map(|(_, bare)| bare.clone()).collect();
-            let program = self.load(&programs, Dispatch::Cookie, bpf::load_uprobe_program)?;
-            let links = group
-                .iter()
-                .enumerate()
-                .map(|(cookie, (site, _))| LinkSite {
-                    file_offset: site.site.file_offset,
-                    ref_ctr_offset: site.site.semaphore.map_or(0, |s| s.file_offset),
-                    cookie: cookie as u64,
-                })
-                .collect();
-            groups.push((program, links));
+        uprobes: &mut Uprobes<u32>,
+        set: &mut CaptureSet,
+        path: &Path,
+        pid: u32,
+    ) -> Result<bool, KernelError> {
+        let CaptureSet { set, sites, linked } = set;
+        path.clone_into(&mut set.path);
+        let events: Vec<u32> = sites.iter().map(|site| site.event).collect();
+        let attached = uprobes.attach(set, &events, Some(pid), |way| {
+            if let (Way::Multi, Some(program)) = (way, &linked) {
+                return Ok(Arc::clone(program));
+            }
+            let program = self.load(sites, way)?;
+            if way == Way::Multi {
+                *linked = Some(Arc::clone(&program));
+            }
+            Ok(program)
+        });
+        attached.map_err(|error| failed(error, &set.path))
+    }
+
+    /// Arms one site in one process alone, until the link is dropped.
+    pub fn link(&self, path: &Path, site: &KernelSite, pid: u32) -> Result<Link, KernelError> {
+        let (sets, refused) = self.prepare(path, std::slice::from_ref(site));
+        if let Some((_, why)) = refused.into_iter().next() {
+            return Err(KernelError::Site(why));
         }
-        Ok((ArmedObject { groups }, refused))
+        let [CaptureSet { set, sites, .. }] = &sets[..] else {
+            unreachable!("one site that is not refused is one set")
+        };
+        uprobes::link(set, Some(pid), true, &mut |way| self.load(sites, way))
+            .map_err(|error| failed(error, path))
     }
 
     /// The program of sites: one that may sleep if it has to and the kernel has it, else it reads what is in memory only.
-    fn load(
-        &self,
-        sites: &[ProgramSite],
-        dispatch: Dispatch,
-        load: impl Fn(&[insn::Insn], &str, bool) -> Result<OwnedFd, bpf::LoadError>,
-    ) -> Result<OwnedFd, KernelError> {
-        let assemble = |may_sleep| {
-            capture_program::assemble(sites, self.maps, dispatch, may_sleep).map_err(KernelError::Program)
+    fn load(&self, sites: &[ProgramSite], way: Way<'_>) -> Result<Arc<OwnedFd>, KernelError> {
+        let dispatch = match way {
+            Way::Multi | Way::Event => Dispatch::Cookie,
+            Way::Inherited(_) => Dispatch::PageOffset,
+        };
+        let load = |may_sleep| {
+            let insns = capture_program::assemble(sites, self.maps, dispatch, may_sleep)
+                .map_err(|error| KernelError::Site(Refusal::Capture(error)))?;
+            bpf::load_program(&Load {
+                program_type: ProgramType::Kprobe,
+                is_uprobe_multi: way == Way::Multi,
+                is_sleepable: may_sleep,
+                insns: &insns,
+                btf: None,
+                name: "nopal_hit",
+            })
+            .map(Arc::new)
+            .map_err(refusal)
         };
         if capture_program::reads_memory(sites)
-            && let Ok(program) = load(&assemble(true)?, "nopal_hit", true)
+            && way != Way::Event
+            && let Ok(program) = load(true)
         {
             return Ok(program);
         }
-        load(&assemble(false)?, "nopal_hit", false).map_err(refusal)
-    }
-
-    /// Arms the sites in one process. `path` must lead to the very file the process maps.
-    pub fn arm(&self, object: &ArmedObject, path: &Path, pid: u32) -> Result<Link, KernelError> {
-        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| KernelError::Io {
-            what: "the path of the traced file",
-            error: io::Error::from(io::ErrorKind::InvalidInput),
-        })?;
-        let mut links = Vec::with_capacity(object.groups.len());
-        for (program, sites) in &object.groups {
-            let link = bpf::link_uprobes(program, &c_path, sites, pid).map_err(|error| {
-                match error.raw_os_error() {
-                    Some(libc::EPERM) => KernelError::NotPermitted { what: "putting uprobes on a file" },
-                    _ => KernelError::Link { path: path.to_owned(), pid, error },
-                }
-            })?;
-            links.push(link);
-        }
-        Ok(Link { _links: links })
+        load(false)
     }
 
     /// Hands at most `limit` finished records with their CPUs to `take`; returns how many there were.
@@ -258,10 +248,22 @@ impl KernelDoor {
     /// What was lost so far, by CPU.
     pub fn loss(&self) -> Result<Vec<Loss>, KernelError> {
         const WORDS: usize = size_of::<Loss>() / 8;
-        let mut words = vec![0u64; self.n_cpus * WORDS];
-        bpf::lookup_percpu(&self.loss, 0, &mut words)
+        let mut bytes = vec![0; self.n_cpus * WORDS * 8];
+        bpf::lookup(&self.loss, &[0; 4], &mut bytes)
             .map_err(|error| KernelError::Io { what: "reading the loss counters", error })?;
+        let (words, _) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         Ok(words.chunks_exact(WORDS).map(|w| Loss { n_lost: w[0], first_ns: w[1], last_ns: w[2] }).collect())
+    }
+}
+
+fn failed(error: AttachError<KernelError>, path: &Path) -> KernelError {
+    match error {
+        AttachError::Program(error) => error,
+        AttachError::Kernel(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            KernelError::NotPermitted { what: "putting uprobes on a file" }
+        }
+        AttachError::Kernel(error) => KernelError::Site(Refusal::of_kernel(path.to_owned(), &error)),
     }
 }
 
@@ -277,13 +279,4 @@ fn not_permitted(error: io::Error, what: &'static str) -> KernelError {
         Some(libc::EPERM) => KernelError::NotPermitted { what },
         _ => KernelError::Io { what, error },
     }
-}
-
-/// The kernel gives per-CPU values for every possible CPU, present or not.
-fn possible_cpus() -> Result<usize, KernelError> {
-    let path = "/sys/devices/system/cpu/possible";
-    let text = std::fs::read_to_string(path).map_err(|error| KernelError::Io { what: path, error })?;
-    let last = text.trim().rsplit(['-', ',']).next().and_then(|n| n.parse::<usize>().ok());
-    last.map(|n| n + 1)
-        .ok_or(KernelError::Io { what: path, error: io::Error::from(io::ErrorKind::InvalidData) })
 }

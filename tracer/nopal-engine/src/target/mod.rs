@@ -4,6 +4,7 @@
 pub mod chronicle;
 mod cpus;
 mod error;
+pub mod functions;
 mod image;
 mod maps;
 mod objects;

@@ -30,20 +30,31 @@ impl Strangers {
     }
 
     /// Takes note of what has happened; `wants` says whether code of a file is wanted.
-    pub fn hear(&mut self, mut wants: impl FnMut(&MappedObject) -> bool) {
+    pub fn hear(&mut self, wants: impl FnMut(&MappedObject) -> bool) {
+        self.hear_of_libraries(wants, |_| {});
+    }
+
+    /// The same, and tells of the code that processes map which have been looked at: they may have unmapped it since.
+    pub fn hear_of_libraries(
+        &mut self,
+        mut wants: impl FnMut(&MappedObject) -> bool,
+        mut mapped: impl FnMut(MappedObject),
+    ) {
         let (started, gone, has_lost) = (&mut self.started, &mut self.gone, &mut self.has_lost);
         self.chronicle.read(|entry| match entry {
             Entry::Started { pid, .. } => {
                 started.insert(pid, false);
             }
-            Entry::Mapped { pid, mapping } => {
-                if let Some(is_wanted @ false) = started.get_mut(&pid)
-                    && mapping.is_of_file()
-                {
-                    let (path, is_deleted) = (mapping.path.clone(), mapping.is_deleted);
-                    *is_wanted = wants(&MappedObject { pid, path, is_deleted, mappings: vec![mapping] });
+            Entry::Mapped { pid, mapping } if mapping.is_of_file() => {
+                let (path, is_deleted) = (mapping.path.clone(), mapping.is_deleted);
+                let object = MappedObject { pid, path, is_deleted, mappings: vec![mapping] };
+                match started.get_mut(&pid) {
+                    Some(is_wanted @ false) => *is_wanted = wants(&object),
+                    Some(true) => {}
+                    None => mapped(object),
                 }
             }
+            Entry::Mapped { .. } => {}
             Entry::Ended { pid } => {
                 if started.remove(&pid) == Some(true) {
                     gone.push(pid);

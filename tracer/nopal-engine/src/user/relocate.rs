@@ -6,6 +6,7 @@
 //! make of `switch`), symbols, starts of functions, and landing pads of exceptions.
 
 use super::hijack::Call;
+use crate::target::functions::search_table;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use nopal_abi::PAGE_BYTES;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
@@ -103,7 +104,8 @@ impl<'a> Survey<'a> {
                 exceptions = bytes;
             }
             if section.name() == Ok(".eh_frame_hdr") {
-                starts.extend(function_starts(section.address(), bytes)?);
+                let functions = search_table(section.address(), bytes)?;
+                starts.extend(functions.into_iter().map(|(start, _)| start));
             }
             let is_code = sh_flags.contains(object::elf::SHF_EXECINSTR);
             parts.push(Part { address: section.address(), bytes, is_code });
@@ -282,25 +284,6 @@ fn uleb128(mut value: u64) -> Vec<u8> {
     }
 }
 
-/// The binary search table of `.eh_frame_hdr`, in the one form that linkers write.
-fn function_starts(address: u64, bytes: &[u8]) -> Option<Vec<u64>> {
-    const VERSION: u8 = 1;
-    const UDATA4: u8 = 0x03;
-    const DATAREL_SDATA4: u8 = 0x3b;
-    let [VERSION, _, UDATA4, DATAREL_SDATA4, rest @ ..] = bytes else { return None };
-    let n_entries = u32::from_le_bytes(rest.get(4..8)?.try_into().ok()?) as usize;
-    let table = rest.get(8..)?.get(..n_entries.checked_mul(8)?)?;
-    Some(
-        table
-            .chunks_exact(8)
-            .map(|entry| {
-                let distance = i32::from_le_bytes(entry[..4].try_into().expect("four bytes"));
-                address.wrapping_add(distance as i64 as u64)
-            })
-            .collect(),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,6 +409,5 @@ mod tests {
             let fixed = Fixed::of(image, &[0x1000]);
             assert!(fixed.check(0x1000).is_err() && fixed.check_behind(0x1000).is_err());
         }
-        assert_eq!(function_starts(0x100, &[1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 9, 0, 0, 0]), None);
     }
 }

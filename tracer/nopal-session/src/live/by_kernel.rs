@@ -5,13 +5,16 @@ use super::tracefs_door::{BY_TRACEFS, TracefsDoor};
 use super::{Door, Hit, LiveError, Loss, Opened, StreamId, StreamKind, Way, both, closed, lock};
 use nopal_capture::record::RecordKind;
 use nopal_capture::{Action, Came, Task, Wanted};
-use nopal_engine::kernel::inherited_uprobes::{self, Family, Member};
-use nopal_engine::kernel::tracefs::Tracefs;
-use nopal_engine::kernel::{ArmedObject, KernelDoor, KernelError, KernelSite, Link};
+use nopal_engine::kernel::file_code::FileCodes;
+use nopal_engine::kernel::refusal::{self, Refusal};
+use nopal_engine::kernel::uprobes::{Link, Uprobes, drop_together};
+use nopal_engine::kernel::{CaptureSet, KernelDoor, KernelError, KernelSite, landed};
 use nopal_engine::target::{self, changeable_objects};
-use std::collections::{HashMap, HashSet};
+use nopal_sdt::probe::Site;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Records that are put in order at a time: bounds what a poll keeps in memory.
 const BATCH_RECORDS: usize = 1 << 14;
@@ -21,15 +24,11 @@ const MAX_BATCHES: usize = 1 << 12;
 #[derive(Debug)]
 pub(crate) struct Kernel {
     door: Entrance,
-    /// Where uprobes can be inherited, and are to be.
-    tracefs: Option<Arc<Tracefs>>,
-    links: HashMap<u32, Vec<Link>>,
-    /// Also of processes that have ended: their descendants have what they have through them.
-    members: Vec<Member>,
-    /// By file, with the events it was prepared for. After the members, who must be gone before their family.
+    /// Inherited by event. Before the sets, which processes must have left.
+    uprobes: Uprobes<u32>,
+    /// By file, with the events it was prepared for.
     prepared: HashMap<(PathBuf, Vec<u32>), Prepared>,
-    /// By process: what it has through families, joined or inherited.
-    covered: HashMap<u32, Covered>,
+    files: FileCodes,
     /// By CPU: how many losses were told of, and when the last of them was.
     lost_seen: Vec<(u64, u64)>,
     /// Records of one poll, to be put in order.
@@ -44,27 +43,11 @@ enum Entrance {
     Lines(Box<TracefsDoor>),
 }
 
-/// What families give a process.
-#[derive(Debug, Clone, Default)]
-struct Covered {
-    events: HashSet<u32>,
-    /// When it joined, in clock ticks since boot; children started later have the same.
-    since_ticks: u64,
-}
-
-/// Programs that are loaded, and the events for which there is none.
+/// Sites that can be armed, and the events for which there is no program.
 #[derive(Debug)]
 struct Prepared {
-    sites: Armable,
+    sets: Vec<CaptureSet>,
     refused: HashMap<u32, String>,
-}
-
-#[derive(Debug)]
-enum Armable {
-    /// For one process at a time.
-    Alone(ArmedObject),
-    /// For processes and their descendants.
-    Family(Family),
 }
 
 /// What the kernel door did for one process.
@@ -76,14 +59,12 @@ pub(crate) struct ByKernel {
 }
 
 impl Kernel {
-    fn new(door: Entrance, tracefs: Option<Tracefs>) -> Kernel {
+    fn new(door: Entrance, follows_children: bool) -> Kernel {
         Kernel {
+            uprobes: Uprobes::new(follows_children && matches!(door, Entrance::Bpf(_)), true),
             door,
-            tracefs: tracefs.map(Arc::new),
-            links: HashMap::new(),
-            members: Vec::new(),
             prepared: HashMap::new(),
-            covered: HashMap::new(),
+            files: FileCodes::default(),
             lost_seen: Vec::new(),
             batch: Vec::new(),
             last_ns: HashMap::new(),
@@ -92,12 +73,12 @@ impl Kernel {
 
     /// Whether children have the uprobes of their parents at once.
     pub fn is_inherited(&self) -> bool {
-        self.tracefs.is_some() || matches!(self.door, Entrance::Lines(_))
+        self.uprobes.is_inherited() || matches!(self.door, Entrance::Lines(_))
     }
 
     /// Whether all that these processes start has an event from its beginning on.
     pub fn gives_all(&self, roots: &[u32], event: u32) -> bool {
-        roots.iter().all(|root| self.covered.get(root).is_some_and(|covered| covered.events.contains(&event)))
+        roots.iter().all(|root| self.uprobes.inherited.has(*root, event))
     }
 
     fn bpf(&self) -> Result<&KernelDoor, LiveError> {
@@ -112,46 +93,32 @@ impl Kernel {
     /// A child has what its parent had when it was forked; if that was in the very moment of joining, it must join, too.
     /// `root` is the ancestor of every process there is, if there is only one: a parent that has ended cannot be asked.
     pub fn inherit(&mut self, child: &target::Process, root: Option<u32>) {
-        let known = self.covered.get(&child.parent).or_else(|| self.covered.get(&root?));
-        match known {
-            Some(covered) if child.start_time_ticks > covered.since_ticks => {
-                let events = covered.events.clone();
-                self.covered.entry(child.pid).or_insert(Covered { events, since_ticks: 0 });
-            }
-            _ => {}
-        }
+        self.uprobes.inherited.inherit(child, root);
     }
 
     /// Says that a process could not fork while it joined: all its children have what it has.
     pub fn was_held(&mut self, pid: u32) {
-        if let Some(covered) = self.covered.get_mut(&pid) {
-            covered.since_ticks = 0;
-        }
+        self.uprobes.inherited.was_held(pid);
     }
 
     /// Waits until every child of those who have joined is either one that can be seen, or has what its parent has.
     pub fn settle(&self) {
-        if let Some(last) = self.covered.values().map(|covered| covered.since_ticks).max() {
-            inherited_uprobes::wait_until_after(last);
-        }
+        self.uprobes.inherited.settle();
     }
 
-    /// A link outlives the program it was made for; what a family gives holds for the next program, too.
+    /// A link outlives the program it was made for; what is inherited holds for the next program, too.
     pub fn exec(&mut self, pid: u32) {
-        self.links.remove(&pid);
+        self.uprobes.exec(pid);
     }
 
     pub fn retain(&mut self, is_alive: impl Fn(&u32) -> bool) {
-        self.links.retain(|pid, _| is_alive(pid));
-        self.covered.retain(|pid, _| is_alive(pid));
+        self.uprobes.forget(|pid| !is_alive(&pid));
     }
 
     /// Disarms everything; what was recorded can still be polled.
     pub fn close(&mut self) {
-        self.links.clear();
-        self.members.clear();
-        self.prepared.clear();
-        self.covered.clear();
+        self.uprobes.close();
+        drop_together(self.prepared.drain().collect());
         if let Entrance::Lines(lines) = &mut self.door {
             lines.close();
         }
@@ -162,18 +129,14 @@ impl Kernel {
         let door = self.bpf()?;
         let path = mapped.reachable_path().map_err(LiveError::Target)?;
         let Some(mut site) = kernel_site(wanted) else { return Err(LiveError::Target(gone(pid))) };
-        let arm = |site: &KernelSite| {
-            let (object, mut refused) = door.prepare(std::slice::from_ref(site))?;
-            match refused.pop() {
-                Some((_, why)) => Err(why),
-                None => door.arm(&object, &path, pid),
-            }
-        };
-        arm(&site)
+        let refused = |why| LiveError::Kernel(KernelError::Site(why));
+        let file = FileCodes::default().read(mapped.open().map_err(LiveError::Target)?).map_err(refused)?;
+        refusal::check(&file, site.site.address, &site.site.code, false).map_err(refused)?;
+        door.link(&path, &site, pid)
             .or_else(|_| {
                 // The kernel keeps one semaphore for a place: the other tool's, which may be none.
                 site.site.semaphore = None;
-                arm(&site)
+                door.link(&path, &site, pid)
             })
             .map_err(LiveError::Kernel)
     }
@@ -193,88 +156,89 @@ impl Kernel {
             address: wanted.site.address,
             way: Way::Kernel(why),
         };
-        let covered = self.covered.get(&pid);
+        let inherited = &self.uprobes.inherited;
         let (has, sites): (Vec<_>, Vec<_>) =
-            sites.into_iter().partition(|(w, _)| covered.is_some_and(|c| c.events.contains(&w.event)));
+            sites.into_iter().partition(|(wanted, _)| inherited.has(pid, wanted.event));
         done.opened.extend(has.into_iter().map(|(wanted, why)| opened_as(wanted, why)));
         if sites.is_empty() {
             return Ok(());
         }
-        if let Entrance::Lines(lines) = &mut self.door {
-            let wanted: Vec<Wanted> = sites.iter().map(|(wanted, _)| wanted.clone()).collect();
-            let result = lines.arm(pid, mapped, &wanted);
-            let covered = self.covered.entry(pid).or_default();
-            for (wanted, why) in sites {
-                let reason = match &result {
-                    Ok(refused) => refused.get(&wanted.event),
-                    Err(reason) => Some(reason),
-                };
-                done.opened.push(match reason {
-                    Some(reason) => closed(pid, &wanted, both(&why, reason)),
-                    None => {
-                        done.n_fresh += 1;
-                        covered.events.insert(wanted.event);
-                        opened_as(wanted, both(&why, BY_TRACEFS))
-                    }
-                });
+        let image = mapped.open().map_err(LiveError::Target)?;
+        let file = self.files.read(image).map_err(|why| LiveError::Kernel(KernelError::Site(why)))?;
+        let mut refused: HashMap<u32, String> = HashMap::new();
+        for (wanted, _) in &sites {
+            let Site { address, code, .. } = &wanted.site;
+            if let Err(why) = refusal::check(&file, *address, code, false) {
+                refused.insert(wanted.event, why.to_string());
             }
-            return Ok(());
         }
-        let key = (mapped.path.clone(), sites.iter().map(|(w, _)| w.event).collect::<Vec<u32>>());
-        let prepared = match self.prepared.get(&key) {
-            Some(prepared) => prepared,
-            None => {
-                let prepared = self.prepare(mapped, &sites)?;
-                self.prepared.entry(key).or_insert(prepared)
-            }
-        };
-        match &prepared.sites {
-            Armable::Alone(object) => {
-                let path = mapped.reachable_path().map_err(LiveError::Target)?;
-                let Entrance::Bpf(door) = &self.door else { return Ok(()) };
-                let link = door.arm(object, &path, pid).map_err(LiveError::Kernel)?;
-                self.links.entry(pid).or_default().push(link);
-            }
-            Armable::Family(family) => {
-                let member = family.join(pid).map_err(LiveError::Kernel)?;
-                let since_ticks = member.since_ticks;
-                self.members.push(member);
-                let covered = self.covered.entry(pid).or_default();
-                covered.events.extend(sites.iter().map(|(w, _)| w.event));
-                covered.since_ticks = since_ticks;
+        let safe: Vec<Wanted> = sites
+            .iter()
+            .map(|(wanted, _)| wanted)
+            .filter(|w| !refused.contains_key(&w.event))
+            .cloned()
+            .collect();
+        if !safe.is_empty() {
+            refused.extend(self.attach(pid, mapped, &safe)?);
+        }
+        // A library may have come and gone: then its uprobes are there when it comes again.
+        let objects = target::mapped_objects(pid).unwrap_or_default();
+        if let Some(mapped) = objects.iter().find(|object| file_of(object) == file_of(mapped)) {
+            let place = |w: &Wanted| (w.site.address, w.site.code.first().copied().unwrap_or(0));
+            let missing = landed::missing(mapped, &file, &safe.iter().map(place).collect::<Vec<_>>());
+            for (wanted, _) in safe.iter().zip(missing).filter(|(_, is_missing)| *is_missing) {
+                let why = Refusal::NotInMemory { pid, n_missing: 1, n_sites: 1 };
+                refused.entry(wanted.event).or_insert_with(|| why.to_string());
             }
         }
         for (wanted, why) in sites {
-            done.opened.push(match prepared.refused.get(&wanted.event) {
-                Some(reason) => closed(pid, &wanted, both(&why, reason)),
-                None => {
+            done.opened.push(match (refused.get(&wanted.event), &self.door) {
+                (Some(reason), _) => closed(pid, &wanted, both(&why, reason)),
+                (None, door) => {
                     done.n_fresh += 1;
-                    opened_as(wanted, why)
+                    let is_by_lines = matches!(door, Entrance::Lines(_));
+                    opened_as(wanted, if is_by_lines { both(&why, BY_TRACEFS) } else { why })
                 }
             });
         }
         Ok(())
     }
 
-    fn prepare(
-        &self,
+    /// Arms sites of one file; by event, why one is not armed.
+    fn attach(
+        &mut self,
+        pid: u32,
         mapped: &target::MappedObject,
-        sites: &[(Wanted, String)],
-    ) -> Result<Prepared, LiveError> {
-        let kernel_sites: Vec<KernelSite> = sites.iter().filter_map(|(w, _)| kernel_site(w)).collect();
-        let in_words = |refused: Vec<(u32, KernelError)>| {
-            refused.into_iter().map(|(event, error)| (event, error.to_string())).collect()
-        };
-        let door = self.bpf()?;
-        if let Some(tracefs) = &self.tracefs {
-            let path = mapped.reachable_path().map_err(LiveError::Target)?;
-            // If it fails, it does so for all processes alike, and each is armed alone.
-            if let Ok((family, refused)) = door.found_family(tracefs, &kernel_sites, &path) {
-                return Ok(Prepared { sites: Armable::Family(family), refused: in_words(refused) });
+        sites: &[Wanted],
+    ) -> Result<HashMap<u32, String>, LiveError> {
+        let door = match &mut self.door {
+            Entrance::Bpf(door) => door,
+            Entrance::Lines(lines) => {
+                let refused = match lines.arm(pid, mapped, sites) {
+                    Ok(refused) => refused,
+                    Err(why) => sites.iter().map(|wanted| (wanted.event, why.clone())).collect(),
+                };
+                let events = sites.iter().map(|wanted| wanted.event);
+                let armed: Vec<u32> = events.filter(|event| !refused.contains_key(event)).collect();
+                self.uprobes.inherited.cover_all(pid, &armed);
+                return Ok(refused);
             }
+        };
+        let key = (mapped.path.clone(), sites.iter().map(|wanted| wanted.event).collect::<Vec<u32>>());
+        let path = mapped.reachable_path().map_err(LiveError::Target)?;
+        let prepared = match self.prepared.entry(key) {
+            Slot::Occupied(known) => known.into_mut(),
+            Slot::Vacant(vacant) => {
+                let kernel_sites: Vec<KernelSite> = sites.iter().filter_map(kernel_site).collect();
+                let (sets, refused) = door.prepare(&path, &kernel_sites);
+                let refused = refused.into_iter().map(|(event, why)| (event, why.to_string())).collect();
+                vacant.insert(Prepared { sets, refused })
+            }
+        };
+        for set in &mut prepared.sets {
+            door.attach(&mut self.uprobes, set, &path, pid).map_err(LiveError::Kernel)?;
         }
-        let (object, refused) = door.prepare(&kernel_sites).map_err(LiveError::Kernel)?;
-        Ok(Prepared { sites: Armable::Alone(object), refused: in_words(refused) })
+        Ok(prepared.refused.clone())
     }
 
     /// Hands out some records in the order of time, and before them what was lost; tells how many.
@@ -372,9 +336,7 @@ pub(crate) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), Kernel
             },
             Err(error) => return Err(error),
         };
-        let is_inherited = !how.is_only && matches!(door, Entrance::Bpf(_));
-        let tracefs = if is_inherited { Tracefs::open().ok() } else { None };
-        *kernel = Some(Kernel::new(door, tracefs));
+        *kernel = Some(Kernel::new(door, !how.is_only));
     }
     Ok(())
 }
@@ -387,7 +349,20 @@ pub(super) fn open_by_kernel<S: Selection>(
     pid: u32,
     sites: Vec<(Wanted, String)>,
 ) -> Result<ByKernel, LiveError> {
+    let objects = changeable_objects(pid).map_err(LiveError::Target)?;
+    open_objects(kernel, selection, how, objects, sites)
+}
+
+/// The same of files that one process maps, or has mapped.
+pub(super) fn open_objects<S: Selection>(
+    kernel: &mut Option<Kernel>,
+    selection: &Mutex<S>,
+    how: How,
+    objects: Vec<target::MappedObject>,
+    sites: Vec<(Wanted, String)>,
+) -> Result<ByKernel, LiveError> {
     let mut done = ByKernel::default();
+    let Some(pid) = objects.first().map(|object| object.pid) else { return Ok(done) };
     match ensure(kernel, how) {
         Ok(()) => {}
         Err(error) if how.door == Door::Kernel => return Err(LiveError::Kernel(error)),
@@ -406,7 +381,7 @@ pub(super) fn open_by_kernel<S: Selection>(
             by_file.entry(place.file).or_default().push((wanted, reason));
         }
     }
-    for mapped in changeable_objects(pid).map_err(LiveError::Target)? {
+    for mapped in objects {
         let Some(sites) = file_of(&mapped).and_then(|file| by_file.remove(&file)) else { continue };
         match kernel.arm(pid, &mapped, sites.clone(), &mut done) {
             Ok(()) => {}

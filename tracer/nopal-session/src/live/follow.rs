@@ -1,7 +1,7 @@
 //! What happens to traced processes: re-opens what others closed, follows children, libraries and programs started
 //! later, and gives the kernel door what the user door leaves.
 
-use super::by_kernel::{ByKernel, open_by_kernel};
+use super::by_kernel::{ByKernel, open_by_kernel, open_objects};
 use super::{
     ASKED_FOR, Door, LOOK, Live, LiveError, News, Selection, Way, closed, divide, lock, wanted_in,
     wanted_in_file,
@@ -34,7 +34,7 @@ impl<S: Selection> Live<S> {
             Some((session, _)) => session.has_news(),
             None => {
                 self.hear();
-                self.strangers.has_news()
+                self.strangers.has_news() || !self.loaded.is_empty()
             }
         };
         has_started || !self.pending.is_empty()
@@ -43,9 +43,21 @@ impl<S: Selection> Live<S> {
     /// Takes note of programs that were started and lack sites; without the user door, which does the same.
     pub(super) fn hear(&mut self) {
         let (selection, kernel, roots) = (&self.selection, &self.kernel, &self.roots);
-        let is_armed = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
-        self.strangers
-            .hear(|object| wanted_in_file(selection, object).iter().any(|wanted| !is_armed(wanted.event)));
+        let is_given = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
+        let (is_only, left, loaded) = (self.options.is_only, &self.left, &mut self.loaded);
+        self.strangers.hear_of_libraries(
+            |object| !is_only && wanted_in_file(selection, object).iter().any(|w| !is_given(w.event)),
+            |object| {
+                let is_known = |event| match left.get(&object.pid) {
+                    Some(known) => known.iter().any(|(wanted, _)| wanted.event == event),
+                    None => is_given(event),
+                };
+                let is_ours = !is_only || roots.contains(&object.pid);
+                if is_ours && wanted_in_file(selection, &object).iter().any(|w| !is_known(w.event)) {
+                    loaded.push(object);
+                }
+            },
+        );
     }
 
     /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
@@ -145,8 +157,9 @@ impl<S: Selection> Live<S> {
                 Err(error) => news.push(News::NotFollowed { pid, error }),
             }
         }
-        if !self.options.is_only {
-            self.open_children_by_kernel(news);
+        match self.options.is_only {
+            true => self.open_loaded(news),
+            false => self.open_children_by_kernel(news),
         }
     }
 
@@ -209,11 +222,43 @@ impl<S: Selection> Live<S> {
                 news.push(News::Opened(done.opened));
             }
         }
+        self.open_loaded(news);
         news.extend(self.strangers.take_gone().into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
+        self.strangers.settle();
+    }
+
+    /// Opens libraries that processes have loaded since they were looked at, also those that they have unloaded again: the
+    /// kernel puts the uprobes in when they come the next time.
+    fn open_loaded(&mut self, news: &mut Vec<News>) {
         if self.strangers.take_lost() {
             news.push(News::Gap(UNTOLD.to_owned()));
         }
-        self.strangers.settle();
+        let how = self.how();
+        for object in std::mem::take(&mut self.loaded) {
+            let pid = object.pid;
+            // It ended before anybody had looked at it.
+            let Some(known) = self.left.get_mut(&pid) else {
+                news.push(News::Late { pid, n_sites: 0 });
+                continue;
+            };
+            let sites: Vec<_> = wanted_in_file(&self.selection, &object)
+                .into_iter()
+                .filter(|w| known.iter().all(|(k, _)| k.event != w.event))
+                .map(|w| (w, ASKED_FOR.to_owned()))
+                .collect();
+            known.extend(sites.iter().cloned());
+            match open_objects(&mut self.kernel, &self.selection, how, vec![object], sites) {
+                Ok(done) if done.opened.is_empty() => {}
+                Ok(done) => {
+                    if done.n_fresh > 0 {
+                        news.push(News::Late { pid, n_sites: done.n_fresh });
+                    }
+                    news.push(News::Opened(done.opened));
+                }
+                Err(_) if target::has_ended(pid) => news.push(News::Late { pid, n_sites: 0 }),
+                Err(error) => news.push(News::NotFollowed { pid, error }),
+            }
+        }
     }
 
     /// Gives a child that the user door has found what its parent has by the kernel door.

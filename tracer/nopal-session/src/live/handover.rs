@@ -6,7 +6,7 @@
 
 use super::by_kernel::ensure;
 use super::{Door, Live, News, Selection};
-use nopal_engine::kernel::Link;
+use nopal_engine::kernel::uprobes::Link;
 use nopal_engine::target::{self, mapped_objects};
 use nopal_engine::user::process::status;
 use std::collections::HashMap;

@@ -45,6 +45,7 @@ const LOOK: Duration = Duration::from_millis(50);
 impl KernelRun {
     pub fn new(
         program: Arc<Program>,
+        given: Vec<nopal_provider::File>,
         form: Form,
         ring_bytes: u64,
         is_only: bool,
@@ -53,6 +54,7 @@ impl KernelRun {
             ring_bytes: ring_bytes as usize,
             start_ns: monotonic_ns(),
             follows_children: !is_only,
+            given,
             ..ScriptOptions::default()
         };
         let door = ScriptDoor::open(&program, &options).map_err(RunError::Kernel)?;

@@ -34,7 +34,7 @@ impl Running {
         held: Option<Held>,
     ) -> Result<Running, Failure> {
         let options = UserOptions {
-            given,
+            given: given.clone(),
             form: form(args),
             is_only: args.only,
             can_relocate: args.relocate,
@@ -72,7 +72,7 @@ impl Running {
             && args.door == DoorArg::Auto
             && !is_started
             && !is_held
-            && let Ok(kernel) = Running::by_kernel(args, program, None)
+            && let Ok(kernel) = Running::by_kernel(args, given, program, None)
         {
             say(args, &format!("door: kernel, after all: {why}"));
             return Ok(kernel);
@@ -90,21 +90,25 @@ impl Running {
     }
 
     /// Runs the script in the kernel.
-    pub fn by_kernel(args: &Args, program: Arc<Program>, held: Option<Held>) -> Result<Running, Failure> {
-        let mut run =
-            match KernelRun::new(Arc::clone(&program), form(args), kernel_ring_bytes(args), args.only) {
-                Ok(run) => run,
-                Err(RunError::Kernel(error @ ScriptError::NotPermitted { .. })) => {
-                    return Running::by_tracefs(args, program, held, &error.to_string());
-                }
-                Err(error) => return Err(failure_of(&error)),
-            };
+    pub fn by_kernel(
+        args: &Args,
+        given: Vec<nopal_provider::File>,
+        program: Arc<Program>,
+        held: Option<Held>,
+    ) -> Result<Running, Failure> {
+        let mut run = match open_kernel(args, given.clone(), Arc::clone(&program)) {
+            Ok(run) => run,
+            Err(RunError::Kernel(error @ ScriptError::NotPermitted { .. })) => {
+                return Running::by_tracefs(args, given, program, held, &error.to_string());
+            }
+            Err(error) => return Err(failure_of(&error)),
+        };
         let result = attach_kernel(args, &mut run, held);
         result.map_err(|e| failure_of(&e))?;
         let is_refused = |state: &State| matches!(state, State::Refused { .. });
         if !run.attached().is_empty() && run.attached().iter().all(|a| is_refused(&a.state)) {
             let why = run.attached().iter().find_map(|a| match &a.state {
-                State::Refused { why } => Some(why.clone()),
+                State::Refused { why } => Some(why.to_string()),
                 State::Armed { .. } | State::Waiting { .. } => None,
             });
             return Err(kernel_failure(&why.unwrap_or_default()));
@@ -115,6 +119,7 @@ impl Running {
     /// Runs the script here, on what tracefs tells, since eBPF is not permitted for the reason given.
     fn by_tracefs(
         args: &Args,
+        given: Vec<nopal_provider::File>,
         program: Arc<Program>,
         held: Option<Held>,
         reason: &str,
@@ -130,7 +135,7 @@ impl Running {
             )));
         }
         let options = UserOptions {
-            given: Vec::new(),
+            given,
             form: form(args),
             is_only: args.only,
             can_relocate: false,
@@ -235,8 +240,12 @@ impl Running {
 }
 
 /// The instructions of the script. They are made for the sites there are, so it is attached for a moment.
-pub fn listing(args: &Args, program: Arc<Program>) -> Result<String, Failure> {
-    let mut run = open_kernel(args, program)?;
+pub fn listing(
+    args: &Args,
+    given: Vec<nopal_provider::File>,
+    program: Arc<Program>,
+) -> Result<String, Failure> {
+    let mut run = open_kernel(args, given, program).map_err(|e| failure_of(&e))?;
     let mut attach = || {
         run.begin()?;
         run.attach_events()?;
@@ -248,8 +257,12 @@ pub fn listing(args: &Args, program: Arc<Program>) -> Result<String, Failure> {
 }
 
 /// Loads the script; nothing is attached yet.
-fn open_kernel(args: &Args, program: Arc<Program>) -> Result<KernelRun, Failure> {
-    KernelRun::new(program, form(args), kernel_ring_bytes(args), args.only).map_err(|e| failure_of(&e))
+fn open_kernel(
+    args: &Args,
+    given: Vec<nopal_provider::File>,
+    program: Arc<Program>,
+) -> Result<KernelRun, RunError> {
+    KernelRun::new(program, given, form(args), kernel_ring_bytes(args), args.only)
 }
 
 fn kernel_ring_bytes(args: &Args) -> u64 {

@@ -1,42 +1,42 @@
-//! Points in user code: links of uprobes, one for each clause, file and process.
+//! Points in user code: from clauses to sites, and to the programs on them.
 
 use super::code::{ArgLayout, CodeError, Kind, Which};
-use super::load::Way;
+use super::load::Attachment;
 use super::resolve::{Found, PointSite, objects_of};
-use super::{Attached, ScriptDoor, ScriptError, State, sys};
-use crate::kernel::bpf::LinkSite;
-use crate::perf;
-use crate::target::{has_ended, processes};
+use super::{Attached, ScriptDoor, ScriptError, State};
+use crate::kernel::bpf::{self, LinkSite, MapKind};
+use crate::kernel::landed;
+use crate::kernel::refusal::{self, Refusal};
+use crate::kernel::uprobes::{self, AttachError, PAGE_BYTES, SiteSet, Way};
+use crate::target::{MappedObject, has_ended, mapped_objects, processes};
 use nopal_program::PointKind;
-use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// The kernel's own number for an instruction it cannot step over; the C library has no name for it.
-const NOT_SUPPORTED: i32 = 524;
-
-/// What an instruction begins with that the kernel may not step over: `lock`, segments, and AVX, whose opcodes it takes for
-/// those of others.
-const ODD_BEGINNINGS: [u8; 8] = [0xf0, 0x26, 0x2e, 0x36, 0x3e, 0xc4, 0xc5, 0x62];
-
-/// Uprobes of one process and clause.
-#[derive(Debug)]
-pub struct UprobeLink {
-    pub pid: Option<u32>,
-    fds: Vec<OwnedFd>,
-}
+use std::sync::Arc;
 
 /// A point that is attached: clause, point, process.
 pub type PointInProcess = (usize, usize, Option<u32>);
 
 /// Sites of one clause, file and kind, to be attached together.
-pub(super) struct Group {
-    pub kind: Kind,
-    pub found: Found,
+struct Group {
+    clause: usize,
+    kind: Kind,
+    found: Found,
     /// The kernel may refuse some of them; by themselves, so that the others are attached at once.
     is_odd: bool,
     points: Vec<(usize, Vec<PointSite>)>,
+}
+
+/// Sites that are attached, for every process that has them.
+#[derive(Debug)]
+pub(super) struct ClauseSet {
+    clause: usize,
+    kind: Kind,
+    /// Device and inode.
+    file: (u64, u64),
+    layouts: Vec<ArgLayout>,
+    set: SiteSet,
 }
 
 impl ScriptDoor {
@@ -56,199 +56,228 @@ impl ScriptDoor {
 
     fn attach(&mut self, pid: Option<u32>) -> Result<Vec<Attached>, ScriptError> {
         let objects = match pid.map(objects_of) {
-            Some(Err(why)) => {
-                return Err(ScriptError::Io { what: why, error: std::io::ErrorKind::NotFound.into() });
-            }
+            Some(Err(error)) => return Err(ScriptError::Target(error)),
             Some(Ok(objects)) => objects,
             None => Vec::new(),
         };
         let mut states = Vec::new();
-        for clause in 0..self.program.clauses.len() {
+        // The kernel runs last first what was put on a site, so that clauses run in the order of the script.
+        for clause in (0..self.program.clauses.len()).rev() {
             let mut groups: Vec<Group> = Vec::new();
-            for point in 0..self.program.clauses[clause].points.len() {
-                let (path, kind) = match &self.program.clauses[clause].points[point].kind {
-                    PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } => (path, Kind::Uprobe),
-                    PointKind::Uretprobe { path, .. } => (path, Kind::Uretprobe),
-                    _ => continue,
-                };
-                let key = (clause, point, pid);
-                if self.attached.contains(&key) && !self.waiting.contains(&key) {
-                    continue;
-                }
-                let found = match pid {
-                    Some(pid) => self.binaries.in_process(pid, &objects, path),
-                    None => self.binaries.by_path(path),
-                };
-                let kind_of_point = &self.program.clauses[clause].points[point].kind;
-                let sites = found.and_then(|found| Ok((found.binary.sites(kind_of_point)?, found)));
-                match sites {
-                    Err(_) if pid.is_some_and(has_ended) => return Ok(states),
-                    Err(why) => {
-                        // Told once, not each time the process loads something else.
-                        if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
-                            let state = State::Refused { why };
-                            states.push(Attached { clause, point, pid, is_new: false, state });
-                        }
-                    }
-                    Ok((sites, found)) if self.waiting.contains(&key) => {
-                        let state = verify(&found, &sites, pid);
-                        if !matches!(state, State::Waiting { .. }) {
-                            self.waiting.remove(&key);
-                            // The kernel armed them when the code was mapped.
-                            states.push(Attached { clause, point, pid, is_new: false, state });
-                        }
-                    }
-                    Ok((sites, found)) => {
-                        let is_odd = sites.iter().any(|site| ODD_BEGINNINGS.contains(&site.first_byte));
-                        let same = |group: &&mut Group| {
-                            (group.kind, group.is_odd) == (kind, is_odd) && group.found.path == found.path
-                        };
-                        match groups.iter_mut().find(same) {
-                            Some(group) => group.points.push((point, sites)),
-                            None => groups.push(Group { kind, found, is_odd, points: vec![(point, sites)] }),
-                        }
-                    }
+            for point in (0..self.program.clauses[clause].points.len()).rev() {
+                if !self.find_point((clause, point, pid), &objects, &mut groups, &mut states) {
+                    return Ok(states);
                 }
             }
             for group in groups {
-                self.attach_group(clause, pid, group, &mut states)?;
+                self.attach_group(pid, group, &mut states)?;
             }
         }
+        states.sort_by_key(|state| (state.clause, state.point));
         Ok(states)
+    }
+
+    /// Adds the sites of a point to the groups; false if the process has ended meanwhile.
+    fn find_point(
+        &mut self,
+        key: PointInProcess,
+        objects: &[Arc<MappedObject>],
+        groups: &mut Vec<Group>,
+        states: &mut Vec<Attached>,
+    ) -> bool {
+        let (clause, point, pid) = key;
+        let wanted = &self.program.clauses[clause].points[point].kind;
+        let (path, kind) = match wanted {
+            PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } => (path, Kind::Uprobe),
+            PointKind::Uretprobe { path, .. } => (path, Kind::Uretprobe),
+            _ => return true,
+        };
+        if self.attached.contains(&key) && !self.waiting.contains(&key) {
+            return true;
+        }
+        let found = match pid {
+            Some(pid) => self.files.in_process(pid, objects, path),
+            None => self.files.by_path(path),
+        };
+        match found.and_then(|found| Ok((found.code.sites(wanted)?, found))) {
+            Err(_) if pid.is_some_and(has_ended) => return false,
+            Err(why) => self.refuse(key, why, states),
+            Ok((sites, found)) if self.waiting.contains(&key) => {
+                let state = verify(&found, &sites, pid);
+                if !matches!(state, State::Waiting { .. }) {
+                    self.waiting.remove(&key);
+                    // The kernel armed them when the code was mapped.
+                    states.push(Attached { clause, point, pid, is_new: false, state });
+                }
+            }
+            Ok((sites, found)) => {
+                let is_odd = sites.iter().any(|site| refusal::is_odd(site.first_byte));
+                let same = |group: &&mut Group| {
+                    (group.kind, group.is_odd) == (kind, is_odd) && group.found.path == found.path
+                };
+                match groups.iter_mut().find(same) {
+                    Some(group) => group.points.push((point, sites)),
+                    None => groups.push(Group { clause, kind, found, is_odd, points: vec![(point, sites)] }),
+                }
+            }
+        }
+        true
+    }
+
+    /// Told once, not each time the process loads something else.
+    fn refuse(&mut self, key: PointInProcess, why: Refusal, states: &mut Vec<Attached>) {
+        if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
+            let (clause, point, pid) = key;
+            states.push(Attached { clause, point, pid, is_new: false, state: State::Refused { why } });
+        }
     }
 
     fn attach_group(
         &mut self,
-        clause: usize,
         pid: Option<u32>,
         mut group: Group,
         states: &mut Vec<Attached>,
     ) -> Result<(), ScriptError> {
         // A point whose arguments cannot be read is refused by itself; the others are attached.
-        let used = used_args(&self.program.clauses[clause].code);
-        group.points.retain(|(point, sites)| {
-            let trouble = sites.iter().find_map(|site| args_trouble(&site.layout, &used));
-            match trouble {
-                Some(error) => {
-                    let why = error.to_string();
-                    if self.refused.insert((clause, *point, pid), why.clone()).as_ref() != Some(&why) {
-                        let state = State::Refused { why };
-                        states.push(Attached { clause, point: *point, pid, is_new: false, state });
-                    }
-                    false
-                }
-                None => true,
+        let used = used_args(&self.program.clauses[group.clause].code);
+        let trouble = |sites: &[PointSite]| sites.iter().find_map(|site| args_trouble(&site.layout, &used));
+        for (point, sites) in &group.points {
+            if let Some(error) = trouble(sites) {
+                self.refuse((group.clause, *point, pid), Refusal::Argument(error), states);
             }
-        });
+        }
+        group.points.retain(|(_, sites)| trouble(sites).is_none());
         if group.points.is_empty() {
             return Ok(());
         }
-        let mut layouts: Vec<ArgLayout> = Vec::new();
-        let mut links = Vec::new();
-        for (point, sites) in &group.points {
-            for site in sites {
-                let layout = only_used(&site.layout, &used);
-                let index = layouts.iter().position(|known| *known == layout).unwrap_or_else(|| {
-                    layouts.push(layout);
-                    layouts.len() - 1
-                });
-                links.push(LinkSite {
-                    file_offset: site.file_offset,
-                    ref_ctr_offset: site.ref_ctr_offset,
-                    cookie: index as u64 | (*point as u64) << 32,
-                });
-            }
-        }
-        let result = self.link(clause, &group, &layouts, &links, pid);
-        if matches!(result, Err(ScriptError::Io { .. })) && pid.is_some_and(has_ended) {
-            return Ok(());
-        }
-        if matches!(result, Err(ScriptError::Io { .. })) && group.points.len() > 1 {
-            // One site the kernel does not take must not keep the others away. In halves, as each group that is attached
-            // takes its time, and most of them are whole.
-            let points = group.points.split_off(group.points.len() / 2);
-            let half = Group { found: group.found.clone(), points, ..group };
-            self.attach_group(clause, pid, group, states)?;
-            return self.attach_group(clause, pid, half, states);
-        }
-        for (point, sites) in &group.points {
-            let state = match &result {
-                Ok(_) => {
-                    self.attached.insert((clause, *point, pid));
+        let error = match self.link(&group, &used, pid) {
+            Ok(is_new) => {
+                for (point, sites) in &group.points {
+                    let key = (group.clause, *point, pid);
+                    self.attached.insert(key);
                     let state = verify(&group.found, sites, pid);
                     if matches!(state, State::Waiting { .. }) {
-                        self.waiting.insert((clause, *point, pid));
+                        self.waiting.insert(key);
                     }
-                    state
+                    states.push(Attached { clause: group.clause, point: *point, pid, is_new, state });
                 }
-                Err(ScriptError::Io { what, error }) => {
-                    let why = match error.raw_os_error() {
-                        Some(NOT_SUPPORTED) => {
-                            format!("{what}: the kernel takes no uprobe on this instruction")
-                        }
-                        _ => format!("{what}: {error}"),
-                    };
-                    if self.refused.insert((clause, *point, pid), why.clone()).as_ref() == Some(&why) {
-                        continue;
-                    }
-                    State::Refused { why }
-                }
-                Err(_) => continue,
-            };
-            let is_new = matches!(result, Ok(true));
-            states.push(Attached { clause, point: *point, pid, is_new, state });
+                return Ok(());
+            }
+            Err(AttachError::Program(error)) => return Err(error),
+            Err(AttachError::Kernel(error)) => error,
+        };
+        let path = &group.found.path;
+        if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+            return Err(ScriptError::io(format!("putting uprobes on {}", path.display()), error));
         }
-        match result {
-            Ok(_) | Err(ScriptError::Io { .. }) => Ok(()),
-            Err(error) => Err(error),
+        if pid.is_some_and(has_ended) {
+            return Ok(());
         }
+        if let [(point, _)] = group.points[..] {
+            self.refuse((group.clause, point, pid), Refusal::of_kernel(path.clone(), &error), states);
+            return Ok(());
+        }
+        // One site the kernel does not take must not keep the others away. In halves, as each group that is attached
+        // takes its time, and most of them are whole.
+        let points = group.points.split_off(group.points.len() / 2);
+        let half = Group { found: group.found.clone(), points, ..group };
+        self.attach_group(pid, group, states)?;
+        self.attach_group(pid, half, states)
     }
 
-    /// Events that children inherit where they are to be followed, else one `uprobe_multi` link, or a perf event for each
-    /// site where the kernel has none. False if the process had them from its parent.
+    /// Puts the program of a clause on its sites; false if the process had them from its parent.
     fn link(
         &mut self,
-        clause: usize,
         group: &Group,
-        layouts: &[ArgLayout],
-        sites: &[LinkSite],
+        used: &[u8],
         pid: Option<u32>,
-    ) -> Result<bool, ScriptError> {
-        if let Some(pid) = pid
-            && let Some(is_new) = self.join(clause, group, layouts, sites, pid)
+    ) -> Result<bool, AttachError<ScriptError>> {
+        let mut layouts: Vec<ArgLayout> = Vec::new();
+        let mut sites = Vec::new();
+        for (point, site) in
+            group.points.iter().flat_map(|(point, sites)| sites.iter().map(move |s| (point, s)))
         {
-            return Ok(is_new);
-        }
-        let path = &group.found.path;
-        let failed = |error| ScriptError::io(format!("putting uprobes on {}", path.display()), error);
-        let c_path = sys::c_path(path).map_err(failed)?;
-        let is_return = group.kind == Kind::Uretprobe;
-        if self.has_uprobe_multi {
-            let program = self.load_as(clause, group.kind, Which::Cookie, layouts, Way::Multi);
-            let linked = program.and_then(|program| {
-                let fd = &self.loaded[program].fd;
-                sys::link_uprobes(fd, &c_path, sites, pid.unwrap_or(0), is_return).map_err(failed)
+            let layout = only_used(&site.layout, used);
+            let index = layouts.iter().position(|known| *known == layout).unwrap_or_else(|| {
+                layouts.push(layout);
+                layouts.len() - 1
             });
-            match linked {
-                Ok(fd) => {
-                    self.links.push(UprobeLink { pid, fds: vec![fd] });
-                    return Ok(true);
-                }
-                Err(error) if !is_multi_unknown(&error) => return Err(error),
-                // Tried again below; a program that is refused for its own sake is refused there, too.
-                Err(_) => {}
+            sites.push(LinkSite {
+                file_offset: site.file_offset,
+                ref_ctr_offset: site.ref_ctr_offset,
+                cookie: index as u64 | (*point as u64) << 32,
+            });
+        }
+        let (clause, kind, file) = (group.clause, group.kind, group.found.code.file());
+        let is_same = |known: &ClauseSet| {
+            (known.clause, known.kind, known.file) == (clause, kind, file)
+                && known.layouts == layouts
+                && known.set.sites == sites
+        };
+        let index = self.sets.iter().position(is_same).unwrap_or_else(|| {
+            let set = SiteSet::new(&group.found.path, kind == Kind::Uretprobe, sites);
+            self.sets.push(ClauseSet { clause, kind, file, layouts, set });
+            self.sets.len() - 1
+        });
+        let (mut sets, mut uprobes) = (std::mem::take(&mut self.sets), std::mem::take(&mut self.uprobes));
+        let ClauseSet { set, layouts, .. } = &mut sets[index];
+        // Of a process, by the way it has now.
+        set.path.clone_from(&group.found.path);
+        let attached = uprobes.attach(set, &[index], pid, |way| self.program_for(clause, kind, layouts, way));
+        (self.sets, self.uprobes) = (sets, uprobes);
+        attached
+    }
+
+    fn program_for(
+        &mut self,
+        clause: usize,
+        kind: Kind,
+        layouts: &[ArgLayout],
+        way: Way<'_>,
+    ) -> Result<Arc<OwnedFd>, ScriptError> {
+        // The program keeps the table alive.
+        let (which, attachment, _table) = match way {
+            Way::Multi => (Which::Cookie, Attachment::Multi, None),
+            Way::Event => (Which::Cookie, Attachment::Event, None),
+            Way::Inherited(sites) if sites.iter().all(|site| site.cookie == sites[0].cookie) => {
+                (Which::Fixed(sites[0].cookie), Attachment::Inherited, None)
             }
-        }
-        let program = self.load_as(clause, group.kind, Which::Cookie, layouts, Way::Event)?;
-        let mut fds = Vec::new();
-        for site in sites {
-            let event = perf_uprobe(&c_path, site, pid, is_return).map_err(failed)?;
-            let link = sys::link_perf_event(&self.loaded[program].fd, &event, site.cookie).map_err(failed)?;
-            fds.push(link);
-            fds.push(event);
-        }
-        self.links.push(UprobeLink { pid, fds });
-        Ok(true)
+            Way::Inherited(sites) => {
+                let table = cookie_table(sites)?;
+                (Which::Table(table.as_raw_fd()), Attachment::Inherited, Some(table))
+            }
+        };
+        let program = self.load_as(clause, kind, which, layouts, attachment)?;
+        Ok(Arc::clone(&self.loaded[program].fd))
+    }
+
+    /// Whether what a process forks has its points from the first instruction on.
+    pub fn is_inherited(&self) -> bool {
+        self.uprobes.is_inherited()
+    }
+
+    /// See [`Inheritance::inherit`](crate::kernel::inherited_uprobes::Inheritance::inherit).
+    pub fn inherit(&mut self, child: &crate::target::Process, root: Option<u32>) {
+        self.uprobes.inherited.inherit(child, root);
+    }
+
+    /// Says that a process could not fork while its points were attached, since it was held.
+    pub fn was_held(&mut self, pid: u32) {
+        self.uprobes.inherited.was_held(pid);
+    }
+
+    /// Waits until every child of those who have points is either one that can be seen, or has what its parent has.
+    pub fn settle(&self) {
+        self.uprobes.inherited.settle();
+    }
+
+    /// Forgets processes that have ended; their numbers may come again.
+    pub fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
+        let stays = |pid: &Option<u32>| pid.is_none_or(|pid| !is_gone(pid));
+        self.attached.retain(|(_, _, pid)| stays(pid));
+        self.waiting.retain(|(_, _, pid)| stays(pid));
+        self.refused.retain(|(_, _, pid), _| stays(pid));
+        self.uprobes.forget(is_gone);
     }
 
     /// Detaches everything at once; maps and what was emitted stay.
@@ -257,9 +286,8 @@ impl ScriptDoor {
         self.waiting.clear();
         self.refused.clear();
         self.events.clear();
-        self.kinship.end();
-        let fds: Vec<OwnedFd> = self.links.drain(..).flat_map(|link| link.fds).collect();
-        close_all(fds);
+        self.uprobes.close();
+        uprobes::drop_together(std::mem::take(&mut self.sets));
     }
 }
 
@@ -269,52 +297,15 @@ impl Drop for ScriptDoor {
     }
 }
 
-/// Closing one uprobe waits for every CPU to have passed; many at once wait together.
-fn close_all(mut fds: Vec<OwnedFd>) {
-    const THREADS: usize = 16;
-    if fds.len() <= 1 {
-        return;
+/// The cookies by the place in the page.
+fn cookie_table(sites: &[LinkSite]) -> Result<OwnedFd, ScriptError> {
+    let failed = |error| ScriptError::io("making a table of sites", error);
+    let table = bpf::create_map(MapKind::Array, 4, 8, PAGE_BYTES, 0, "nopal_sites").map_err(failed)?;
+    for site in sites {
+        let key = uprobes::page_offset(site).to_le_bytes();
+        bpf::update(&table, &key, &site.cookie.to_le_bytes()).map_err(failed)?;
     }
-    let share = fds.len().div_ceil(THREADS);
-    std::thread::scope(|scope| {
-        while !fds.is_empty() {
-            let some = fds.split_off(fds.len().saturating_sub(share));
-            scope.spawn(move || drop(some));
-        }
-    });
-}
-
-/// The kernel has no `uprobe_multi`, as opposed to refusing this one.
-fn is_multi_unknown(error: &ScriptError) -> bool {
-    let code = match error {
-        ScriptError::Io { error, .. } | ScriptError::Refused { error, .. } => error.raw_os_error(),
-        _ => None,
-    };
-    matches!(code, Some(libc::EINVAL | libc::EOPNOTSUPP))
-}
-
-/// A uprobe as a perf event; it counts in all threads of the process, since they share their memory.
-fn perf_uprobe(
-    path: &std::ffi::CStr,
-    site: &LinkSite,
-    pid: Option<u32>,
-    is_return: bool,
-) -> std::io::Result<OwnedFd> {
-    let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
-    let event_type =
-        kind.trim().parse().map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?;
-    let attr = perf::PerfAttr {
-        event_type,
-        config: u64::from(is_return) | site.ref_ctr_offset << 32,
-        config1: path.as_ptr() as u64,
-        config2: site.file_offset,
-        sample_period: 1,
-        ..perf::PerfAttr::default()
-    };
-    match pid {
-        Some(pid) => perf::open(&attr, pid as i32, -1),
-        None => perf::open(&attr, -1, 0),
-    }
+    Ok(table)
 }
 
 /// The arguments a clause reads.
@@ -351,51 +342,25 @@ fn only_used(layout: &ArgLayout, used: &[u8]) -> ArgLayout {
 /// Looks whether the kernel's breakpoints are in the memory of a process that maps the code.
 fn verify(found: &Found, sites: &[PointSite], pid: Option<u32>) -> State {
     let n_sites = sites.len();
-    let (pid, mapped) = match (pid, &found.mapped) {
-        (Some(pid), Some(mapped)) => (pid, mapped.as_ref().clone()),
-        (Some(_), None) => return State::Waiting { n_sites },
-        (None, _) => {
-            let first = processes_mapping(&found.path).into_iter().find_map(|pid| {
-                let objects = crate::target::mapped_objects(pid).ok()?;
-                let id = std::fs::metadata(&found.path).ok()?;
-                use std::os::unix::fs::MetadataExt;
-                let same =
-                    |o: &crate::target::MappedObject| o.mappings.first().is_some_and(|m| m.inode == id.ino());
-                Some((pid, objects.into_iter().find(same)?))
-            });
-            match first {
-                Some(first) => first,
-                None => return State::Waiting { n_sites },
-            }
-        }
+    let anybody = || {
+        let inode = std::fs::metadata(&found.path).ok()?.ino();
+        let same = |object: &MappedObject| object.mappings.first().is_some_and(|m| m.inode == inode);
+        processes_mapping(&found.path)
+            .into_iter()
+            .find_map(|pid| mapped_objects(pid).ok()?.into_iter().find(same).map(Arc::new))
     };
-    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return State::Armed { n_sites } };
-    let biases = mapped.load_biases(found.binary.object());
-    let n_missing = sites
-        .iter()
-        .filter(|site| {
-            biases.iter().any(|bias| {
-                let mut byte = [0; 1];
-                let is_read = memory.read_exact_at(&mut byte, bias.wrapping_add(site.address)).is_ok();
-                // The kernel's breakpoint, or its call where it has made one of a long nop.
-                is_read && !matches!(byte[0], 0xcc | 0xe8) && byte[0] == site.first_byte
-            })
-        })
-        .count();
-    match n_missing {
+    let mapped = if pid.is_some() { found.mapped.clone() } else { anybody() };
+    let Some(mapped) = mapped else { return State::Waiting { n_sites } };
+    let places: Vec<(u64, u8)> = sites.iter().map(|site| (site.address, site.first_byte)).collect();
+    let missing = landed::missing(&mapped, &found.code, &places);
+    match missing.iter().filter(|is_missing| **is_missing).count() {
         0 => State::Armed { n_sites },
-        _ => State::Refused {
-            why: format!(
-                "the kernel took the uprobes, but {n_missing} of {n_sites} are not in the memory of process {pid}: its code \
-                 there is no longer the file's"
-            ),
-        },
+        n_missing => State::Refused { why: Refusal::NotInMemory { pid: mapped.pid, n_missing, n_sites } },
     }
 }
 
 /// The processes that map a file now: all of them are slowed down by uprobes on the file.
 pub fn processes_mapping(path: &Path) -> Vec<u32> {
-    use std::os::unix::fs::MetadataExt;
     let Ok(about) = std::fs::metadata(path) else { return Vec::new() };
     let name: Option<PathBuf> = std::fs::canonicalize(path).ok();
     let maps_it = |pid: u32| {

@@ -1,6 +1,6 @@
 //! The type information the kernel wants of programs with callbacks: one type for the program, one for a callback. Pure.
 
-use super::sys::FunctionInfo;
+use crate::kernel::bpf::FunctionInfo;
 
 /// In the BTF of [`bytes`].
 const PROGRAM: u32 = 3;

@@ -2,6 +2,7 @@
 
 use super::super::bpf::LoadError;
 use super::code::CodeError;
+use crate::target::TargetError;
 use std::fmt;
 use std::io;
 
@@ -31,6 +32,8 @@ pub enum ScriptError {
     NoSuchMap {
         map: u32,
     },
+    /// The process cannot be looked into.
+    Target(TargetError),
     Io {
         what: String,
         error: io::Error,
@@ -82,6 +85,7 @@ impl fmt::Display for ScriptError {
                 _ => write!(f, "cannot make the map {name}: {error}"),
             },
             ScriptError::NoSuchMap { map } => write!(f, "the script has no map {map}"),
+            ScriptError::Target(error) => write!(f, "{error}"),
             ScriptError::Io { what, error } => write!(f, "{what}: {error}"),
         }
     }

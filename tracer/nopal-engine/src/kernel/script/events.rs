@@ -1,8 +1,8 @@
 //! Points of the kernel: tracepoints, functions, timers, counters. Each is a perf event with a program.
 
 use super::code::{ArgLayout, Kind, Source, Which};
-use super::sys;
 use super::{Attached, ScriptDoor, ScriptError, State};
+use crate::kernel::refusal::Refusal;
 use crate::perf::{self, PerfAttr, TYPE_SOFTWARE, TYPE_TRACEPOINT};
 use nopal_program::{PointKind, SoftwareEvent};
 use std::ffi::CString;
@@ -15,21 +15,29 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 impl ScriptDoor {
     /// Attaches tracepoints, kernel functions, timers and counters.
     pub fn attach_events(&mut self) -> Result<Vec<Attached>, ScriptError> {
+        let clauses = self.program.clauses.iter().enumerate();
+        let all = clauses.flat_map(|(clause, each)| (0..each.points.len()).map(move |point| (clause, point)));
+        let is_tracepoint = |(clause, point): &(usize, usize)| {
+            let kind = &self.program.clauses[*clause].points[*point].kind;
+            matches!(kind, PointKind::Tracepoint { .. })
+        };
+        // The kernel runs what is on a tracepoint first to last, and everything else last to first.
+        let (mut order, others): (Vec<_>, Vec<_>) = all.partition(is_tracepoint);
+        order.extend(others.into_iter().rev());
         let mut states = Vec::new();
-        for clause in 0..self.program.clauses.len() {
-            for point in 0..self.program.clauses[clause].points.len() {
-                let kind = self.program.clauses[clause].points[point].kind.clone();
-                let state = match self.attach_event(clause, point, &kind) {
-                    Ok(None) => continue,
-                    Ok(Some(n_sites)) => State::Armed { n_sites },
-                    Err(ScriptError::Io { what, error }) => {
-                        State::Refused { why: format!("{what}: {error}") }
-                    }
-                    Err(error) => return Err(error),
-                };
-                states.push(Attached { clause, point, pid: None, is_new: true, state });
-            }
+        for (clause, point) in order {
+            let kind = self.program.clauses[clause].points[point].kind.clone();
+            let state = match self.attach_event(clause, point, &kind) {
+                Ok(None) => continue,
+                Ok(Some(n_sites)) => State::Armed { n_sites },
+                Err(error @ ScriptError::Io { .. }) => {
+                    State::Refused { why: Refusal::Unreadable { reason: error.to_string() } }
+                }
+                Err(error) => return Err(error),
+            };
+            states.push(Attached { clause, point, pid: None, is_new: true, state });
         }
+        states.sort_by_key(|state| (state.clause, state.point));
         Ok(states)
     }
 
@@ -46,7 +54,8 @@ impl ScriptDoor {
         let Some((code_kind, layouts)) = kind_of(kind) else { return Ok(None) };
         let (attr, cpus, _name) = event(kind)?;
         let program = self.load(clause, code_kind, Which::Point(point as u32), &layouts)?;
-        let failed = |error| ScriptError::io(format!("opening {}", describe(kind)), error);
+        let name = self.program.clauses[clause].points[point].name.clone();
+        let failed = |error| ScriptError::io(format!("opening {name}"), error);
         let mut opened: Vec<OwnedFd> = Vec::with_capacity(cpus.len());
         for cpu in &cpus {
             let event = match perf::open(&attr, -1, *cpu) {
@@ -54,7 +63,8 @@ impl ScriptDoor {
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) && cpus.len() > 1 => continue,
                 event => event.map_err(failed)?,
             };
-            sys::set_bpf(&event, &self.loaded[program].fd).map_err(failed)?;
+            perf::attach_program(&event, &self.loaded[program].fd).map_err(failed)?;
+            perf::enable(&event).map_err(failed)?;
             opened.push(event);
         }
         let n = opened.len();
@@ -81,23 +91,6 @@ fn kind_of(kind: &PointKind) -> Option<(Kind, Vec<ArgLayout>)> {
         | PointKind::Usdt { .. }
         | PointKind::Uprobe { .. }
         | PointKind::Uretprobe { .. } => None,
-    }
-}
-
-fn describe(kind: &PointKind) -> String {
-    match kind {
-        PointKind::Tracepoint { category, name } => format!("tracepoint {category}:{name}"),
-        PointKind::Kprobe { function, .. } | PointKind::Kretprobe { function } => {
-            format!("kernel function {function}")
-        }
-        PointKind::Interval { .. } => "an interval".to_owned(),
-        PointKind::Profile { .. } => "a profile".to_owned(),
-        PointKind::Software { event, .. } => format!("software event {event:?}"),
-        PointKind::Begin
-        | PointKind::End
-        | PointKind::Usdt { .. }
-        | PointKind::Uprobe { .. }
-        | PointKind::Uretprobe { .. } => "a point in user code".to_owned(),
     }
 }
 

@@ -16,7 +16,7 @@ impl ScriptDoor {
             let n = loaded.insns.len();
             let _ = writeln!(
                 text,
-                "; clause {} ({name}{more}), {:?}: {n} instructions",
+                "; clause {} ({name}{more}), {}: {n} instructions",
                 loaded.clause, loaded.kind
             );
             let mut skip = false;

@@ -1,31 +1,31 @@
 //! Programs of clauses, generated and loaded once for each way they are used.
 
 use super::code::{self, ArgLayout, Generated, Kind, ScriptMap, Spec, Which};
-use super::sys::{self, Load, MapKind, ProgramType};
 use super::{ScriptDoor, ScriptError, btf};
+use crate::kernel::bpf::{self, Load, MapKind, ProgramType};
 use crate::kernel::insn::{Assembler, Insn, Reg};
 use nopal_program::Program;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 #[derive(Debug)]
 pub struct Loaded {
-    pub fd: OwnedFd,
+    pub fd: Arc<OwnedFd>,
     pub clause: usize,
     pub kind: Kind,
     which: Which,
     layouts: Vec<ArgLayout>,
-    way: Way,
+    attachment: Attachment,
     pub insns: Vec<Insn>,
 }
 
 /// What the program is attached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Attachment {
     /// A link of many uprobes.
     Multi,
-    /// Events that processes inherit.
-    Family,
+    /// An event that processes inherit.
+    Inherited,
     /// A perf event, or nothing at all.
     Event,
 }
@@ -52,7 +52,7 @@ pub fn scratch_bytes(program: &Program, is_opaque: bool) -> Result<u32, ScriptEr
 }
 
 pub fn make_scratch(bytes: u32) -> Result<OwnedFd, ScriptError> {
-    sys::create_map(MapKind::PercpuArray, 4, bytes, code::SCRATCH_LEVELS, 0, "nopal_scratch")
+    bpf::create_map(MapKind::PercpuArray, 4, bytes, code::SCRATCH_LEVELS, 0, "nopal_scratch")
         .map_err(|error| ScriptError::io("making a BPF map", error))
 }
 
@@ -65,7 +65,7 @@ impl ScriptDoor {
         which: Which,
         layouts: &[ArgLayout],
     ) -> Result<usize, ScriptError> {
-        self.load_as(clause, kind, which, layouts, Way::Event)
+        self.load_as(clause, kind, which, layouts, Attachment::Event)
     }
 
     pub(super) fn load_as(
@@ -74,10 +74,10 @@ impl ScriptDoor {
         kind: Kind,
         which: Which,
         layouts: &[ArgLayout],
-        way: Way,
+        attachment: Attachment,
     ) -> Result<usize, ScriptError> {
         let same = |loaded: &Loaded| {
-            (loaded.clause, loaded.kind, loaded.which, loaded.way) == (clause, kind, which, way)
+            (loaded.clause, loaded.kind, loaded.which, loaded.attachment) == (clause, kind, which, attachment)
                 && loaded.layouts == layouts
         };
         // The number of a table may have been another's before.
@@ -88,10 +88,10 @@ impl ScriptDoor {
         }
         let reads_memory = code::reads_user_memory(&self.program.clauses[clause].code)
             || layouts.iter().any(ArgLayout::reads_memory);
-        let mut how = How { is_sleepable: way != Way::Event && reads_memory, is_opaque: false };
+        let mut how = How { is_sleepable: attachment != Attachment::Event && reads_memory, is_opaque: false };
         let (fd, generated) = loop {
             let generated = self.generate(clause, kind, which, layouts, how)?;
-            match self.load_generated(clause, kind, &generated, way, how.is_sleepable) {
+            match self.load_generated(clause, kind, &generated, attachment, how.is_sleepable) {
                 Ok(fd) => break (fd, generated),
                 // Too many ways through the program for the verifier to follow every value.
                 Err(ScriptError::Refused { error, .. })
@@ -108,12 +108,12 @@ impl ScriptDoor {
             }
         };
         self.loaded.push(Loaded {
-            fd,
+            fd: Arc::new(fd),
             clause,
             kind,
             which,
             layouts: layouts.to_vec(),
-            way,
+            attachment,
             insns: generated.insns,
         });
         Ok(self.loaded.len() - 1)
@@ -154,14 +154,14 @@ impl ScriptDoor {
         clause: usize,
         kind: Kind,
         generated: &Generated,
-        way: Way,
+        attachment: Attachment,
         is_sleepable: bool,
     ) -> Result<OwnedFd, ScriptError> {
         let functions = btf::functions(&generated.callbacks);
         let types = match generated.callbacks.is_empty() {
             true => None,
             false => Some(
-                sys::load_btf(&btf::bytes())
+                bpf::load_btf(&btf::bytes())
                     .map_err(|error| ScriptError::io("loading type information", error))?,
             ),
         };
@@ -172,13 +172,13 @@ impl ScriptDoor {
                 Kind::PerfEvent => ProgramType::PerfEvent,
                 Kind::Once => ProgramType::RawTracepoint,
             },
-            is_uprobe_multi: way == Way::Multi,
+            is_uprobe_multi: attachment == Attachment::Multi,
             is_sleepable,
             insns: &generated.insns,
             btf: types.as_ref().map(|types| (types, functions.as_slice())),
             name: "nopal_script",
         };
-        sys::load_program(&load).map_err(|refused| ScriptError::load(clause, refused))
+        bpf::load_program(&load).map_err(|refused| ScriptError::load(clause, refused))
     }
 }
 
@@ -201,6 +201,6 @@ fn has_may_goto() -> bool {
             btf: None,
             name: "nopal_loop",
         };
-        sys::load_program(&load).is_ok()
+        bpf::load_program(&load).is_ok()
     })
 }

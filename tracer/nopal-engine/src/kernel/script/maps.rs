@@ -1,8 +1,8 @@
 //! The maps of a script on the tracer's side: made, read with the shares of all CPUs together, cleared.
 
 use super::code::extreme_mask;
-use super::sys::{self, MapKind};
 use super::{Entry, ScriptError};
+use crate::kernel::bpf::{self, MapKind};
 use nopal_program::aggregate::Aggregate;
 use nopal_program::{MapDef, MapValue};
 use std::os::fd::OwnedFd;
@@ -30,13 +30,13 @@ impl HostMap {
         let (key, value) = (def.key_bytes(), def.value_bytes());
         let made = if key == 0 {
             let kind = if is_percpu { MapKind::PercpuArray } else { MapKind::Array };
-            sys::create_map(kind, 4, value + PRESENCE_BYTES as u32, 1, 0, &def.name)
+            bpf::create_map(kind, 4, value + PRESENCE_BYTES as u32, 1, 0, &def.name)
         } else {
             let kind = if is_percpu { MapKind::PercpuHash } else { MapKind::Hash };
             let n_shares = if is_percpu { n_cpus as u64 } else { 1 };
             let all = u64::from(max_entries) * (u64::from(key) + u64::from(value) * n_shares);
-            let flags = if all > MAX_PREALLOCATED_BYTES { sys::NO_PREALLOC } else { 0 };
-            sys::create_map(kind, key, value, max_entries, flags, &def.name)
+            let flags = if all > MAX_PREALLOCATED_BYTES { bpf::NO_PREALLOC } else { 0 };
+            bpf::create_map(kind, key, value, max_entries, flags, &def.name)
         };
         let fd = made.map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => ScriptError::io("making a BPF map", error),
@@ -67,13 +67,13 @@ impl HostMap {
         let size = share * n_shares;
         if !self.has_key() {
             let mut value = vec![0; size];
-            sys::lookup(&self.fd, &[0; 4], &mut value).map_err(self.failed("reading"))?;
+            bpf::lookup(&self.fd, &[0; 4], &mut value).map_err(self.failed("reading"))?;
             let is_there =
                 value.chunks_exact(share).any(|share| share[..PRESENCE_BYTES] != [0; PRESENCE_BYTES]);
             return Ok(if is_there { vec![(Vec::new(), value)] } else { Vec::new() });
         }
         let key_bytes = self.def.key_bytes() as usize;
-        let (keys, values) = sys::entries(&self.fd, key_bytes, size, self.max_entries as usize)
+        let (keys, values) = bpf::entries(&self.fd, key_bytes, size, self.max_entries as usize)
             .map_err(self.failed("reading"))?;
         let values = values.chunks_exact(size.max(1));
         Ok(keys
@@ -115,11 +115,11 @@ impl HostMap {
     pub fn clear(&self) -> Result<(), ScriptError> {
         if !self.has_key() {
             let (share, n_shares) = self.share();
-            return sys::update(&self.fd, &[0; 4], &vec![0; share * n_shares])
+            return bpf::update(&self.fd, &[0; 4], &vec![0; share * n_shares])
                 .map_err(self.failed("clearing"));
         }
         for (key, _) in self.raw_entries()? {
-            match sys::delete(&self.fd, &key) {
+            match bpf::delete(&self.fd, &key) {
                 // A hit was faster.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
                 result => result.map_err(self.failed("clearing"))?,
@@ -134,10 +134,10 @@ impl HostMap {
         for (key, mut value) in self.raw_entries()? {
             if self.has_key() {
                 value.fill(0);
-                sys::update(&self.fd, &key, &value).map_err(self.failed("zeroing"))?;
+                bpf::update(&self.fd, &key, &value).map_err(self.failed("zeroing"))?;
             } else {
                 value.chunks_exact_mut(share).for_each(|share| share[PRESENCE_BYTES..].fill(0));
-                sys::update(&self.fd, &[0; 4], &value).map_err(self.failed("zeroing"))?;
+                bpf::update(&self.fd, &[0; 4], &value).map_err(self.failed("zeroing"))?;
             }
         }
         Ok(())

@@ -6,31 +6,29 @@ mod btf;
 pub mod code;
 mod error;
 mod events;
-mod kin;
 mod listing;
 mod load;
 mod maps;
 mod resolve;
-mod sys;
 
 pub use attach::processes_mapping;
 pub use error::ScriptError;
 
+use super::bpf::{self, MapKind};
+use super::file_code::FileCodes;
+use super::refusal::Refusal;
 use super::ringbuf::RingBuffer;
-use super::tracefs::Tracefs;
-use attach::{PointInProcess, UprobeLink};
+use super::uprobes::Uprobes;
+use attach::{ClauseSet, PointInProcess};
 use code::{CodeError, HEADER_BYTES, Kind, STATS_BYTES, Which};
-use kin::Kinship;
 use load::Loaded;
 use maps::HostMap;
 use nopal_program::{MapValue, PointKind, Program};
-use resolve::Binaries;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
-use sys::MapKind;
 
 /// How a script is to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ScriptOptions {
     /// For what the script emits; rounded up to a power of two.
     pub ring_bytes: usize,
@@ -40,11 +38,19 @@ pub struct ScriptOptions {
     pub has_uprobe_multi: bool,
     /// What a process forks is to have its points at once, where the kernel can do that.
     pub follows_children: bool,
+    /// What files say of providers, beside the catalog.
+    pub given: Vec<nopal_provider::File>,
 }
 
 impl Default for ScriptOptions {
     fn default() -> ScriptOptions {
-        ScriptOptions { ring_bytes: 16 << 20, start_ns: 0, has_uprobe_multi: true, follows_children: false }
+        ScriptOptions {
+            ring_bytes: 16 << 20,
+            start_ns: 0,
+            has_uprobe_multi: true,
+            follows_children: false,
+            given: Vec::new(),
+        }
     }
 }
 
@@ -66,11 +72,16 @@ pub struct Attached {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// The kernel's breakpoint is in the code, or the event is on.
-    Armed { n_sites: usize },
+    Armed {
+        n_sites: usize,
+    },
     /// The kernel has taken the sites, but no process maps the code yet.
-    Waiting { n_sites: usize },
-    /// Cause and next step.
-    Refused { why: String },
+    Waiting {
+        n_sites: usize,
+    },
+    Refused {
+        why: Refusal,
+    },
 }
 
 /// What a hit handed over.
@@ -124,26 +135,26 @@ pub struct ScriptDoor {
     opaque_scratch: Option<OwnedFd>,
     zeros: Option<OwnedFd>,
     loaded: Vec<Loaded>,
-    binaries: Binaries,
-    links: Vec<UprobeLink>,
-    kinship: Kinship,
+    files: FileCodes,
+    /// Inherited by the index of the set.
+    uprobes: Uprobes<usize>,
+    sets: Vec<ClauseSet>,
     events: Vec<OwnedFd>,
     attached: HashSet<PointInProcess>,
     /// Of those attached: whose code no process has mapped yet.
     waiting: HashSet<PointInProcess>,
     /// What was said of those refused.
-    refused: HashMap<PointInProcess, String>,
-    has_uprobe_multi: bool,
+    refused: HashMap<PointInProcess, Refusal>,
 }
 
 impl ScriptDoor {
     /// Makes the maps. Programs are loaded when their points are attached.
     pub fn open(program: &Program, options: &ScriptOptions) -> Result<ScriptDoor, ScriptError> {
-        let n_cpus = super::possible_cpus()
-            .map_err(|error| ScriptError::io(error.to_string(), std::io::Error::last_os_error()))?;
+        let n_cpus = crate::target::possible_cpus()
+            .map_err(|error| ScriptError::io("counting the CPUs", error))? as usize;
         let scratch_bytes = load::scratch_bytes(program, false)?;
         let make = |kind, key, value, entries, name| {
-            sys::create_map(kind, key, value, entries, 0, name)
+            bpf::create_map(kind, key, value, entries, 0, name)
                 .map_err(|error| ScriptError::io("making a BPF map", error))
         };
         let ring_bytes = options.ring_bytes.max(4096).next_power_of_two();
@@ -184,14 +195,13 @@ impl ScriptDoor {
             opaque_scratch: None,
             zeros,
             loaded: Vec::new(),
-            binaries: Binaries::default(),
-            links: Vec::new(),
-            kinship: Kinship::new(if options.follows_children { Tracefs::open().ok() } else { None }),
+            files: FileCodes::new(options.given.clone()),
+            uprobes: Uprobes::new(options.follows_children, options.has_uprobe_multi),
+            sets: Vec::new(),
             events: Vec::new(),
             attached: HashSet::new(),
             waiting: HashSet::new(),
             refused: HashMap::new(),
-            has_uprobe_multi: options.has_uprobe_multi,
         })
     }
 
@@ -206,7 +216,7 @@ impl ScriptDoor {
             for point in 0..self.program.clauses[clause].points.len() {
                 if self.program.clauses[clause].points[point].kind == *kind {
                     let program = self.load(clause, Kind::Once, Which::Point(point as u32), &[])?;
-                    sys::run_once(&self.loaded[program].fd, args)
+                    bpf::run_once(&self.loaded[program].fd, args)
                         .map_err(|error| ScriptError::io("running an eBPF program", error))?;
                 }
             }
@@ -257,7 +267,7 @@ impl ScriptDoor {
     pub fn loss(&self) -> Result<ScriptLoss, ScriptError> {
         const SIZE: usize = STATS_BYTES as usize;
         let mut bytes = vec![0; SIZE * self.n_cpus];
-        sys::lookup(&self.stats, &[0; 4], &mut bytes)
+        bpf::lookup(&self.stats, &[0; 4], &mut bytes)
             .map_err(|error| ScriptError::io("reading the loss counters", error))?;
         let mut loss = ScriptLoss::default();
         for share in bytes.chunks_exact(SIZE) {

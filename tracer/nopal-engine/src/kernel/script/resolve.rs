@@ -2,39 +2,27 @@
 //! files and `/proc`; attaches nothing.
 
 use super::code::{ArgLayout, Source};
-use crate::target::symbols::FileSymbols;
-use crate::target::{Image, MappedObject, changeable_objects};
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use crate::kernel::file_code::{FileCode, FileCodes};
+use crate::kernel::refusal::{self, Refusal};
+use crate::target::{Image, MappedObject, TargetError, changeable_objects};
 use nopal_program::{Place, PointKind};
+use nopal_sdt::Pattern;
 use nopal_sdt::probe::{About, Arg, Kind as ArgKind, Probe, Site};
-use nopal_sdt::{Object, Pattern};
-use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-/// A function longer than this is not searched for calls.
-const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 /// Registers of the first six arguments of a function.
 const ARGUMENT_REGISTERS: [u8; 6] = [7, 6, 2, 1, 8, 9];
 /// How many arguments on the stack may be asked for.
 const N_STACK_ARGUMENTS: u32 = 16;
-
-/// A file with code, read once.
-#[derive(Debug)]
-pub struct Binary {
-    image: Image,
-    object: Object,
-    symbols: OnceLock<FileSymbols>,
-}
 
 /// A file as a process has it, or by its path alone.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// Leads to it from here.
     pub path: PathBuf,
-    pub binary: Arc<Binary>,
+    pub code: Arc<FileCode>,
     pub mapped: Option<Arc<MappedObject>>,
 }
 
@@ -49,25 +37,7 @@ pub struct PointSite {
     pub first_byte: u8,
 }
 
-/// The files that were read, by device and inode.
-#[derive(Debug, Default)]
-pub struct Binaries {
-    known: HashMap<(u64, u64), Arc<Binary>>,
-}
-
-impl Binaries {
-    fn read(&mut self, image: Image) -> Result<Arc<Binary>, String> {
-        let id = (image.device, image.inode);
-        if let Some(known) = self.known.get(&id) {
-            return Ok(Arc::clone(known));
-        }
-        let mut object = nopal_sdt::read(image.bytes()).map_err(|error| error.to_string())?;
-        nopal_sdt::describe(&mut object.probes, &[]);
-        let binary = Arc::new(Binary { image, object, symbols: OnceLock::new() });
-        self.known.insert(id, Arc::clone(&binary));
-        Ok(binary)
-    }
-
+impl FileCodes {
     /// The file a point names, in a process: by its path or by the name of a library or program it has mapped, else the
     /// file it would load.
     pub fn in_process(
@@ -75,12 +45,12 @@ impl Binaries {
         pid: u32,
         objects: &[Arc<MappedObject>],
         name: &str,
-    ) -> Result<Found, String> {
+    ) -> Result<Found, Refusal> {
         let own = PathBuf::from(format!("/proc/{pid}/root"));
         if let Some(object) = objects.iter().find(|object| is_named(object, &own, name)) {
-            let image = object.open().map_err(|error| error.to_string())?;
-            let path = object.reachable_path().map_err(|error| error.to_string())?;
-            return Ok(Found { path, binary: self.read(image)?, mapped: Some(Arc::clone(object)) });
+            let image = object.open().map_err(unreadable)?;
+            let path = object.reachable_path().map_err(unreadable)?;
+            return Ok(Found { path, code: self.read(image)?, mapped: Some(Arc::clone(object)) });
         }
         let inside = name.strip_prefix('/').map(|rest| own.join(rest)).filter(|path| path.is_file());
         match inside {
@@ -90,39 +60,27 @@ impl Binaries {
     }
 
     /// The file a point names, whoever maps it.
-    pub fn by_path(&mut self, name: &str) -> Result<Found, String> {
+    pub fn by_path(&mut self, name: &str) -> Result<Found, Refusal> {
         let path = find_file(name).ok_or_else(|| match name.contains('/') {
-            true => format!("there is no file {name}"),
-            false => format!("neither a program in PATH nor a library is called {name}; a path helps"),
+            true => Refusal::NoFile { name: name.to_owned() },
+            false => Refusal::NoProgram { name: name.to_owned() },
         })?;
         self.at(path)
     }
 
-    fn at(&mut self, path: PathBuf) -> Result<Found, String> {
-        let image = Image::open(&path).map_err(|error| error.to_string())?;
-        Ok(Found { binary: self.read(image)?, path, mapped: None })
+    fn at(&mut self, path: PathBuf) -> Result<Found, Refusal> {
+        let image = Image::open(&path).map_err(unreadable)?;
+        Ok(Found { code: self.read(image)?, path, mapped: None })
     }
 }
 
-/// Whether it is an AVX instruction whose opcode is that of a jump, a call or a nop among the others: the kernel looks at
-/// the opcode alone, carries out the jump, and leaves the program without what the instruction would have done.
-fn looks_like_a_jump(code: &[u8]) -> bool {
-    let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67);
-    let code = &code[code.iter().take_while(|byte| is_prefix(byte)).count()..];
-    let opcode = match code.first() {
-        Some(0xc5) => code.get(2),
-        Some(0xc4) => code.get(3),
-        Some(0x62) => code.get(4),
-        _ => None,
-    };
-    matches!(opcode, Some(0x70..=0x7f | 0x90 | 0xe8 | 0xe9 | 0xeb))
+fn unreadable(error: TargetError) -> Refusal {
+    Refusal::Unreadable { reason: error.to_string() }
 }
 
 /// The files a process maps; none if it cannot be looked into.
-pub fn objects_of(pid: u32) -> Result<Vec<Arc<MappedObject>>, String> {
-    changeable_objects(pid)
-        .map(|all| all.into_iter().map(Arc::new).collect())
-        .map_err(|error| error.to_string())
+pub fn objects_of(pid: u32) -> Result<Vec<Arc<MappedObject>>, TargetError> {
+    changeable_objects(pid).map(|all| all.into_iter().map(Arc::new).collect())
 }
 
 fn is_named(object: &MappedObject, root: &Path, name: &str) -> bool {
@@ -184,22 +142,9 @@ fn find_file(name: &str) -> Option<PathBuf> {
     })
 }
 
-impl Binary {
-    /// Device and inode.
-    pub fn file(&self) -> (u64, u64) {
-        (self.image.device, self.image.inode)
-    }
-
-    pub fn object(&self) -> &Object {
-        &self.object
-    }
-
-    fn symbols(&self) -> &FileSymbols {
-        self.symbols.get_or_init(|| FileSymbols::read(self.image.bytes()))
-    }
-
+impl FileCode {
     /// The sites of a point in this file, and why others of its sites are none.
-    pub fn sites(&self, kind: &PointKind) -> Result<Vec<PointSite>, String> {
+    pub fn sites(&self, kind: &PointKind) -> Result<Vec<PointSite>, Refusal> {
         match kind {
             PointKind::Usdt { provider, name, .. } => self.probe_sites(provider, name),
             PointKind::Uprobe { place, .. } => self.function_sites(place, true),
@@ -215,7 +160,7 @@ impl Binary {
         }
     }
 
-    fn probe_sites(&self, provider: &str, name: &str) -> Result<Vec<PointSite>, String> {
+    fn probe_sites(&self, provider: &str, name: &str) -> Result<Vec<PointSite>, Refusal> {
         let pattern = Pattern::parse(&format!("{}:{name}", if provider.is_empty() { "*" } else { provider }));
         let fits = |probe: &&Probe| {
             (provider.is_empty() || probe.provider == provider) && probe.name == name
@@ -223,18 +168,12 @@ impl Binary {
         };
         let probes: Vec<&Probe> = self.object.probes.iter().filter(fits).collect();
         if probes.is_empty() {
-            return Err(format!("the file has no probe {provider}:{name}; `nopal list` shows those it has"));
+            return Err(Refusal::NoProbe { provider: provider.to_owned(), name: name.to_owned() });
         }
         let mut sites = Vec::new();
         for probe in probes {
             for site in &probe.sites {
-                if site.code.starts_with(&NOP5) && !self.calls_somebody(site.address) {
-                    return Err(format!(
-                        "the site at {:#x} is a bare 5-byte nop in a function that calls nobody: this kernel's uprobes would \
-                         destroy its local variables; `--door user` is safe",
-                        site.address
-                    ));
-                }
+                refusal::check(self, site.address, &site.code, false)?;
                 sites.push(PointSite {
                     address: site.address,
                     file_offset: site.file_offset,
@@ -247,16 +186,16 @@ impl Binary {
         Ok(sites)
     }
 
-    fn function_sites(&self, place: &Place, is_entry: bool) -> Result<Vec<PointSite>, String> {
+    fn function_sites(&self, place: &Place, is_entry: bool) -> Result<Vec<PointSite>, Refusal> {
         let (addresses, offset) = match place {
             Place::Address(address) => (vec![*address], 1),
             Place::Symbol { name, offset } => {
                 let found = self.symbols().named(name);
                 if found.is_empty() {
-                    return Err(format!("the file has no function {name}"));
+                    return Err(Refusal::NoFunction { name: name.clone() });
                 }
                 if found.iter().any(|f| f.size_bytes > 0 && *offset >= f.size_bytes) {
-                    return Err(format!("{name}+{offset} is behind the end of the function"));
+                    return Err(Refusal::BehindFunction { name: name.clone(), offset: *offset });
                 }
                 (found.iter().map(|function| function.address.wrapping_add(*offset)).collect(), *offset)
             }
@@ -267,24 +206,12 @@ impl Binary {
                 .symbols()
                 .file_offset_of(address)
                 .filter(|_| self.is_code(address))
-                .ok_or_else(|| format!("{address:#x} is no code of the file"))?;
-            let code = self.code_at(address, 16);
+                .ok_or(Refusal::NotCode { address })?;
+            let code = self.at(address, 16);
             if offset != 0 && !self.is_instruction(address) {
-                return Err(format!("{address:#x} is not the beginning of an instruction"));
+                return Err(Refusal::NotAnInstruction { address });
             }
-            if looks_like_a_jump(code) {
-                return Err(format!(
-                    "the vector instruction at {address:#x} is one that the kernel's uprobes take for a jump, and would never \
-                     execute"
-                ));
-            }
-            // At its entry a function has nothing below its stack pointer yet.
-            if offset != 0 && code.starts_with(&NOP5) && !self.calls_somebody(address) {
-                return Err(format!(
-                    "{address:#x} is a 5-byte nop in a function that calls nobody: this kernel's uprobes would destroy its \
-                     local variables"
-                ));
-            }
+            refusal::check(self, address, code, offset == 0)?;
             let layout = if is_entry { function_layout() } else { return_layout() };
             let first_byte = code.first().copied().unwrap_or(0);
             sites.push(PointSite { address, file_offset, ref_ctr_offset: 0, layout, first_byte });
@@ -297,35 +224,6 @@ impl Binary {
             .segments
             .iter()
             .any(|segment| segment.is_executable && segment.file_offset_of(address).is_some())
-    }
-
-    fn code_at(&self, address: u64, most: u64) -> &[u8] {
-        let Some(at) = self.symbols().file_offset_of(address) else { return &[] };
-        let bytes = self.image.bytes();
-        let Some(end) = at.checked_add(most) else { return &[] };
-        bytes.get(at as usize..(end as usize).min(bytes.len())).unwrap_or_default()
-    }
-
-    /// The function around an address: where it begins, and its code.
-    fn function_around(&self, address: u64) -> Option<(u64, &[u8])> {
-        let function = self.symbols().at(address).filter(|function| function.size_bytes > 0)?;
-        Some((function.address, self.code_at(function.address, function.size_bytes.min(MAX_FUNCTION_BYTES))))
-    }
-
-    /// Whether an instruction begins there, as far as the symbols tell.
-    fn is_instruction(&self, address: u64) -> bool {
-        let Some((start, code)) = self.function_around(address) else { return true };
-        let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
-        decoder.iter().take_while(|insn| insn.ip() <= address).any(|insn| insn.ip() == address)
-    }
-
-    /// Whether the function around an address calls: only one that does not keeps variables below its stack pointer.
-    fn calls_somebody(&self, address: u64) -> bool {
-        let Some((start, code)) = self.function_around(address) else { return false };
-        let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
-        decoder
-            .iter()
-            .any(|insn| matches!(insn.flow_control(), FlowControl::Call | FlowControl::IndirectCall))
     }
 }
 
@@ -347,6 +245,11 @@ fn site_layout(site: &Site, about: Option<&About>) -> ArgLayout {
             && let Some(arg) = args.get_mut(index)
         {
             arg.1 = Some(source(length));
+        }
+        if let (Some(Some((Source::Operand { operand, .. }, _))), ArgKind::Float) =
+            (operand.map(|index| args.get_mut(index)), described.kind)
+        {
+            operand.is_float = true;
         }
     }
     args.extend(packed_fields(site, about));
@@ -377,6 +280,7 @@ fn packed_fields(site: &Site, about: &About) -> Vec<(Source, Option<Source>)> {
                     offset: at,
                     size_bytes: size,
                     is_signed: matches!(described.kind, ArgKind::Signed | ArgKind::Enum),
+                    is_float: described.kind == ArgKind::Float,
                 },
                 _ => Source::Unreadable(
                     "the kernel door reads only numbers and strings of a packed block".to_owned(),
@@ -414,26 +318,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vector_instructions_that_the_kernel_takes_for_jumps() {
-        for (code, want) in [
-            // vpbroadcastb zmm16, esi; vpsrldq; vpcmpeqb with two and with three bytes of prefix; vpblendvb.
-            (&[0x62, 0xe2, 0x7d, 0x48, 0x7a, 0xc6][..], true),
-            (&[0xc5, 0xf9, 0x73, 0xd8, 0x08], true),
-            (&[0xc5, 0xf9, 0x74, 0xc1], true),
-            (&[0x65, 0xc4, 0xe1, 0x79, 0x74, 0xc1], true),
-            (&[0xc4, 0xe3, 0x79, 0x4c, 0xc1, 0x20], false),
-            // vmovdqu, a jump, a nop, push, nothing.
-            (&[0xc5, 0xfe, 0x6f, 0x06], false),
-            (&[0x74, 0x05], false),
-            (&[0x90], false),
-            (&[0x55], false),
-            (&[], false),
-        ] {
-            assert_eq!(looks_like_a_jump(code), want, "{code:x?}");
-        }
-    }
-
-    #[test]
     fn names_of_libraries() {
         let cases = [
             ("libc.so.6", "c", true),
@@ -452,21 +336,21 @@ mod tests {
 
     #[test]
     fn functions_of_this_program() {
-        let mut binaries = Binaries::default();
+        let mut files = FileCodes::default();
         let path = std::env::current_exe().unwrap();
-        let found = binaries.by_path(path.to_str().unwrap()).unwrap();
+        let found = files.by_path(path.to_str().unwrap()).unwrap();
         let place = |offset| Place::Symbol { name: "main".to_owned(), offset };
-        let sites = found.binary.function_sites(&place(0), true).unwrap();
+        let sites = found.code.function_sites(&place(0), true).unwrap();
         assert_eq!(sites.len(), 1);
-        assert_eq!(found.binary.image.bytes()[sites[0].file_offset as usize], sites[0].first_byte);
-        let error = found.binary.function_sites(&place(1 << 20), true).unwrap_err();
-        assert!(error.contains("behind the end"), "{error}");
+        assert_eq!(found.code.bytes()[sites[0].file_offset as usize], sites[0].first_byte);
+        let error = found.code.function_sites(&place(1 << 20), true).unwrap_err();
+        assert_eq!(error, Refusal::BehindFunction { name: "main".to_owned(), offset: 1 << 20 });
         let error = found
-            .binary
+            .code
             .function_sites(&Place::Symbol { name: "no_such_function".to_owned(), offset: 0 }, true)
             .unwrap_err();
-        assert!(error.contains("no function"), "{error}");
-        assert!(found.binary.function_sites(&Place::Address(0), true).is_err());
-        assert!(binaries.by_path("/nowhere/at/all").is_err());
+        assert_eq!(error, Refusal::NoFunction { name: "no_such_function".to_owned() });
+        assert!(found.code.function_sites(&Place::Address(0), true).is_err());
+        assert!(files.by_path("/nowhere/at/all").is_err());
     }
 }

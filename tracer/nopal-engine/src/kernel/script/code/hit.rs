@@ -1,6 +1,8 @@
 //! What a hit has to say: arguments, fields, the task, stacks.
 
+use super::super::super::capture_program::is_elsewhere;
 use super::super::super::insn::{Alu, Cond, Helper, Label, Reg, Width};
+use super::super::super::pt_regs;
 use super::{COOKIE_AT, CTX, CodeError, Gen, Kind, TEMP, Which};
 use nopal_program::op::{Builtin, Op, Slot};
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
@@ -17,7 +19,7 @@ pub enum Source {
     /// `address` is the site's at link time: symbols are found by their distance from it.
     Operand { operand: Operand, address: u64 },
     /// A field in the block an operand points to.
-    Packed { pointer: Operand, offset: u32, size_bytes: u8, is_signed: bool },
+    Packed { pointer: Operand, offset: u32, size_bytes: u8, is_signed: bool, is_float: bool },
     /// The address of such a field.
     PackedAddress { pointer: Operand, offset: u32 },
     /// A register as the instruction set numbers it.
@@ -39,15 +41,8 @@ impl ArgLayout {
 
 impl Source {
     fn reads_memory(&self) -> bool {
-        const STACK_REGISTERS: [u8; 2] = [4, 5];
         match self {
-            Source::Operand { operand, .. } => match &operand.place {
-                Place::Memory(Memory { base: Base::Register(base), .. }) => {
-                    !STACK_REGISTERS.contains(&base.number)
-                }
-                Place::Memory(_) => true,
-                Place::Register(_) | Place::Vector(_) | Place::Constant(_) => false,
-            },
+            Source::Operand { operand, .. } => is_elsewhere(operand),
             Source::Packed { .. } => true,
             Source::PackedAddress { .. } | Source::Register(_) | Source::Stack(_) | Source::Unreadable(_) => {
                 false
@@ -77,18 +72,10 @@ impl Source {
     }
 }
 
-const PT_REGS_IP: i16 = 128;
-const PT_REGS_BYTES: i16 = 168;
 const USER_STACK: i32 = 256;
 /// The kernel puts a pointer of its own over the first eight bytes of a record, which are common to all tracepoints: only
 /// the thread is known anyway.
 const COMMON_PID_AT: u16 = 4;
-
-/// Where the kernel's `struct pt_regs` keeps a register of the instruction set's number.
-fn pt_regs_offset(number: u8) -> i16 {
-    const OFFSETS: [i16; 16] = [80, 88, 96, 40, 152, 32, 104, 112, 72, 64, 56, 48, 24, 16, 8, 0];
-    OFFSETS[usize::from(number & 15)]
-}
 
 impl Gen<'_> {
     pub(super) fn hit(&mut self, op: &Op) -> Result<(), CodeError> {
@@ -110,7 +97,7 @@ impl Gen<'_> {
             }
             Op::Register { dst, index } => {
                 let offset = i16::from(index) * 8;
-                if self.spec.kind.has_registers() && offset < PT_REGS_BYTES {
+                if self.spec.kind.has_registers() && offset < pt_regs::BYTES {
                     self.asm.load(Width::W64, Reg::R0, CTX, offset);
                 } else {
                     self.asm.mov_imm(Reg::R0, 0);
@@ -265,7 +252,7 @@ impl Gen<'_> {
             Builtin::Curtask => self.asm.call(Helper::GetCurrentTask),
             Builtin::Retval => match self.spec.kind {
                 Kind::Uretprobe | Kind::Kretprobe => {
-                    self.asm.load(Width::W64, Reg::R0, CTX, pt_regs_offset(0))
+                    self.asm.load(Width::W64, Reg::R0, CTX, pt_regs::offset(0))
                 }
                 _ => self.asm.mov_imm(Reg::R0, 0),
             },
@@ -274,7 +261,7 @@ impl Gen<'_> {
                     self.asm.mov(Reg::R1, CTX);
                     self.asm.call(Helper::GetFuncIp);
                 }
-                Kind::Uprobe | Kind::PerfEvent => self.asm.load(Width::W64, Reg::R0, CTX, PT_REGS_IP),
+                Kind::Uprobe | Kind::PerfEvent => self.asm.load(Width::W64, Reg::R0, CTX, pt_regs::IP),
                 Kind::Tracepoint | Kind::Once => self.asm.mov_imm(Reg::R0, 0),
             },
             Builtin::Ctx => {
@@ -400,22 +387,22 @@ impl Gen<'_> {
         }
         match source {
             Source::Operand { operand, address } => self.operand(operand, *address),
-            Source::Packed { pointer, offset, size_bytes, is_signed } => {
+            Source::Packed { pointer, offset, size_bytes, is_signed, is_float } => {
                 self.operand(pointer, 0);
                 self.asm.mov(Reg::R3, Reg::R0);
                 self.asm.alu_imm(Alu::Add, Reg::R3, *offset as i32);
                 self.user_number(*size_bytes);
-                self.extend(Reg::R0, *size_bytes, *is_signed);
+                self.number_of(*size_bytes, *is_signed, *is_float);
             }
             Source::PackedAddress { pointer, offset } => {
                 self.operand(pointer, 0);
                 self.asm.alu_imm(Alu::Add, Reg::R0, *offset as i32);
             }
             Source::Register(number) => {
-                self.asm.load(Width::W64, Reg::R0, CTX, pt_regs_offset(*number));
+                self.asm.load(Width::W64, Reg::R0, CTX, pt_regs::offset(*number));
             }
             Source::Stack(offset) => {
-                self.asm.load(Width::W64, Reg::R3, CTX, pt_regs_offset(4));
+                self.asm.load(Width::W64, Reg::R3, CTX, pt_regs::offset(4));
                 self.asm.alu_imm(Alu::Add, Reg::R3, *offset as i32);
                 self.user_number(8);
             }
@@ -456,11 +443,19 @@ impl Gen<'_> {
                 self.user_number(operand.size_bytes);
             }
         }
-        self.extend(Reg::R0, operand.size_bytes, operand.is_signed);
+        self.number_of(operand.size_bytes, operand.is_signed, operand.is_float);
+    }
+
+    /// R0 = what its lowest bytes stand for, in eight: numbers extended, floats as doubles.
+    fn number_of(&mut self, size_bytes: u8, is_signed: bool, is_float: bool) {
+        self.extend(Reg::R0, size_bytes, is_signed && !is_float);
+        if is_float && size_bytes == 4 {
+            self.float_to_double();
+        }
     }
 
     fn machine_register(&mut self, dst: Reg, register: Register) {
-        self.asm.load(Width::W64, dst, CTX, pt_regs_offset(register.number));
+        self.asm.load(Width::W64, dst, CTX, pt_regs::offset(register.number));
         if register.is_high_byte {
             self.asm.alu_imm(Alu::Rsh, dst, 8);
         }
@@ -473,7 +468,7 @@ impl Gen<'_> {
             Base::None | Base::Symbol { address: None, .. } => self.asm.mov_imm(Reg::R3, 0),
             Base::Register(register) => self.machine_register(Reg::R3, *register),
             Base::Symbol { address: Some(address), .. } => {
-                self.asm.load(Width::W64, Reg::R3, CTX, PT_REGS_IP);
+                self.asm.load(Width::W64, Reg::R3, CTX, pt_regs::IP);
                 displacement = displacement.wrapping_add(address.wrapping_sub(site) as i64);
             }
         }

@@ -17,6 +17,7 @@ pub use maps::{MAX_AGGREGATE_WORDS, PRESENCE_BYTES, extreme_mask};
 pub use plan::{MAX_SCRATCH_BYTES, Plan, SCRATCH_LEVELS, plan, reads_user_memory};
 
 use super::super::insn::{Alu, Assembler, Cond, Helper, Insn, Label, Reg, TooLong, Width};
+use super::super::uprobes::PAGE_BYTES;
 use control::Region;
 use nopal_program::op::{Builtin, Op, Reg as VirtualReg, Slot};
 use nopal_program::{Code, MapDef, Program};
@@ -36,6 +37,20 @@ pub enum Kind {
     PerfEvent,
     /// Twelve numbers; run by the tracer itself.
     Once,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Kind::Uprobe => "uprobe",
+            Kind::Uretprobe => "uretprobe",
+            Kind::Kprobe => "kprobe",
+            Kind::Kretprobe => "kretprobe",
+            Kind::Tracepoint => "tracepoint",
+            Kind::PerfEvent => "perf event",
+            Kind::Once => "run once",
+        })
+    }
 }
 
 impl Kind {
@@ -107,9 +122,6 @@ pub const STATS_BYTES: u32 = size_of::<Stats>() as u32;
 const STAT_FULL: i16 = 24;
 const STAT_CUT: i16 = 32;
 const STAT_CROWDED: i16 = 40;
-
-/// Wherever a file is loaded, a site has the same place in its page.
-pub const PAGE_BYTES: u32 = 4096;
 
 /// In front of each emitted payload: u32 cpu, u32 action, u64 ns, u32 tid, u32 pid.
 pub const HEADER_BYTES: u32 = 24;

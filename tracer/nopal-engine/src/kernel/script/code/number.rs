@@ -75,6 +75,44 @@ impl Gen<'_> {
         self.asm.alu_imm(if is_signed { Alu::Arsh } else { Alu::Rsh }, reg, shift);
     }
 
+    /// R0 = the double of the float in its low half; the high half is zero. Clobbers R1 and R2.
+    pub(super) fn float_to_double(&mut self) {
+        /// What is added to an exponent: 1023 of doubles less 127 of floats.
+        const BIAS: i32 = 896;
+        let (sign, exponent, fraction) = (Reg::R1, Reg::R0, Reg::R2);
+        let (is_normal, is_finite, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.mov(sign, Reg::R0);
+        self.asm.alu_imm(Alu::Rsh, sign, 31);
+        self.asm.alu_imm(Alu::Lsh, sign, 63);
+        self.asm.mov(fraction, Reg::R0);
+        self.asm.alu_imm(Alu::And, fraction, 0x7f_ffff);
+        self.asm.alu_imm(Alu::And, exponent, 0x7fff_ffff);
+        // Zero has neither.
+        self.asm.jump_if_imm(Cond::Eq, exponent, 0, done);
+        self.asm.alu_imm(Alu::Rsh, exponent, 23);
+        self.asm.jump_if_imm(Cond::Ne, exponent, 0, is_normal);
+        // Small ones have no leading one: the first bit that is set becomes it.
+        self.asm.mov_imm(exponent, 1);
+        for shift in [16, 8, 4, 2, 1] {
+            let is_there = self.asm.label();
+            self.asm.jump_if_imm(Cond::Ge, fraction, 1 << (24 - shift), is_there);
+            self.asm.alu_imm(Alu::Lsh, fraction, shift);
+            self.asm.alu_imm(Alu::Sub, exponent, shift);
+            self.asm.bind(is_there);
+        }
+        self.asm.alu_imm(Alu::And, fraction, 0x7f_ffff);
+        self.asm.bind(is_normal);
+        self.asm.jump_if_imm(Cond::Ne, exponent, 0xff, is_finite);
+        self.asm.mov_imm(exponent, 0x7ff - BIAS);
+        self.asm.bind(is_finite);
+        self.asm.alu_imm(Alu::Add, exponent, BIAS);
+        self.asm.alu_imm(Alu::Lsh, exponent, 52);
+        self.asm.alu_imm(Alu::Lsh, fraction, 29);
+        self.asm.alu(Alu::Or, Reg::R0, fraction);
+        self.asm.bind(done);
+        self.asm.alu(Alu::Or, Reg::R0, sign);
+    }
+
     /// R1 = R1 op R2. Clobbers R2 and R3.
     pub(super) fn binary(&mut self, op: Binary) {
         if let Some(alu) = simple(op) {
