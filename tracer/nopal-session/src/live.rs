@@ -434,8 +434,9 @@ impl<S: Selection> Live<S> {
         }
     }
 
-    /// Closes every site in every process; hits that came before can still be polled.
+    /// Closes every site in every process; hits that came before can still be polled, and the last news be taken.
     pub fn close(&mut self) -> Vec<String> {
+        self.hear_last();
         // Both doors end at the same moment.
         if let Some((session, _)) = &mut self.user {
             session.set_paused(true);
