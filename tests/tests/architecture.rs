@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each crate of the workspace and the crates of the workspace it may use.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("nopal", &["nopal-provider"]),
     ("nopal-demo", &["nopal"]),
     ("nopal-runtime", &[]),
@@ -18,14 +18,16 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("nopal-sdt", &["nopal-provider"]),
     ("nopal-program", &[]),
     ("nopal-script", &["nopal-program"]),
-    ("nopal-engine", &["nopal-abi", "nopal-program", "nopal-sdt"]),
-    ("nopal-trace", &[]),
+    ("nopal-files", &[]),
+    ("nopal-engine", &["nopal-abi", "nopal-files", "nopal-program", "nopal-sdt"]),
+    ("nopal-trace", &["nopal-files"]),
     ("nopal-bench-stub", &["nopal-abi", "nopal-engine", "nopal-program", "nopal-sdt"]),
     (
         "nopal-session",
         &[
             "nopal-abi",
             "nopal-engine",
+            "nopal-files",
             "nopal-program",
             "nopal-sdt",
             "nopal-trace",
@@ -38,6 +40,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
         &[
             "nopal-demo",
             "nopal-engine",
+            "nopal-files",
             "nopal-program",
             "nopal-provider",
             "nopal-script",

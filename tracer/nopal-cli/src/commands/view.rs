@@ -10,6 +10,7 @@ use nopal_trace::{
     Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm,
     TextLines, print,
 };
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,15 +155,12 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
     let is_wanted = |class: &EventClass| selection.is_wanted.get(class.index) != Some(&false);
     let counts = recording.count(selection.range, is_wanted, &STOP)?;
     // One event type may be in several streams; to the user it is one.
-    let mut rows: Vec<(String, u64)> = Vec::new();
-    for (class, n) in recording.event_classes().iter().zip(&counts.by_class) {
-        let name = class.ty.full_name();
-        match rows.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += n,
-            None => rows.push((name, *n)),
-        }
+    let mut rows: HashMap<String, u64> = HashMap::new();
+    let counted = recording.event_classes().iter().zip(&counts.by_class).filter(|(_, n)| **n > 0);
+    for (class, n) in counted {
+        *rows.entry(class.ty.full_name()).or_default() += n;
     }
-    rows.retain(|(_, n)| *n > 0);
+    let mut rows: Vec<(String, u64)> = rows.into_iter().collect();
     rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let total = counts.total();
     let mut text = String::new();
@@ -275,10 +273,7 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     let verdict = &report.verdict;
     let clock = if args.seconds { ClockText::Seconds } else { ClockText::Date };
     let time = |ns| localtime::text_of(ns, clock, args.utc);
-    let damages = report.notes.iter().map(|n| {
-        let path = n.path.display();
-        format!("{path}, packet at byte {}: {}", n.offset, n.reason)
-    });
+    let damages = report.notes.iter().map(ToString::to_string);
     let gaps = verdict.gaps.iter().map(|(ns, what)| format!("[{}] {what}", time(*ns)));
     let mut notes: Vec<String> = damages.chain(gaps).collect();
     if verdict.is_unfinished {
@@ -305,6 +300,10 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
         anstream::eprintln!("nopal: {note}");
     }
     let mut parts = Vec::new();
+    if report.n_missing > 0 {
+        let missing = counted(report.n_missing, "event");
+        parts.push(format!("not complete: {missing} that the recorder wrote are not in the files any more"));
+    }
     if verdict.n_disk > 0 {
         parts.push(format!("not complete: {} could not be written", counted(verdict.n_disk, "event")));
     }

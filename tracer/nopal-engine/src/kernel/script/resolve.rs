@@ -458,7 +458,8 @@ mod tests {
         let place = |offset| Place::Symbol { name: "main".to_owned(), offset };
         let sites = found.binary.function_sites(&place(0), true).unwrap();
         assert_eq!(sites.len(), 1);
-        assert_eq!(found.binary.image.bytes()[sites[0].file_offset as usize], sites[0].first_byte);
+        let at = sites[0].file_offset as usize;
+        assert_eq!(found.binary.image.bytes().get(at..at + 1), Some(&[sites[0].first_byte][..]));
         let error = found.binary.function_sites(&place(1 << 20), true).unwrap_err();
         assert!(error.contains("behind the end"), "{error}");
         let error = found
