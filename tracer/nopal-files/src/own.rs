@@ -154,6 +154,13 @@ impl Folder {
         })
     }
 
+    /// Whether a file can be made here and written to.
+    pub fn try_writing(&self) -> io::Result<()> {
+        let name = temporary_name("nopal");
+        let written = self.create_new(&name).and_then(|mut file| file.write_all(b"\n"));
+        written.and_then(|()| self.remove_file(&name))
+    }
+
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let (from, to) = (c_string(OsStr::new(from))?, c_string(OsStr::new(to))?);
         let fd = self.fd.as_raw_fd();

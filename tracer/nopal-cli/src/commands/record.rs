@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
+use nopal_files::own::Folder;
 use nopal_session::context::ContextField;
 use nopal_session::live::{Came, Live};
 use nopal_session::recorder::{Closed, Recorder};
@@ -53,8 +54,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     // A command is not started in vain.
     let is_new = !dir.exists();
-    std::fs::create_dir_all(&dir).map_err(|e| {
-        Failure::new("recording", format!("cannot make {}: {e}", dir.display()))
+    Folder::make(&dir).and_then(|folder| folder.try_writing()).map_err(|e| {
+        Failure::new("recording", format!("cannot write into {}: {e}", dir.display()))
             .hint("choose another folder with -o")
     })?;
     let mut open = args.target.open(&args.probes).inspect_err(|_| {

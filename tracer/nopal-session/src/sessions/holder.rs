@@ -156,7 +156,7 @@ impl<'a> Holder<'a> {
             }
             Err(error) => {
                 holder.close_probes();
-                let _ = std::fs::remove_file(holder.session.socket());
+                let _ = holder.session.folder().remove_file("control");
                 Err(error)
             }
         }

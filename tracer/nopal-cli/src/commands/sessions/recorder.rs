@@ -23,7 +23,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // SAFETY: the name is a C string that lives for ever.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"nopal".as_ptr()) };
     tracing::stop_on_signals();
-    let session = Session::at(&args.dir);
+    let session = Session::at(&args.dir)?;
     let mut log = |text: &str| {
         let now = nopal_trace::clock::monotonic_ns() as i64 + nopal_trace::clock::monotonic_to_epoch_ns();
         anstream::eprintln!("[{}] {text}", text_of(now, ClockText::Date, false));
