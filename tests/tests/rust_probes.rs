@@ -187,7 +187,8 @@ fn check_strip(file: &Path, label: &str) {
     let stripped = scratch(&format!("rust-strip-{label}")).join("app");
     run(Command::new("strip").arg("-o").arg(&stripped).arg(file));
     assert_eq!(readelf_notes(&stripped), readelf_notes(file), "{label}: strip");
-    let probes = |file: &Path| -> Vec<Probe> { nopal_sdt::read(&fs::read(file).unwrap()[..]).unwrap().probes };
+    let probes =
+        |file: &Path| -> Vec<Probe> { nopal_sdt::read(&fs::read(file).unwrap()[..]).unwrap().probes };
     assert!(probes(&stripped) == probes(file), "{label}: strip changed what nopal-sdt reads");
     run(&mut Command::new(stripped));
 }

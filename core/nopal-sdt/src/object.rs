@@ -173,12 +173,7 @@ struct Sections<'data, Elf: FileHeader, R: ReadRef<'data>> {
 }
 
 impl<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>> Sections<'data, Elf, R> {
-    fn new(
-        header: &'data Elf,
-        endian: Endianness,
-        bytes: R,
-        headers: &'data [Elf::SectionHeader],
-    ) -> Self {
+    fn new(header: &'data Elf, endian: Endianness, bytes: R, headers: &'data [Elf::SectionHeader]) -> Self {
         let strings_idx = header.shstrndx(endian, bytes).unwrap_or(0);
         let names = headers.get(strings_idx as usize).and_then(|section| section.file_range(endian));
         // Only as much of the names is read as tells the one that is wanted.

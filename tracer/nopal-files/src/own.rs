@@ -3,17 +3,18 @@
 //! file is always new.
 
 use std::ffi::{CString, OsStr};
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Others may neither write nor enter.
 const PRIVATE_FOLDER: u32 = 0o700;
-const PRIVATE_FILE: libc::mode_t = 0o600;
+const PRIVATE_FILE: u32 = 0o600;
+const PUBLIC_FILE: u32 = 0o644;
 const OTHERS_WRITE: u32 = 0o022;
 
 /// A folder that we write into.
@@ -77,12 +78,7 @@ impl Folder {
 
     /// The folder `name` in this one; [`Folder::make_below`] makes it.
     pub fn below(&self, name: &str) -> io::Result<Folder> {
-        Folder::open_at(
-            self.fd.as_raw_fd(),
-            OsStr::new(name),
-            &self.path.join(name),
-            libc::O_NOFOLLOW,
-        )
+        Folder::open_at(self.fd.as_raw_fd(), OsStr::new(name), &self.path.join(name), libc::O_NOFOLLOW)
     }
 
     /// The same, if it is ours.
@@ -135,7 +131,10 @@ impl Folder {
         let mut text = String::new();
         self.open_file(name)?.take(limit_bytes + 1).read_to_string(&mut text)?;
         if text.len() as u64 > limit_bytes {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is too large to be one of ours"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the file is too large to be one of ours",
+            ));
         }
         Ok(text)
     }
@@ -146,8 +145,20 @@ impl Folder {
 
     /// Replaces a file: readers see the old text or the new, never a part.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.replace_with(name, bytes, PRIVATE_FILE)
+    }
+
+    /// The same for a file that everybody may read.
+    pub fn replace_public(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.replace_with(name, bytes, PUBLIC_FILE)
+    }
+
+    fn replace_with(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
         let new = temporary_name(name);
-        let written = self.create_new(&new).and_then(|mut file| file.write_all(bytes));
+        let written = self.create_new(&new).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.set_permissions(Permissions::from_mode(mode))
+        });
         let replaced = written.and_then(|()| self.rename(&new, name));
         replaced.inspect_err(|_| {
             let _ = self.remove_file(&new);
@@ -243,7 +254,7 @@ fn open_at(at: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<OwnedFd> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn scratch(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("nopal-own-{name}-{}", std::process::id()));

@@ -2,9 +2,9 @@
 
 use super::Sections;
 use crate::operand::Symbols;
-use object::{Endianness, ReadRef};
 use object::elf;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::{Endianness, ReadRef};
 use std::collections::HashMap;
 
 /// Collects names in a first pass over the operands and answers with addresses in a second: most files name no

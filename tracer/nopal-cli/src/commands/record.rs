@@ -48,6 +48,7 @@ const STATUS: Duration = Duration::from_millis(500);
 
 pub fn run(args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
+    nopal_engine::kernel::leftovers::sweep();
     let dir = args.output.clone().unwrap_or_else(default_dir);
     if dir.join("metadata").exists() {
         return Err(exists(&dir));
@@ -95,7 +96,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     } else {
         tracing::say_cut(tally.n_truncated, args.target.max_string);
         let undecided = Verdict { n_undecided: tally.n_undecided, ..Verdict::default() };
-        tracing::cuts_in_words(&undecided).iter().for_each(|line| anstream::eprintln!("{line}"));
+        tracing::cuts_in_words(&undecided).iter().for_each(|line| tell!("{line}"));
         let mut verdict = open.verdict(n_lost - n_disk, tally.lost_span);
         if error.is_some() {
             let end = match n_disk {
@@ -105,7 +106,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let rest = if verdict == "complete" { String::new() } else { format!("; {verdict}") };
             verdict = end + &rest;
         }
-        anstream::eprintln!(
+        tell!(
             "{} in {:.1} s, {} in {}, {verdict}",
             tracing::counted(n_events, "event"),
             duration.as_secs_f64(),
@@ -151,7 +152,7 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
     };
     status.clear();
     for failure in open.live.close() {
-        anstream::eprintln!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
+        tell!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
     let error = match error {
         None => pass(&mut open.live, &mut recorder).err(),

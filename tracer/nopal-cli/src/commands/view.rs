@@ -8,7 +8,7 @@ use nopal_session::sessions::{Home, Session};
 use nopal_trace::localtime::{self, ClockText};
 use nopal_trace::{
     Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm,
-    TextLines, print,
+    TextLines, escape, print,
 };
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -175,7 +175,7 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
     } else {
         let width = total.to_string().len();
         for (name, n) in rows {
-            text.push_str(&format!("{n:>width$}  {name}\n"));
+            text.push_str(&format!("{n:>width$}  {}\n", escape(&name)));
         }
         text.push_str(&format!("{total:>width$}  total\n"));
     }
@@ -192,8 +192,11 @@ fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failu
     }
     for pattern in patterns {
         if !recording.event_classes().iter().any(|class| matches(pattern, class)) {
-            let mut names: Vec<String> =
-                recording.event_classes().iter().map(|class| class.ty.full_name()).collect();
+            let mut names: Vec<String> = recording
+                .event_classes()
+                .iter()
+                .map(|class| escape(&class.ty.full_name()).into_owned())
+                .collect();
             names.sort();
             names.dedup();
             let n = names.len();
@@ -297,7 +300,7 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
         return;
     }
     for note in notes.iter().chain(&crate::tracing::cuts_in_words(verdict)) {
-        anstream::eprintln!("nopal: {note}");
+        tell!("nopal: {note}");
     }
     let mut parts = Vec::new();
     if report.n_missing > 0 {
@@ -316,7 +319,7 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     }
     if report.n_gaps == 0 {
         let how = if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") };
-        anstream::eprintln!("nopal: {}, {how}", counted(n_events, "event"));
+        tell!("nopal: {}, {how}", counted(n_events, "event"));
         return;
     }
     let mut lost = Vec::new();
@@ -327,19 +330,14 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
         lost.push(format!("{} packets of events", report.lost_packets));
     }
     parts.push(format!("lost {} in {}:", lost.join(" and "), counted(report.n_gaps, "gap")));
-    anstream::eprintln!("nopal: {}; {}", counted(n_events, "event"), parts.join("; "));
+    tell!("nopal: {}; {}", counted(n_events, "event"), parts.join("; "));
     for loss in report.losses.iter().take(20) {
         let what = if loss.is_packets { "packets" } else { "events" };
         let cpu = loss.cpu.map_or(String::new(), |cpu| format!(" on cpu {cpu}"));
-        anstream::eprintln!(
-            "  {} {what} between [{}] and [{}]{cpu}",
-            loss.count,
-            time(loss.from_ns),
-            time(loss.to_ns)
-        );
+        tell!("  {} {what} between [{}] and [{}]{cpu}", loss.count, time(loss.from_ns), time(loss.to_ns));
     }
     if report.n_gaps > 20 {
-        anstream::eprintln!("  and {} more gaps", report.n_gaps - 20);
+        tell!("  and {} more gaps", report.n_gaps - 20);
     }
 }
 

@@ -8,6 +8,7 @@ pub mod ftrace;
 mod idle_process;
 pub mod inherited_uprobes;
 mod insn;
+pub mod leftovers;
 mod ringbuf;
 pub mod script;
 pub mod tracefs;

@@ -241,7 +241,8 @@ mod tests {
         let image = Image::open(&path).unwrap();
         let whole = content.len() as u64;
         let bytes: &[u8] = &content;
-        for range in [10..whole, CHUNK_BYTES as u64..whole, 10..CHUNK_BYTES as u64, whole - 10..whole, 5..whole + 1]
+        for range in
+            [10..whole, CHUNK_BYTES as u64..whole, 10..CHUNK_BYTES as u64, whole - 10..whole, 5..whole + 1]
         {
             let want = ReadRef::read_bytes_at_until(bytes, range.clone(), 0);
             assert_eq!(image.bytes().read_bytes_at_until(range.clone(), 0), want, "{range:?}");

@@ -131,7 +131,9 @@ impl MappedObject {
             return error;
         }
         match foreign::open(&by_name) {
-            Err(ForeignError::Io(error)) if !self.is_deleted && error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(ForeignError::Io(error))
+                if !self.is_deleted && error.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
                 TargetError::of_file(&self.path, &error)
             }
             _ => TargetError::Deleted { pid: self.pid, path: self.path.clone() },

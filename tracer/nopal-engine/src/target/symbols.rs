@@ -156,11 +156,28 @@ pub fn demangle(name: &str) -> String {
     }
     if name.starts_with("_Z")
         && let Ok(symbol) = cpp_demangle::Symbol::new(name)
-        && let Ok(text) = symbol.demangle()
     {
-        return text;
+        let mut text = Bounded(String::new());
+        if symbol.structured_demangle(&mut text, &cpp_demangle::DemangleOptions::default()).is_ok() {
+            return text.0;
+        }
     }
     name.to_owned()
+}
+
+/// A few letters can stand for a text that doubles with each of them. What is longer than any real name is given up.
+struct Bounded(String);
+
+const MAX_NAME_BYTES: usize = 64 << 10;
+
+impl cpp_demangle::DemangleWrite for Bounded {
+    fn write_string(&mut self, text: &str) -> std::fmt::Result {
+        if self.0.len() + text.len() > MAX_NAME_BYTES {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 /// `a::b(int) const` to `a::b`; parentheses in template arguments stay.
@@ -428,6 +445,22 @@ mod tests {
             assert_eq!(demangle(name), full);
             assert_eq!(without_parameters(&demangle(name)), short);
         }
+    }
+
+    #[test]
+    fn names_that_double_with_each_letter_are_given_up() {
+        // pair<int, int>, then pairs of the pair before: each level twice as long.
+        let levels = |n: u32| {
+            let pair = |level| format!("S{}_", char::from_digit(level, 36).unwrap_or('0')).to_uppercase();
+            let pairs: String = (0..n).map(|level| format!("S_I{0}{0}E", pair(level))).collect();
+            format!("_Z1f4pairIiiE{pairs}")
+        };
+        assert_eq!(
+            demangle(&levels(2)),
+            "f(pair<int, int>, pair<pair<int, int>, pair<int, int> >, pair<pair<pair<int, int>, pair<int, int> >, \
+             pair<pair<int, int>, pair<int, int> > >)"
+        );
+        assert_eq!(demangle(&levels(24)), levels(24));
     }
 
     #[test]

@@ -199,3 +199,48 @@ pub fn unwind_by(tables: &Tables, top: StackTop<'_>, max_frames: usize, into: &m
     known.unwinder.add_module(tables.module(String::new(), 0));
     known.walk(top, max_frames, into);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::LittleEndian;
+    use object::elf::{FileHeader64, SHF_COMPRESSED, SectionHeader64};
+    use std::io::Write;
+
+    /// This program's own file, with `.eh_frame` replaced by what unpacks to `n_bytes`.
+    fn bomb(n_bytes: usize) -> Vec<u8> {
+        let mut file = std::fs::read("/proc/self/exe").expect("a program may read itself");
+        let (index, at, size) = {
+            let parsed = object::File::parse(&file[..]).expect("ELF");
+            let section = parsed.section_by_name(".eh_frame").expect("unwind tables");
+            let (at, size) = section.file_range().expect("in the file");
+            (section.index().0, at as usize, size as usize)
+        };
+        // The type of compression (zlib), nothing, the size, the alignment.
+        let mut packed: Vec<u8> =
+            [1, n_bytes as u64, 8].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+        let mut encoder = flate2::write::ZlibEncoder::new(&mut packed, flate2::Compression::best());
+        encoder.write_all(&vec![0; n_bytes]).and_then(|()| encoder.try_finish()).expect("it fits");
+        drop(encoder);
+        assert!(packed.len() <= size);
+        file[at..at + packed.len()].copy_from_slice(&packed);
+        let table = {
+            let (header, _) = object::from_bytes::<FileHeader64<LittleEndian>>(&file).expect("a header");
+            header.e_shoff.get(LittleEndian) as usize
+        };
+        let entry = table + index * size_of::<SectionHeader64<LittleEndian>>();
+        // sh_flags is behind the name and the type.
+        file[entry + 8..entry + 16].copy_from_slice(&u64::from(SHF_COMPRESSED.0 | 2).to_le_bytes());
+        file
+    }
+
+    #[test]
+    fn tables_take_no_more_memory_than_the_file_has() {
+        let own = std::fs::read("/proc/self/exe").expect("a program may read itself");
+        let whole = Tables::read(&own[..]).expect("this program has code");
+        assert!(whole.n_bytes() > 1000);
+        let file = bomb(64 << 20);
+        let n_bytes = Tables::read(&file[..]).map_or(0, |tables| tables.n_bytes());
+        assert!(n_bytes < 2 * whole.n_bytes(), "{n_bytes}");
+    }
+}

@@ -3,8 +3,8 @@
 use nopal_engine::target::Image;
 use nopal_engine::target::symbols::{FileSymbols, demangle};
 use nopal_sdt::pattern::glob;
-use object::{Object as _, ReadRef};
 use object::read::elf::Dyn as _;
+use object::{Object as _, ReadRef};
 use std::path::Path;
 
 /// The names of functions that a name or pattern stands for, as they are in the file: `main`, `std::*`, `Foo::bar`

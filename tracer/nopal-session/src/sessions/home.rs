@@ -316,9 +316,12 @@ fn lock_call(file: &File, command: libc::c_int) -> io::Result<libc::c_int> {
 fn not_opened(dir: &Path, error: &io::Error) -> SessionError {
     let hint = "set NOPAL_HOME to a folder of your own; `sudo` keeps the HOME of the user who calls it, `sudo -H` does not";
     match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::PermissionDenied, None) => SessionError::new("not-yours", error.to_string()).hint(hint),
+        (io::ErrorKind::PermissionDenied, None) => {
+            SessionError::new("not-yours", error.to_string()).hint(hint)
+        }
         (_, Some(libc::ELOOP | libc::ENOTDIR)) => {
-            SessionError::new("not-yours", format!("{} is not a folder that nopal made", dir.display())).hint(hint)
+            SessionError::new("not-yours", format!("{} is not a folder that nopal made", dir.display()))
+                .hint(hint)
         }
         _ => SessionError::io(dir, "open", error),
     }

@@ -79,7 +79,8 @@ impl<'r> StreamCursor<'r> {
 
     /// The trace it is of, and how many events it has; nothing of a stream that was not read to its end.
     pub fn n_all(&self) -> Option<(usize, u64)> {
-        let is_whole = self.range == Range::default() && self.packet.is_none() && self.offset >= self.file_bytes;
+        let is_whole =
+            self.range == Range::default() && self.packet.is_none() && self.offset >= self.file_bytes;
         is_whole.then_some((self.stream.trace, self.n_found))
     }
 
