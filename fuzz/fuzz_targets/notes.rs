@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(object) = nopal_sdt::read(bytes) {
         check(object);
     }
-    if let Ok(object) = nopal_sdt::read(&file_with_notes(bytes)) {
+    if let Ok(object) = nopal_sdt::read(&file_with_notes(bytes)[..]) {
         check(object);
     }
     for is_big_endian in [false, true] {

@@ -40,7 +40,7 @@ fn check(file: &File) {
         let object = generate::elf_object(file, options);
         assert_eq!(object, generate::elf_object(file, options));
         // A relocatable file is not for listing; it must be refused in good order.
-        let _ = nopal_sdt::read(&object);
+        let _ = nopal_sdt::read(&object[..]);
     }
     generate::rust_module(file);
     generate::tapset(file, None);

@@ -296,7 +296,7 @@ fn the_description_says_what_the_source_says() {
         let program =
             tools::compile(&[compiler, language].concat(), &["-O2"], &[fixture], folder.join("values"));
         let image = fs::read(&program).expect("the program can be read");
-        let probes = nopal_sdt::read(&image).expect("its notes can be read").probes;
+        let probes = nopal_sdt::read(&image[..]).expect("its notes can be read").probes;
         let probe =
             probes.iter().find(|p| p.provider == "named" && p.name == "guarded").expect("the probe is there");
         let about = probe.about.as_ref().expect("it has a description");

@@ -65,7 +65,7 @@ fn records_say_what_the_program_said() {
     let program = build("kernel_door_values");
     let mut target = Target::start(&program, ROUNDS);
     let pid = target.child.id();
-    let object = nopal_sdt::read(&std::fs::read(&program).unwrap()).unwrap();
+    let object = nopal_sdt::read(&std::fs::read(&program).unwrap()[..]).unwrap();
     let mut door = KernelDoor::open(1 << 20).unwrap();
     let mut sites = Vec::new();
     let mut layouts = Vec::new();
@@ -154,7 +154,7 @@ fn what_finds_no_room_is_counted() {
     const ROUNDS: u32 = 2_000;
     let program = build("kernel_door_loss");
     let mut target = Target::start(&program, ROUNDS);
-    let object = nopal_sdt::read(&std::fs::read(&program).unwrap()).unwrap();
+    let object = nopal_sdt::read(&std::fs::read(&program).unwrap()[..]).unwrap();
     let site = object.probe("spoken", "places").unwrap().sites[0].clone();
     let captures = vec![Capture::Value { operand: operand(&site, 0) }];
     let mut door = KernelDoor::open(4096).unwrap();

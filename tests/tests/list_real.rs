@@ -158,7 +158,7 @@ fn lines_people_read() {
 fn symbols_of_a_stripped_program_are_found() {
     // checkpoint__done reads global variables, which a stripped postgres has in its dynamic symbols only.
     let program = std::fs::read("/usr/lib/postgresql/15/bin/postgres").expect("postgres can be read");
-    let object = nopal_sdt::read(&program).expect("postgres is ELF");
+    let object = nopal_sdt::read(&program[..]).expect("postgres is ELF");
     let probe = object.probe("postgresql", "checkpoint__done").expect("it has the probe");
     let symbols =
         run(Command::new("readelf").args(["--dyn-syms", "-W", "/usr/lib/postgresql/15/bin/postgres"]));

@@ -278,3 +278,46 @@ fn where_ebpf_is_not_permitted_tracefs_tells_the_same() {
         assert!(target.0.wait().unwrap().success());
     }
 }
+
+/// Ended by SIGKILL, a tracer leaves its events and its instance in tracefs: both are in the way of nobody for long.
+#[test]
+fn what_a_killed_tracer_left_in_tracefs_is_removed_by_detach_and_by_the_next_tracer() {
+    let program = build("script-tracefs-killed", &["script.c"], Build::Pie);
+    let wait = || {
+        let mut command = Command::new(&program);
+        command.args(["10", "wait"]).stdin(Stdio::piped());
+        Running(command.spawn().unwrap())
+    };
+    let other = build("script-tracefs-next", &["script.c"], Build::Pie);
+    for is_detached in [true, false] {
+        let target = wait();
+        let pid = target.pid().to_string();
+        let line = ["trace", "--door", "kernel", "script:*", "-p", &pid];
+        let mut tracer = without_bpf(nopal());
+        let tracer = tracer.args(line).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut tracer = Running(tracer.spawn().unwrap());
+        let tracer_pid = tracer.pid();
+        wait_until("its sites are armed", 60, || {
+            let group =
+                format!("{TRACEFS}/instances/nopal_ftrace_{tracer_pid}_0/events/nopal_ftrace_{tracer_pid}_0");
+            fs::read_to_string(format!("{group}/enable")).is_ok_and(|on| on.starts_with('1'))
+        });
+        tracer.0.kill().unwrap();
+        tracer.0.wait().unwrap();
+        assert!(left_by(tracer_pid) > 1);
+        if is_detached {
+            let output = Command::new(nopal()).args(["detach", "-p", &pid]).output().unwrap();
+            assert!(output.status.success(), "{}", errors(&output));
+            assert!(
+                errors(&output).contains("of a killed tracer removed from the kernel"),
+                "{}",
+                errors(&output)
+            );
+        } else {
+            // One that needs nothing of the kernel.
+            let line = ["trace", "--door", "user", "script:*", "--", other.to_str().unwrap(), "10"];
+            run(Command::new(nopal()).args(line));
+        }
+        assert_eq!(left_by(tracer_pid), 0, "by detach: {is_detached}");
+    }
+}

@@ -18,7 +18,7 @@ fn run_trap(command: &mut Command) -> (nopal_sdt::Object, String) {
     let said: Vec<String> = lines.map(Result::unwrap).collect();
     let status = child.wait().unwrap();
     assert!(status.success(), "{status}: {said:?}");
-    (nopal_sdt::read(&bytes).unwrap(), said.join("\n"))
+    (nopal_sdt::read(&bytes[..]).unwrap(), said.join("\n"))
 }
 
 fn check(arch: Arch, site: &[u8], operands: &str, (object, said): (nopal_sdt::Object, String)) {

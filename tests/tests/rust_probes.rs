@@ -105,7 +105,7 @@ fn check_file(file: &Path, expected: &[(&str, &str, usize, bool)], what: &str) {
         assert_eq!(Some(note.base), base, "{what}: base of {note:?}\n{sections}");
     }
 
-    let object = nopal_sdt::read(&fs::read(file).unwrap()).unwrap();
+    let object = nopal_sdt::read(&fs::read(file).unwrap()[..]).unwrap();
     assert!(object.warnings.is_empty(), "{what}: {:?}", object.warnings);
     assert_eq!(
         object.n_sites() + object.n_ghosts + object.n_duplicates,
@@ -144,7 +144,7 @@ fn check_file(file: &Path, expected: &[(&str, &str, usize, bool)], what: &str) {
 
 /// The descriptions of two probes, whole.
 fn check_descriptions(file: &Path, what: &str) {
-    let object = nopal_sdt::read(&fs::read(file).unwrap()).unwrap();
+    let object = nopal_sdt::read(&fs::read(file).unwrap()[..]).unwrap();
     let about = |provider: &str, name: &str| object.probe(provider, name).unwrap().about.clone().unwrap();
 
     let start = about("shop", "order__start");
@@ -187,7 +187,8 @@ fn check_strip(file: &Path, label: &str) {
     let stripped = scratch(&format!("rust-strip-{label}")).join("app");
     run(Command::new("strip").arg("-o").arg(&stripped).arg(file));
     assert_eq!(readelf_notes(&stripped), readelf_notes(file), "{label}: strip");
-    let probes = |file: &Path| -> Vec<Probe> { nopal_sdt::read(&fs::read(file).unwrap()).unwrap().probes };
+    let probes =
+        |file: &Path| -> Vec<Probe> { nopal_sdt::read(&fs::read(file).unwrap()[..]).unwrap().probes };
     assert!(probes(&stripped) == probes(file), "{label}: strip changed what nopal-sdt reads");
     run(&mut Command::new(stripped));
 }
@@ -195,7 +196,7 @@ fn check_strip(file: &Path, label: &str) {
 #[test]
 fn sizes_and_signs_are_those_of_the_types() {
     let out = Build { fixture: "rust-probes", label: "default", profile: "release", rustflags: "" }.run();
-    let object = nopal_sdt::read(&fs::read(out.join("app")).unwrap()).unwrap();
+    let object = nopal_sdt::read(&fs::read(out.join("app")).unwrap()[..]).unwrap();
     let cases: [(&str, &[i32]); 7] = [
         ("signed", &[-1, -2, -4, -8, -8]),
         ("unsigned", &[1, 2, 4, 8, 8]),
@@ -237,7 +238,7 @@ fn a_d_file_becomes_a_module_in_a_build_script() {
         Build { fixture: "examples/rust-build-d", label: "default", profile: "release", rustflags: "" }.run();
     let program = out.join("rust-build-d");
     run(Command::new(&program).arg("1"));
-    let object = nopal_sdt::read(&fs::read(&program).unwrap()).unwrap();
+    let object = nopal_sdt::read(&fs::read(&program).unwrap()[..]).unwrap();
     let start = object.probe("shop", "order__start").unwrap();
     assert!(start.sites.iter().all(|s| s.code.starts_with(&SITE) && s.semaphore.is_some()), "{start:?}");
     let about = start.about.as_ref().unwrap();

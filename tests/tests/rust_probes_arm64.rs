@@ -23,7 +23,7 @@ fn arm64_programs_have_the_same_probes() {
         // The app checks its own guards.
         run(Command::new("qemu-aarch64").args(["-L", "/usr/aarch64-linux-gnu"]).arg(&app));
 
-        let object = nopal_sdt::read(&fs::read(&app).unwrap()).unwrap();
+        let object = nopal_sdt::read(&fs::read(&app).unwrap()[..]).unwrap();
         assert_eq!(object.arch, Some(Arch::Arm64));
         assert_eq!(object.probes.len(), 14, "{level}: {:?}", object.probes);
         for probe in &object.probes {

@@ -828,3 +828,21 @@ int main(void) {
     assert!(stopped.contains(", complete"), "{stopped}");
     assert_eq!(n_events(), (0..3).filter_map(said).sum::<usize>());
 }
+
+#[test]
+fn a_recorder_keeps_nothing_open_of_who_started_it() {
+    let (server, place) = (Server::start(), Place::new("descriptors"));
+    place.create(&[]);
+    place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
+    place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
+    let file = place.dir.join("open");
+    fs::write(&file, "").unwrap();
+    let script = format!("exec 9<{}; exec {} start s", file.display(), nopal().display());
+    run(Command::new("sh").args(["-c", &script]).env("NOPAL_HOME", place.dir.join("home")));
+    let status: Value = serde_json::from_str(&place.nopal(&["status", "s", "--json"])).unwrap();
+    let recorder = status["recorder"]["recorder_pid"].as_u64().expect("its pid");
+    let open = fs::read_dir(format!("/proc/{recorder}/fd")).unwrap().flatten();
+    let open: Vec<PathBuf> = open.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+    assert!(!open.is_empty() && !open.contains(&file), "{open:?}");
+    place.nopal(&["stop", "s"]);
+}

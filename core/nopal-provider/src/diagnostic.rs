@@ -31,6 +31,11 @@ pub struct Diagnostic {
     pub caret: (usize, usize),
 }
 
+/// The text of a file must not steer the terminal. One sign for each, so that the caret stands where it should.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self.severity {
@@ -38,16 +43,17 @@ impl fmt::Display for Diagnostic {
             Severity::Warning => "warning",
             Severity::Error => "error",
         };
-        writeln!(f, "{}:{}:{}: {word}: {}", self.file, self.line, self.column, self.message)?;
+        let (file, message) = (shown(&self.file), shown(&self.message));
+        writeln!(f, "{file}:{}:{}: {word}: {message}", self.line, self.column)?;
         let number = self.line.to_string();
         let gutter = " ".repeat(number.len());
-        writeln!(f, " {number} | {}", self.excerpt)?;
+        writeln!(f, " {number} | {}", shown(&self.excerpt))?;
         // A tab stays a tab, so that the caret stands under its character in any terminal.
         let lead: String =
             self.excerpt.chars().take(self.caret.0).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         write!(f, " {gutter} | {lead}{}", "^".repeat(self.caret.1.max(1)))?;
         if let Some(help) = &self.help {
-            write!(f, "\n {gutter} = help: {help}")?;
+            write!(f, "\n {gutter} = help: {}", shown(help))?;
         }
         Ok(())
     }

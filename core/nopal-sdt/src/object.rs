@@ -11,7 +11,7 @@ use crate::operand::Arch;
 use crate::probe::Probe;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
-use object::{Endianness, FileKind};
+use object::{Endianness, FileKind, ReadRef};
 
 /// Real programs have a few hundred kilobytes of notes at most. The bound keeps a hostile file from turning its
 /// size into many times as much memory.
@@ -82,17 +82,22 @@ impl Object {
     }
 }
 
-/// Reads the probes of a linked ELF program or library, 32 or 64 bits, of either byte order.
-pub fn read(bytes: &[u8]) -> Result<Object, ReadError> {
+/// Reads the probes of a linked ELF program or library, 32 or 64 bits, of either byte order. Of the bytes only those are
+/// asked for that are needed: headers, notes, the code at the sites, and symbols if a note names one.
+pub fn read<'data, R: ReadRef<'data>>(bytes: R) -> Result<Object, ReadError> {
     match FileKind::parse(bytes) {
-        Ok(FileKind::Elf64) => read_elf::<elf::FileHeader64<Endianness>>(bytes),
-        Ok(FileKind::Elf32) => read_elf::<elf::FileHeader32<Endianness>>(bytes),
-        _ if bytes.starts_with(&elf::ELFMAG) => Err(ReadError::broken("header", "it ends early")),
+        Ok(FileKind::Elf64) => read_elf::<elf::FileHeader64<Endianness>, R>(bytes),
+        Ok(FileKind::Elf32) => read_elf::<elf::FileHeader32<Endianness>, R>(bytes),
+        _ if bytes.read_bytes_at(0, 4) == Ok(&elf::ELFMAG) => {
+            Err(ReadError::broken("header", "it ends early"))
+        }
         _ => Err(ReadError::NotElf),
     }
 }
 
-fn read_elf<Elf: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Result<Object, ReadError> {
+fn read_elf<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
+    bytes: R,
+) -> Result<Object, ReadError> {
     let header = Elf::parse(bytes).map_err(|e| ReadError::broken("header", e))?;
     let endian = header.endian().map_err(|e| ReadError::broken("header", e))?;
     let kind = header.e_type(endian);
@@ -100,10 +105,10 @@ fn read_elf<Elf: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Result<Object
         return Err(ReadError::NotLinked { kind: kind.0 });
     }
     let machine = header.e_machine(endian);
-    let segments = segments::<Elf>(header, endian, bytes)?;
+    let segments = segments::<Elf, R>(header, endian, bytes)?;
     let sections =
         header.section_headers(endian, bytes).map_err(|e| ReadError::broken("section table", e))?;
-    let sections = Sections::<Elf>::new(header, endian, bytes, sections);
+    let sections = Sections::<Elf, R>::new(header, endian, bytes, sections);
 
     let mut object = Object {
         arch: match machine {
@@ -127,10 +132,10 @@ fn read_elf<Elf: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Result<Object
     Ok(object)
 }
 
-fn segments<Elf: FileHeader<Endian = Endianness>>(
+fn segments<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
     header: &Elf,
     endian: Endianness,
-    bytes: &[u8],
+    bytes: R,
 ) -> Result<Vec<Segment>, ReadError> {
     let headers =
         header.program_headers(endian, bytes).map_err(|e| ReadError::broken("program headers", e))?;
@@ -153,9 +158,9 @@ fn segments<Elf: FileHeader<Endian = Endianness>>(
 }
 
 /// The section table with what the notes need of it.
-struct Sections<'data, Elf: FileHeader> {
+struct Sections<'data, Elf: FileHeader, R: ReadRef<'data>> {
     endian: Endianness,
-    bytes: &'data [u8],
+    bytes: R,
     headers: &'data [Elf::SectionHeader],
     /// Program headers, for files without a section table.
     program_headers: &'data [Elf::ProgramHeader],
@@ -167,18 +172,19 @@ struct Sections<'data, Elf: FileHeader> {
     base: Option<u64>,
 }
 
-impl<'data, Elf: FileHeader<Endian = Endianness>> Sections<'data, Elf> {
-    fn new(
-        header: &'data Elf,
-        endian: Endianness,
-        bytes: &'data [u8],
-        headers: &'data [Elf::SectionHeader],
-    ) -> Self {
+impl<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>> Sections<'data, Elf, R> {
+    fn new(header: &'data Elf, endian: Endianness, bytes: R, headers: &'data [Elf::SectionHeader]) -> Self {
         let strings_idx = header.shstrndx(endian, bytes).unwrap_or(0);
-        let names = headers
-            .get(strings_idx as usize)
-            .and_then(|section| section.data(endian, bytes).ok())
-            .unwrap_or_default();
+        let names = headers.get(strings_idx as usize).and_then(|section| section.file_range(endian));
+        // Only as much of the names is read as tells the one that is wanted.
+        let is_base = |section: &Elf::SectionHeader| {
+            const BASE: &[u8] = b".stapsdt.base\0";
+            let (at, size) = names?;
+            let name = u64::from(section.sh_name(endian));
+            size.checked_sub(name).filter(|left| *left >= BASE.len() as u64)?;
+            let found = bytes.read_bytes_at(at.checked_add(name)?, BASE.len() as u64).ok()?;
+            (found == BASE).then_some(())
+        };
         let mut code = Vec::new();
         let mut is_without_code = true;
         let mut base = None;
@@ -192,10 +198,7 @@ impl<'data, Elf: FileHeader<Endian = Endianness>> Sections<'data, Elf> {
                 if code.len() <= MAX_CODE_SECTIONS {
                     code.push((section.sh_addr(endian).into(), section.sh_size(endian).into()));
                 }
-            } else if names
-                .get(section.sh_name(endian) as usize..)
-                .is_some_and(|name| name.starts_with(b".stapsdt.base\0"))
-            {
+            } else if is_base(section).is_some() {
                 base.get_or_insert(section.sh_addr(endian).into());
             }
         }

@@ -30,7 +30,7 @@ fn check(object: &Object, n_file_bytes: usize) {
 fn every_truncation() {
     for is_64_bit in [true, false] {
         let whole = sample(is_64_bit).bytes();
-        assert_eq!(read(&whole).expect("the whole file is fine").probes.len(), 1);
+        assert_eq!(read(&whole[..]).expect("the whole file is fine").probes.len(), 1);
         let mut n_errors = 0;
         for len in 0..whole.len() {
             match read(&whole[..len]) {
@@ -79,7 +79,7 @@ fn flipped_bytes() {
                     _ => random.next(256) as u8,
                 };
             }
-            match read(&bytes) {
+            match read(&bytes[..]) {
                 Ok(object) => {
                     check(&object, bytes.len());
                     n_read += 1;
@@ -98,7 +98,7 @@ fn every_byte_at_its_extremes() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut bytes = whole.clone();
             bytes[at] = value;
-            if let Ok(object) = read(&bytes) {
+            if let Ok(object) = read(&bytes[..]) {
                 check(&object, bytes.len());
             }
         }
@@ -112,7 +112,7 @@ fn one_note_section_listed_many_times() {
     while elf.notes.len() < 40 << 10 {
         elf.probe("a:b", 0x1010, BASE_ADDRESS, 0, "8@%rax");
     }
-    let error = read(&elf.bytes()).expect_err("no real program is like that");
+    let error = read(&elf.bytes()[..]).expect_err("no real program is like that");
     assert!(matches!(error, ReadError::TooManyNotes { .. }), "{error}");
 }
 
@@ -122,10 +122,10 @@ fn a_note_section_larger_than_any_program_needs() {
     elf.probe("a:b", 0x1010, BASE_ADDRESS, 0, "8@%rax");
     let one = elf.notes.clone();
     elf.notes = one.repeat((17 << 20) / one.len());
-    assert!(matches!(read(&elf.bytes()), Err(ReadError::TooManyNotes { .. })));
+    assert!(matches!(read(&elf.bytes()[..]), Err(ReadError::TooManyNotes { .. })));
     // A megabyte of notes is odd and read: one site, and all others its duplicates.
     elf.notes = one.repeat((1 << 20) / one.len());
-    let object = read(&elf.bytes()).expect("a megabyte is read");
+    let object = read(&elf.bytes()[..]).expect("a megabyte is read");
     assert_eq!((object.n_sites(), object.n_duplicates), (1, (1 << 20) / one.len() - 1));
 }
 
@@ -135,7 +135,7 @@ fn more_arguments_than_any_probe_has() {
     elf.probe("a:b", 0x1010, BASE_ADDRESS, 0, &"1@%al ".repeat(10_000));
     elf.probe("a:c", 0x1010, BASE_ADDRESS, 0, &"(".repeat(100_000));
     elf.probe("a:d", 0x1010, BASE_ADDRESS, 0, &format!("8@${}", "+1".repeat(50_000)));
-    let object = read(&elf.bytes()).expect("the file is well formed");
+    let object = read(&elf.bytes()[..]).expect("the file is well formed");
     assert_eq!(object.probes[0].sites[0].args.len(), 64);
     assert!(object.probes[1].sites[0].args[0].operand.is_err());
     assert!(object.probes[2].sites[0].args[0].operand.is_ok());

@@ -8,7 +8,7 @@ use nopal_sdt::probe::{Kind, PairRole};
 use nopal_sdt::{Object, ReadError, read};
 
 fn object(elf: &Elf) -> Object {
-    read(&elf.bytes()).expect("the file is well formed")
+    read(&elf.bytes()[..]).expect("the file is well formed")
 }
 
 /// `provider:name@address,address` for each probe.
@@ -198,10 +198,10 @@ fn files_that_are_not_linked_programs() {
         (Elf { kind: 4, ..Elf::default() }.bytes(), "a core dump, which has no notes of probes"),
         (Elf { kind: 9, ..Elf::default() }.bytes(), "an ELF file of type 9, neither a program nor a library"),
     ] {
-        assert_eq!(read(&bytes).map_err(|error| error.to_string()), Err(want.to_owned()));
+        assert_eq!(read(&bytes[..]).map_err(|error| error.to_string()), Err(want.to_owned()));
     }
     assert_eq!(
-        read(b"\x7fELF"),
+        read(&b"\x7fELF"[..]),
         Err(ReadError::Broken { part: "header", reason: "it ends early".to_owned() })
     );
 }

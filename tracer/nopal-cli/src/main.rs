@@ -1,5 +1,7 @@
 //! The `nopal` command: reads the command line, runs one verb, prints what went wrong.
 
+#[macro_use]
+mod say;
 mod commands;
 mod failure;
 mod pids;

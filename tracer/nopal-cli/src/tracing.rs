@@ -184,12 +184,12 @@ impl Open {
                 News::Late { pid, n_sites } => {
                     self.n_late += 1;
                     if self.is_verbose {
-                        anstream::eprintln!("nopal: {}", live::late_in_words(pid, n_sites));
+                        tell!("nopal: {}", live::late_in_words(pid, n_sites));
                     }
                 }
                 News::Message(text) => {
                     if self.is_verbose {
-                        anstream::eprintln!("nopal: {text}");
+                        tell!("nopal: {text}");
                     }
                 }
             }
@@ -198,7 +198,7 @@ impl Open {
 
     /// Hits may be missing from now on: it is said, counted, and kept for the recording.
     fn gap(&mut self, text: String) {
-        anstream::eprintln!("nopal: {text}");
+        tell!("nopal: {text}");
         self.n_gaps += 1;
         // `nopal trace` never asks for them.
         if self.new_gaps.len() < MAX_KEPT_GAPS {
@@ -244,14 +244,14 @@ impl Open {
             status.and_then(|status| status.signal()).filter(|signal| *signal != libc::SIGINT)
             && !std::mem::replace(&mut self.has_told_end, true)
         {
-            anstream::eprintln!("nopal: the command was ended by signal {signal}");
+            tell!("nopal: the command was ended by signal {signal}");
         }
         if !self.live.is_any_alive() {
             // What is missing of a program that has ended is told before the end.
             return !self.live.has_news();
         }
         if status.is_some() && !std::mem::replace(&mut self.has_told_rest, true) {
-            anstream::eprintln!(
+            tell!(
                 "nopal: the command has ended; what it started goes on and is traced until it ends, or Ctrl-C"
             );
         }
@@ -341,9 +341,9 @@ pub fn announce(opened: &[Opened], is_verbose: bool) {
     if parts.is_empty() {
         parts.push("none yet; looking at what the command loads and starts".to_owned());
     }
-    anstream::eprintln!("sites: {}", parts.join(", "));
+    tell!("sites: {}", parts.join(", "));
     if opened.iter().any(|site| matches!(&site.way, Way::Kernel(reason) if reason.contains(BY_TRACEFS))) {
-        anstream::eprintln!("nopal: {BY_TRACEFS}");
+        tell!("nopal: {BY_TRACEFS}");
     }
     for site in opened {
         let way = match &site.way {
@@ -352,7 +352,8 @@ pub fn announce(opened: &[Opened], is_verbose: bool) {
             Way::Closed(reason) => format!("not opened: {reason}"),
         };
         if is_verbose || (closed > 0 && matches!(site.way, Way::Closed(_))) {
-            anstream::eprintln!("  {} at {:#x} in process {}: {way}", site.probe, site.address, site.pid);
+            let probe = nopal_trace::escape(&site.probe);
+            tell!("  {probe} at {:#x} in process {}: {way}", site.address, site.pid);
         }
     }
 }
@@ -450,10 +451,7 @@ fn with_next_step(code: &'static str, text: &str) -> Failure {
 pub fn say_cut(n_truncated: u64, max_bytes: u64) {
     if n_truncated > 0 {
         let were = if n_truncated == 1 { "was" } else { "were" };
-        anstream::eprintln!(
-            "{} {were} cut at {max_bytes} bytes; --max-string keeps more",
-            counted(n_truncated, "string")
-        );
+        tell!("{} {were} cut at {max_bytes} bytes; --max-string keeps more", counted(n_truncated, "string"));
     }
 }
 

@@ -595,7 +595,7 @@ fn without_bpf_the_lines_of_tracefs_do() {
     let mut app = app(&[]);
     let mut other = start(app.path.clone(), &[]);
     let bytes = std::fs::read(&app.path).unwrap();
-    let object = nopal_sdt::read(&bytes).unwrap();
+    let object = nopal_sdt::read(&bytes[..]).unwrap();
     let site = |name: &str, args: &[(usize, bool)]| {
         let site = &object.probe("app", name).unwrap().sites[0];
         FtraceSite {

@@ -94,15 +94,16 @@ impl Recorder {
     pub fn create(dir: &Path, info: RecordingInfo, fields: &[ContextField]) -> Result<Recorder, Error> {
         let info = fields.iter().fold(info, |info, field| field.declare(info));
         let clock_offset_ns = info.clock_offset_ns;
+        let writer = RecordingWriter::create(dir, info)?;
         Ok(Recorder {
-            writer: RecordingWriter::create(dir, info)?,
+            verdict_file: VerdictFile::create(writer.folder())?,
+            writer,
             streams: Streams::default(),
             types: Vec::new(),
             contexts: Contexts::new(fields),
             context: Vec::new(),
             tally: Tally::default(),
             verdict: Verdict { is_unfinished: true, ..Verdict::default() },
-            verdict_file: VerdictFile::create(dir)?,
             clock_offset_ns,
             task_file: None,
             told: HashSet::new(),
@@ -197,7 +198,7 @@ impl Recorder {
         }
         let file = match &mut self.task_file {
             Some(file) => file,
-            none => none.insert(TaskFile::create(self.writer.dir())?),
+            none => none.insert(TaskFile::create(self.writer.folder())?),
         };
         file.add((own.0.into(), own.1.into()), (outside.pid.into(), outside.tid.into()))
     }
@@ -270,6 +271,7 @@ impl Recorder {
         // A stream counts what the rings lost together with what it could not write.
         closed.n_disk = n_dropped + closed.n_lost.saturating_sub(self.tally.n_lost);
         closed.n_lost += n_dropped + self.tally.n_malformed;
+        self.verdict.n_events = Some(closed.n_events);
         self.verdict.is_unfinished = false;
         self.write_verdict();
         closed

@@ -6,6 +6,7 @@
 pub mod clock;
 mod digits;
 mod error;
+mod escape;
 mod json;
 pub mod live;
 pub mod localtime;
@@ -19,6 +20,7 @@ mod verdict;
 pub mod write;
 
 pub use error::Error;
+pub use escape::{escape, escape_lines, escape_styled};
 pub use json::JsonLines;
 pub use model::{
     Array, ByteOrder, Enum, EventType, Field, FieldType, Float, Integer, Label, Length, Struct, Type,

@@ -1,6 +1,7 @@
 //! Events that have not been recorded: printed as they come, in the same lines as those of a recording.
 
 use crate::digits;
+use crate::escape::escape;
 use crate::json::{JsonPrinter, print_number, string};
 use crate::model::{ByteOrder, EventType, Type};
 use crate::read::{Content, Damage, Scope, ScopeKind, Scratch, Slots, compile, run};
@@ -10,6 +11,8 @@ use crate::text::{TextForm, TextLines, TextPrinter};
 #[derive(Debug)]
 pub struct LiveClass {
     ty: EventType,
+    /// Its full name, for people.
+    shown: String,
     fields: Scope,
 }
 
@@ -45,7 +48,8 @@ impl LiveClass {
         let scope = Type::structure(ty.fields.clone());
         let fields =
             compile(ScopeKind::EventFields, &scope, ByteOrder::Little, &mut [], &mut Slots::default())?;
-        Ok(LiveClass { ty: ty.clone(), fields })
+        let shown = escape(&ty.full_name()).into_owned();
+        Ok(LiveClass { ty: ty.clone(), shown, fields })
     }
 
     pub fn event_type(&self) -> &EventType {
@@ -55,7 +59,8 @@ impl LiveClass {
 
 impl LivePrinter {
     pub fn text(host: &str, form: TextForm) -> LivePrinter {
-        LivePrinter { host: host.to_owned(), form: Form::Text(TextLines::new(form)), scratch: Box::default() }
+        let host = escape(host).into_owned();
+        LivePrinter { host, form: Form::Text(TextLines::new(form)), scratch: Box::default() }
     }
 
     /// With `has_strings`, integers above 2^53 become strings.
@@ -92,7 +97,7 @@ impl LivePrinter {
                 lines.time(seen.ns, out);
                 out.extend_from_slice(self.host.as_bytes());
                 out.push(b' ');
-                out.extend_from_slice(class.ty.full_name().as_bytes());
+                out.extend_from_slice(class.shown.as_bytes());
                 let (vpid, vtid) = seen.own.unwrap_or((seen.pid, seen.tid));
                 for (lead, value) in [
                     (&b": { cpu_id = "[..], seen.cpu),

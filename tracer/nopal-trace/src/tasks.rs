@@ -2,10 +2,11 @@
 //! are for the tracer is in a small text file beside the streams, a line for each thread: `vpid vtid pid tid`.
 
 use crate::error::Error;
+use nopal_files::foreign;
+use nopal_files::own::Folder;
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "nopal";
@@ -21,12 +22,8 @@ pub struct TaskTable(HashMap<Numbers, Numbers>);
 
 impl TaskTable {
     pub(crate) fn read(dir: &Path) -> TaskTable {
-        let path = dir.join(FOLDER).join(FILE);
-        let is_small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_FILE_BYTES);
-        match fs::read(&path) {
-            Ok(bytes) if is_small => TaskTable::parse(&String::from_utf8_lossy(&bytes)),
-            _ => TaskTable::default(),
-        }
+        let text = foreign::read_text(&dir.join(FOLDER).join(FILE), MAX_FILE_BYTES);
+        text.map_or_else(|_| TaskTable::default(), |text| TaskTable::parse(&text))
     }
 
     /// A line that was cut short or makes no sense is passed over.
@@ -58,13 +55,10 @@ pub struct TaskFile {
 }
 
 impl TaskFile {
-    pub fn create(dir: &Path) -> Result<TaskFile, Error> {
-        let folder = dir.join(FOLDER);
-        let path = folder.join(FILE);
-        let failed = |e| Error::io(&path, "make", e);
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
-        let file =
-            OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+    pub fn create(dir: &Folder) -> Result<TaskFile, Error> {
+        let path = dir.path().join(FOLDER).join(FILE);
+        let made = dir.make_below(FOLDER).and_then(|folder| folder.create_new_to_append(FILE));
+        let file = made.map_err(|e| Error::io(&path, "make", e))?;
         Ok(TaskFile { file, path })
     }
 

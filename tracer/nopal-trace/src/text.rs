@@ -186,9 +186,12 @@ impl Visitor for TextPrinter<'_> {
     }
 }
 
+/// The first byte of the control characters 0x80 to 0x9f in UTF-8, and of the signs behind them.
+const LATIN: u8 = 0xc2;
+
 /// A string in quotes, control characters escaped as in C; other bytes stay as they are.
 pub(crate) fn quote(out: &mut Vec<u8>, bytes: &[u8]) {
-    let is_plain = |b: u8| b >= 0x20 && b != 0x7f && b != b'"' && b != b'\\';
+    let is_plain = |b: u8| b >= 0x20 && b != 0x7f && b != b'"' && b != b'\\' && b != LATIN;
     out.push(b'"');
     let mut rest = bytes;
     loop {
@@ -196,6 +199,17 @@ pub(crate) fn quote(out: &mut Vec<u8>, bytes: &[u8]) {
         out.extend_from_slice(&rest[..n_plain]);
         let Some(special) = rest.get(n_plain) else { break };
         rest = &rest[n_plain + 1..];
+        if *special == LATIN {
+            match rest.split_first() {
+                Some((next @ 0x80..=0x9f, behind)) => {
+                    hex(out, LATIN);
+                    hex(out, *next);
+                    rest = behind;
+                }
+                _ => out.push(LATIN),
+            }
+            continue;
+        }
         let letter = match special {
             7 => b'a',
             8 => b'b',
@@ -207,14 +221,34 @@ pub(crate) fn quote(out: &mut Vec<u8>, bytes: &[u8]) {
             27 => b'e',
             b'"' | b'\\' => *special,
             other => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                let digits = [HEX[(other >> 4) as usize], HEX[(other & 15) as usize]];
-                out.extend_from_slice(b"\\x");
-                out.extend_from_slice(&digits);
+                hex(out, *other);
                 continue;
             }
         };
         out.extend_from_slice(&[b'\\', letter]);
     }
     out.push(b'"');
+}
+
+/// `\x1f`
+fn hex(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.extend_from_slice(&[b'\\', b'x', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_do_not_steer_the_terminal() {
+        for (text, want) in [
+            ("a\x1b[2J\x07\n\x7f", r#""a\e[2J\a\n\x7f""#),
+            ("\u{9b}31m \u{a7} \u{e9}", "\"\\xc2\\x9b31m \u{a7} \u{e9}\""),
+        ] {
+            let mut out = Vec::new();
+            quote(&mut out, text.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&out), want);
+        }
+    }
 }

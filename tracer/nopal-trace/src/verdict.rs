@@ -9,14 +9,18 @@
 //! late 2
 //! cut 0
 //! undecided 0
+//! events 1500
 //! gaps 1
 //! gap 1794710000000000000 another tool took over ...
 //! ```
 
+use crate::read::Note;
+use nopal_files::foreign::{self, ForeignError};
+use nopal_files::own::Folder;
 use std::fmt::Write;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Below the folder of the trace.
@@ -45,6 +49,8 @@ pub struct Verdict {
     pub n_cut: u64,
     /// Events that are there although their filter would have had to see more of a text than was copied.
     pub n_undecided: u64,
+    /// Events in the streams, where the recorder has written it down: at its end.
+    pub n_events: Option<u64>,
     pub n_gaps: u64,
     /// The first of them: nanoseconds since the epoch, and what happened.
     pub gaps: Vec<(i64, String)>,
@@ -75,19 +81,32 @@ impl Verdict {
         self.n_late = self.n_late.saturating_add(other.n_late);
         self.n_cut = self.n_cut.saturating_add(other.n_cut);
         self.n_undecided = self.n_undecided.saturating_add(other.n_undecided);
+        self.n_events = match (self.n_events, other.n_events) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
         self.n_gaps = self.n_gaps.saturating_add(other.n_gaps);
         self.gaps.extend(other.gaps.iter().take(MAX_LISTED).cloned());
         self.gaps.sort();
         self.gaps.truncate(MAX_LISTED);
     }
 
-    /// What the recording in `dir` says of itself; nothing if it was made by somebody who says nothing.
-    pub(crate) fn read(dir: &Path) -> Option<Verdict> {
+    /// What the recording in `dir` says of itself; nothing if it was made by somebody who says nothing. One of ours always
+    /// says something: if that cannot be read, nobody knows whether anything is missing.
+    pub(crate) fn read(dir: &Path, is_ours: bool) -> Result<Option<Verdict>, Note> {
         let path = dir.join(FOLDER).join(FILE);
-        if fs::metadata(&path).ok()?.len() > MAX_FILE_BYTES {
-            return None;
+        let unreadable = |why: &str| {
+            let reason = format!("whether the recording is complete is not known: its verdict {why}");
+            Note { path: path.clone(), offset: None, reason }
+        };
+        match foreign::read_text(&path, MAX_FILE_BYTES) {
+            Ok(text) => Verdict::parse(&text).map(Some).ok_or_else(|| unreadable("is damaged")),
+            Err(ForeignError::Io(error)) if error.kind() == io::ErrorKind::NotFound => match is_ours {
+                true => Err(unreadable("is missing")),
+                false => Ok(None),
+            },
+            Err(error) => Err(unreadable(&format!("cannot be read ({error})"))),
         }
-        Verdict::parse(&String::from_utf8_lossy(&fs::read(&path).ok()?))
     }
 
     fn parse(text: &str) -> Option<Verdict> {
@@ -106,6 +125,7 @@ impl Verdict {
                 "late" => verdict.n_late = number(),
                 "cut" => verdict.n_cut = number(),
                 "undecided" => verdict.n_undecided = number(),
+                "events" => verdict.n_events = value.trim().parse().ok(),
                 "gaps" => verdict.n_gaps = number(),
                 "gap" if verdict.gaps.len() < MAX_LISTED => {
                     if let Some((ns, what)) = value.split_once(' ')
@@ -127,6 +147,10 @@ impl Verdict {
             "{FIRST_LINE}\nstate {state}\nmalformed {}\ndisk {}\nlate {}\ncut {}\nundecided {}\ngaps {}\n",
             self.n_malformed, self.n_disk, self.n_late, self.n_cut, self.n_undecided, self.n_gaps
         );
+        if let Some(n_events) = self.n_events {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "events {n_events}");
+        }
         for (ns, what) in &self.gaps {
             let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             let end = (0..=what.len().min(MAX_TEXT_BYTES)).rev().find(|at| what.is_char_boundary(*at));
@@ -145,15 +169,11 @@ pub struct VerdictFile {
 }
 
 impl VerdictFile {
-    /// Makes the file, with the room it will need.
-    pub fn create(dir: &Path) -> Result<VerdictFile, crate::Error> {
-        let folder = dir.join(FOLDER);
-        let path = folder.join(FILE);
-        let make = || -> io::Result<File> {
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
-        };
-        let file = make().map_err(|e| crate::Error::io(&path, "make", e))?;
+    /// Makes the file in a recording's folder, with the room it will need.
+    pub fn create(dir: &Folder) -> Result<VerdictFile, crate::Error> {
+        let path = dir.path().join(FOLDER).join(FILE);
+        let made = dir.make_below(FOLDER).and_then(|folder| folder.create_new(FILE));
+        let file = made.map_err(|e| crate::Error::io(&path, "make", e))?;
         let this = VerdictFile { file, path };
         this.write(&Verdict { is_unfinished: true, ..Verdict::default() })?;
         Ok(this)
@@ -180,7 +200,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let counts = Verdict { n_malformed: 1, n_disk: 2, n_late: 3, ..Verdict::default() };
-        let mut verdict = Verdict { n_cut: 4, n_undecided: 5, ..counts };
+        let mut verdict = Verdict { n_cut: 4, n_undecided: 5, n_events: Some(6), ..counts };
         verdict.gap(-5, "first");
         verdict.gap(1_794_710_000_000_000_000, "second, with \u{20ac} and\na second line");
         let read = Verdict::parse(&verdict.text()).unwrap();

@@ -7,7 +7,7 @@ use crate::operand::{self, Arch};
 use crate::probe::{About, Arg, OperandError, Probe, Semaphore, Site};
 use object::elf;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
-use object::{Endian, Endianness};
+use object::{Endian, Endianness, ReadRef};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -34,18 +34,13 @@ impl Stapsdt<'_> {
     }
 }
 
-pub(super) fn read_into<Elf: FileHeader<Endian = Endianness>>(
+pub(super) fn read_into<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
     object: &mut Object,
-    sections: &Sections<'_, Elf>,
+    sections: &Sections<'data, Elf, R>,
 ) -> Result<(), ReadError> {
     let mut stapsdt = Vec::new();
     let mut abouts = HashMap::new();
-    let mut n_bytes = 0;
     for Area { idx, data, align } in note_areas(sections)? {
-        n_bytes += data.len() as u64;
-        if n_bytes > MAX_NOTE_BYTES {
-            return Err(ReadError::TooManyNotes { bytes: n_bytes, limit: MAX_NOTE_BYTES });
-        }
         // An alignment other than 4 or 8 is none that notes of ours have.
         let Ok(notes) = NoteIterator::<Elf>::new(sections.endian, align, data) else { continue };
         for note in notes {
@@ -86,13 +81,23 @@ struct Area<'data, Word> {
     align: Word,
 }
 
-fn note_areas<'data, Elf: FileHeader<Endian = Endianness>>(
-    sections: &Sections<'data, Elf>,
+fn note_areas<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
+    sections: &Sections<'data, Elf, R>,
 ) -> Result<Vec<Area<'data, Elf::Word>>, ReadError> {
     let (endian, bytes) = (sections.endian, sections.bytes);
     let mut areas = Vec::new();
+    let mut n_bytes = 0u64;
+    // Asked before anything is read.
+    let mut count = |size: u64| {
+        n_bytes = n_bytes.saturating_add(size);
+        match n_bytes > MAX_NOTE_BYTES {
+            true => Err(ReadError::TooManyNotes { bytes: n_bytes, limit: MAX_NOTE_BYTES }),
+            false => Ok(()),
+        }
+    };
     for (idx, section) in sections.headers.iter().enumerate() {
         if section.sh_type(endian) == elf::SHT_NOTE {
+            count(section.sh_size(endian).into())?;
             let data = section.data(endian, bytes).map_err(|_| cut_off("note section"))?;
             areas.push(Area { idx, data, align: section.sh_addralign(endian) });
         }
@@ -100,6 +105,7 @@ fn note_areas<'data, Elf: FileHeader<Endian = Endianness>>(
     if sections.headers.is_empty() {
         for (idx, segment) in sections.program_headers.iter().enumerate() {
             if segment.p_type(endian) == elf::PT_NOTE {
+                count(segment.p_filesz(endian).into())?;
                 let data = segment.data(endian, bytes).map_err(|()| cut_off("note segment"))?;
                 areas.push(Area { idx, data, align: segment.p_align(endian) });
             }
@@ -151,9 +157,9 @@ fn read_about(
 }
 
 /// Turns notes into probes: undoes prelink shifts, leaves out ghosts and duplicates, groups, finds symbols.
-fn collect<Elf: FileHeader<Endian = Endianness>>(
+fn collect<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
     object: &mut Object,
-    sections: &Sections<'_, Elf>,
+    sections: &Sections<'data, Elf, R>,
     mut notes: Vec<Stapsdt<'_>>,
 ) {
     for note in &mut notes {
@@ -198,9 +204,9 @@ fn collect<Elf: FileHeader<Endian = Endianness>>(
     }
 }
 
-fn is_code<Elf: FileHeader<Endian = Endianness>>(
+fn is_code<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
     object: &Object,
-    sections: &Sections<'_, Elf>,
+    sections: &Sections<'data, Elf, R>,
     address: u64,
 ) -> bool {
     let is_loaded = || {
@@ -212,7 +218,12 @@ fn is_code<Elf: FileHeader<Endian = Endianness>>(
     address != 0 && sections.has_code_at(address) && (object.is_debug_copy || is_loaded())
 }
 
-fn site(object: &Object, bytes: &[u8], note: &Stapsdt<'_>, symbols: &mut Wanted) -> Site {
+fn site<'data, R: ReadRef<'data>>(
+    object: &Object,
+    bytes: R,
+    note: &Stapsdt<'_>,
+    symbols: &mut Wanted,
+) -> Site {
     let segment = object
         .segments
         .iter()
@@ -221,9 +232,9 @@ fn site(object: &Object, bytes: &[u8], note: &Stapsdt<'_>, symbols: &mut Wanted)
     let file_offset = segment.and_then(|segment| segment.file_offset_of(note.location)).unwrap_or(0);
     let code = segment.map_or(&[][..], |segment| {
         let in_segment = segment.size_in_file - (note.location - segment.address);
-        let start = usize::try_from(file_offset).unwrap_or(usize::MAX);
-        let rest = bytes.get(start..).unwrap_or_default();
-        &rest[..rest.len().min(in_segment.min(CODE_BYTES) as usize)]
+        // A file that ends early has fewer.
+        let in_file = bytes.len().unwrap_or(0).saturating_sub(file_offset);
+        bytes.read_bytes_at(file_offset, in_segment.min(CODE_BYTES).min(in_file)).unwrap_or_default()
     });
     let semaphore = object
         .segments

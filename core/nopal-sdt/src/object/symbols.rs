@@ -2,9 +2,9 @@
 
 use super::Sections;
 use crate::operand::Symbols;
-use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::{Endianness, ReadRef};
 use std::collections::HashMap;
 
 /// Collects names in a first pass over the operands and answers with addresses in a second: most files name no
@@ -35,7 +35,10 @@ impl Wanted {
     }
 
     /// Looks all wanted names up in the full symbol table and, for stripped files, in the dynamic one.
-    pub fn resolve<Elf: FileHeader<Endian = Endianness>>(&mut self, sections: &Sections<'_, Elf>) {
+    pub fn resolve<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
+        &mut self,
+        sections: &Sections<'data, Elf, R>,
+    ) {
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             if let Some(section) = sections.headers.iter().find(|s| s.sh_type(sections.endian) == kind) {
                 self.resolve_in(sections, section);
@@ -43,9 +46,9 @@ impl Wanted {
         }
     }
 
-    fn resolve_in<Elf: FileHeader<Endian = Endianness>>(
+    fn resolve_in<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
         &mut self,
-        sections: &Sections<'_, Elf>,
+        sections: &Sections<'data, Elf, R>,
         table: &Elf::SectionHeader,
     ) {
         let endian = sections.endian;

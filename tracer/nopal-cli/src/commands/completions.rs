@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Command;
+use nopal_files::own::Folder;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,5 +37,19 @@ pub fn man(args: ManArgs, command: Command) -> Result<(), Failure> {
     let failed =
         |e: std::io::Error| Failure::new("output", format!("cannot write into {}: {e}", args.dir.display()));
     fs::create_dir_all(&args.dir).map_err(failed)?;
-    clap_mangen::generate_to(command.disable_help_subcommand(true), &args.dir).map_err(failed)
+    let folder = Folder::make(&args.dir).map_err(failed)?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    pages(command, &folder).map_err(failed)
+}
+
+/// The page of a command and those of its verbs.
+fn pages(command: Command, folder: &Folder) -> std::io::Result<()> {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned() {
+        pages(verb, folder)?;
+    }
+    let page = clap_mangen::Man::new(command);
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    folder.replace_public(&page.get_filename(), &text)
 }

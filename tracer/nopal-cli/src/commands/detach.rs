@@ -21,6 +21,14 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
+    // Belongs to no process: what killed tracers left in the kernel.
+    let swept = nopal_engine::kernel::leftovers::sweep();
+    if swept.n_events + swept.n_instances > 0 && !args.json {
+        tell!(
+            "{} of a killed tracer removed from the kernel",
+            counted(swept.n_events as u64, "uprobe event")
+        );
+    }
     for pid in &args.pids {
         let report =
             nopal_engine::user::leave::detach(*pid as i32).map_err(|e| failure_of(&LiveError::User(e)))?;
@@ -28,12 +36,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let result = serde_json::json!({
                 "pid": pid, "processes": report.processes, "restored": report.n_restored,
                 "orphans": report.n_orphans, "live_tracers": report.live_tracers,
+                "kernel_events": swept.n_events,
             });
             anstream::println!("{result}");
         } else if report.n_restored == 0 {
-            anstream::eprintln!("process {pid}: nothing to restore{}", still(&report.live_tracers));
+            tell!("process {pid}: nothing to restore{}", still(&report.live_tracers));
         } else {
-            anstream::eprintln!(
+            tell!(
                 "process {pid}: {} restored in {}{}",
                 counted(report.n_restored as u64, "place"),
                 match report.processes.len() {

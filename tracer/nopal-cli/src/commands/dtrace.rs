@@ -26,7 +26,7 @@ pub fn run(args: Args) -> ExitCode {
     match options::parse(args.args).and_then(|options| generate(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("{message}");
+            tell!("{message}");
             ExitCode::from(1)
         }
     }
@@ -44,7 +44,7 @@ fn generate(options: &Options) -> Result<(), String> {
     let name = options.input.display().to_string();
     let file = nopal_provider::parse(&name, &text).map_err(|e| e.to_string())?;
     for warning in file.warnings.iter().filter(|w| w.severity > Severity::Note) {
-        eprintln!("{warning}");
+        tell!("{warning}");
     }
     if options.is_preprocessed && options.is_keeping {
         output::keep("cpp", options, "d", text.as_bytes())?;

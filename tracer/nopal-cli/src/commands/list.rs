@@ -87,7 +87,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         print(&text::render(&findings.found, args.verbose, is_coloured()))?;
     }
     for warning in &findings.warnings {
-        anstream::eprintln!("nopal: {warning}");
+        tell!("nopal: {warning}");
     }
     let is_empty = findings.found.is_empty();
     // The command ends here, and giving thousands of strings back one by one takes a tenth of its time.

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
+use nopal_files::own::Folder;
 use nopal_session::context::ContextField;
 use nopal_session::recorder::{Closed, Recorder};
 use nopal_trace::localtime::{ClockText, text_of};
@@ -49,14 +50,15 @@ const STATUS: Duration = Duration::from_millis(500);
 
 pub fn run(args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
+    nopal_engine::kernel::leftovers::sweep();
     let dir = args.output.clone().unwrap_or_else(default_dir);
     if dir.join("metadata").exists() {
         return Err(exists(&dir));
     }
     // A command is not started in vain.
     let is_new = !dir.exists();
-    std::fs::create_dir_all(&dir).map_err(|e| {
-        Failure::new("recording", format!("cannot make {}: {e}", dir.display()))
+    Folder::make(&dir).and_then(|folder| folder.try_writing()).map_err(|e| {
+        Failure::new("recording", format!("cannot write into {}: {e}", dir.display()))
             .hint("choose another folder with -o")
     })?;
     let mut open = args.target.open(&args.probes).inspect_err(|_| {
@@ -96,7 +98,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     } else {
         tracing::say_cut(tally.n_truncated, args.target.max_string);
         let undecided = Verdict { n_undecided: tally.n_undecided, ..Verdict::default() };
-        tracing::cuts_in_words(&undecided).iter().for_each(|line| anstream::eprintln!("{line}"));
+        tracing::cuts_in_words(&undecided).iter().for_each(|line| tell!("{line}"));
         let mut verdict = open.verdict(n_lost - n_disk, tally.lost_span);
         if error.is_some() {
             let end = match n_disk {
@@ -106,7 +108,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let rest = if verdict == "complete" { String::new() } else { format!("; {verdict}") };
             verdict = end + &rest;
         }
-        anstream::eprintln!(
+        tell!(
             "{} in {:.1} s, {} in {}, {verdict}",
             tracing::counted(n_events, "event"),
             duration.as_secs_f64(),
@@ -152,7 +154,7 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
     };
     status.clear();
     for failure in open.close() {
-        anstream::eprintln!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
+        tell!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
     let error = match error {
         None => recorder.pass(&mut open.live, &ALWAYS).err(),

@@ -109,10 +109,12 @@ const IDLE: Duration = Duration::from_millis(5);
 
 /// The exit code of the script.
 pub fn run(mut args: Args) -> Result<u8, Failure> {
-    tracing::stop_on_signals();
+    // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
     let source = Source::read(&mut args.words, args.expression.take())?;
     crate::pids::check_further(&args.pids, &args.further_pid, &source.text)?;
     args.pids.append(&mut args.further_pid);
+    tracing::stop_on_signals();
+    nopal_engine::kernel::leftovers::sweep();
     if let Some(line) = &args.command_line {
         if !args.command.is_empty() {
             return Err(Failure::usage("-c and -- COMMAND exclude each other"));
@@ -181,7 +183,8 @@ fn compile(
     let (program, warnings) = nopal_script::compile_with_warnings(script, catalog)
         .map_err(|diagnostics| source.failure(&diagnostics))?;
     for warning in warnings {
-        anstream::eprintln!("{}", warning.render(&source.text, &source.name, is_colour()));
+        let text = warning.render(&source.text, &source.name, is_colour());
+        anstream::eprintln!("{}", nopal_trace::escape_styled(&text));
     }
     if args.verbose {
         anstream::eprint!("{}", input::listing(&program));
@@ -224,7 +227,7 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
     write_out(&mut run.performer)?;
     conclude(args, &replayed.losses, rows)?;
     if replayed.is_truncated && !args.json {
-        anstream::eprintln!("the recording was cut short while it was made");
+        tell!("the recording was cut short while it was made");
     }
     Ok(run.performer.exit.unwrap_or(0))
 }
@@ -313,7 +316,7 @@ fn emit_bpf(args: &Args, given: Vec<nopal_provider::File>, program: Arc<Program>
 /// With -v only.
 fn say(args: &Args, text: &str) {
     if args.verbose {
-        anstream::eprintln!("{text}");
+        tell!("{text}");
     }
 }
 
@@ -331,7 +334,7 @@ fn conclude(args: &Args, losses: &Losses, rows: Option<Vec<u8>>) -> Result<(), F
         return Ok(());
     }
     if losses.n_cut > 0 {
-        anstream::eprintln!(
+        tell!(
             "{} longer than the script keeps; config = {{ max_strlen = N }} keeps more",
             if losses.n_cut == 1 {
                 "1 string was".to_owned()
@@ -347,7 +350,7 @@ fn conclude(args: &Args, losses: &Losses, rows: Option<Vec<u8>>) -> Result<(), F
             losses.n_all()
         );
     } else {
-        anstream::eprintln!("{}", verdict(losses));
+        tell!("{}", verdict(losses));
     }
     Ok(())
 }

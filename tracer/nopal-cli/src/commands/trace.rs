@@ -44,6 +44,7 @@ const IDLE: Duration = Duration::from_millis(10);
 
 pub fn run(args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
+    nopal_engine::kernel::leftovers::sweep();
     let mut open = args.target.open(&args.probes)?;
     if !args.json {
         tracing::announce(&open.opened, args.target.verbose);
@@ -84,8 +85,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let verdict = open.verdict(n_lost, span);
         tracing::say_cut(printing.n_truncated, args.target.max_string);
         let undecided = nopal_trace::Verdict { n_undecided, ..Default::default() };
-        tracing::cuts_in_words(&undecided).iter().for_each(|line| anstream::eprintln!("{line}"));
-        anstream::eprintln!("{ended}{}, {verdict}", tracing::counted(printing.n_printed, "event"));
+        tracing::cuts_in_words(&undecided).iter().for_each(|line| tell!("{line}"));
+        tell!("{ended}{}, {verdict}", tracing::counted(printing.n_printed, "event"));
     }
     if printing.n_printed == 0
         && let Some(failure) = open.never_fit()

@@ -8,8 +8,9 @@ use nopal_session::sessions::{Home, Session};
 use nopal_trace::localtime::{self, ClockText};
 use nopal_trace::{
     Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm,
-    TextLines, print,
+    TextLines, escape, print,
 };
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,15 +155,12 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
     let is_wanted = |class: &EventClass| selection.is_wanted.get(class.index) != Some(&false);
     let counts = recording.count(selection.range, is_wanted, &STOP)?;
     // One event type may be in several streams; to the user it is one.
-    let mut rows: Vec<(String, u64)> = Vec::new();
-    for (class, n) in recording.event_classes().iter().zip(&counts.by_class) {
-        let name = class.ty.full_name();
-        match rows.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += n,
-            None => rows.push((name, *n)),
-        }
+    let mut rows: HashMap<String, u64> = HashMap::new();
+    let counted = recording.event_classes().iter().zip(&counts.by_class).filter(|(_, n)| **n > 0);
+    for (class, n) in counted {
+        *rows.entry(class.ty.full_name()).or_default() += n;
     }
-    rows.retain(|(_, n)| *n > 0);
+    let mut rows: Vec<(String, u64)> = rows.into_iter().collect();
     rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let total = counts.total();
     let mut text = String::new();
@@ -177,7 +175,7 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
     } else {
         let width = total.to_string().len();
         for (name, n) in rows {
-            text.push_str(&format!("{n:>width$}  {name}\n"));
+            text.push_str(&format!("{n:>width$}  {}\n", escape(&name)));
         }
         text.push_str(&format!("{total:>width$}  total\n"));
     }
@@ -194,8 +192,11 @@ fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failu
     }
     for pattern in patterns {
         if !recording.event_classes().iter().any(|class| matches(pattern, class)) {
-            let mut names: Vec<String> =
-                recording.event_classes().iter().map(|class| class.ty.full_name()).collect();
+            let mut names: Vec<String> = recording
+                .event_classes()
+                .iter()
+                .map(|class| escape(&class.ty.full_name()).into_owned())
+                .collect();
             names.sort();
             names.dedup();
             let n = names.len();
@@ -275,10 +276,7 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     let verdict = &report.verdict;
     let clock = if args.seconds { ClockText::Seconds } else { ClockText::Date };
     let time = |ns| localtime::text_of(ns, clock, args.utc);
-    let damages = report.notes.iter().map(|n| {
-        let path = n.path.display();
-        format!("{path}, packet at byte {}: {}", n.offset, n.reason)
-    });
+    let damages = report.notes.iter().map(ToString::to_string);
     let gaps = verdict.gaps.iter().map(|(ns, what)| format!("[{}] {what}", time(*ns)));
     let mut notes: Vec<String> = damages.chain(gaps).collect();
     if verdict.is_unfinished {
@@ -302,9 +300,13 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
         return;
     }
     for note in notes.iter().chain(&crate::tracing::cuts_in_words(verdict)) {
-        anstream::eprintln!("nopal: {note}");
+        tell!("nopal: {note}");
     }
     let mut parts = Vec::new();
+    if report.n_missing > 0 {
+        let missing = counted(report.n_missing, "event");
+        parts.push(format!("not complete: {missing} that the recorder wrote are not in the files any more"));
+    }
     if verdict.n_disk > 0 {
         parts.push(format!("not complete: {} could not be written", counted(verdict.n_disk, "event")));
     }
@@ -317,7 +319,7 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     }
     if report.n_gaps == 0 {
         let how = if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") };
-        anstream::eprintln!("nopal: {}, {how}", counted(n_events, "event"));
+        tell!("nopal: {}, {how}", counted(n_events, "event"));
         return;
     }
     let mut lost = Vec::new();
@@ -328,19 +330,14 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
         lost.push(format!("{} packets of events", report.lost_packets));
     }
     parts.push(format!("lost {} in {}:", lost.join(" and "), counted(report.n_gaps, "gap")));
-    anstream::eprintln!("nopal: {}; {}", counted(n_events, "event"), parts.join("; "));
+    tell!("nopal: {}; {}", counted(n_events, "event"), parts.join("; "));
     for loss in report.losses.iter().take(20) {
         let what = if loss.is_packets { "packets" } else { "events" };
         let cpu = loss.cpu.map_or(String::new(), |cpu| format!(" on cpu {cpu}"));
-        anstream::eprintln!(
-            "  {} {what} between [{}] and [{}]{cpu}",
-            loss.count,
-            time(loss.from_ns),
-            time(loss.to_ns)
-        );
+        tell!("  {} {what} between [{}] and [{}]{cpu}", loss.count, time(loss.from_ns), time(loss.to_ns));
     }
     if report.n_gaps > 20 {
-        anstream::eprintln!("  and {} more gaps", report.n_gaps - 20);
+        tell!("  and {} more gaps", report.n_gaps - 20);
     }
 }
 

@@ -2,9 +2,9 @@
 //! anybody is called. Reads the file; knows no process.
 
 use super::refusal::Refusal;
-use crate::target::Image;
 use crate::target::functions::FunctionRanges;
 use crate::target::symbols::FileSymbols;
+use crate::target::{Bytes, Image};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use nopal_sdt::Object;
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl FileCode {
         (self.image.device, self.image.inode)
     }
 
-    pub fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> Bytes<'_> {
         self.image.bytes()
     }
 

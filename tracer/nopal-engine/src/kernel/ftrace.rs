@@ -4,18 +4,18 @@
 //!
 //! Everything made is removed when the door is dropped, and what a killed tracer left when the next one opens.
 
+use super::leftovers::{self, command};
 use nopal_abi::record::text;
 use nopal_capture::Capture;
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// The events of one tracer are in the group of its pid.
-const GROUP: &str = "nopal_ftrace_";
+const GROUP: &str = leftovers::GROUPS[0];
 /// Longest line kept while its end has not come.
 const MAX_LINE_BYTES: usize = 1 << 16;
 
@@ -60,14 +60,13 @@ impl FtraceDoor {
     /// Needs a tracefs that is mounted and may be written.
     pub fn open() -> io::Result<FtraceDoor> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let root = ROOTS.iter().map(PathBuf::from).find(|root| root.join("uprobe_events").exists());
-        let root = root.ok_or_else(|| {
+        let root = leftovers::root().ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
                 "tracefs is not mounted; `mount -t tracefs nodev /sys/kernel/tracing` helps",
             )
         })?;
-        sweep(&root);
+        leftovers::sweep();
         let group = format!("{GROUP}{}_{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let instance = root.join("instances").join(&group);
         fs::create_dir(&instance)?;
@@ -183,38 +182,6 @@ impl Drop for FtraceDoor {
         let _ = fs::remove_dir(&self.instance);
         for event in 0..self.n_events {
             let _ = command(&self.root, &format!("-:{}/e{event}", self.group));
-        }
-    }
-}
-
-fn command(root: &Path, line: &str) -> io::Result<()> {
-    OpenOptions::new()
-        .append(true)
-        .open(root.join("uprobe_events"))?
-        .write_all(format!("{line}\n").as_bytes())
-}
-
-/// Removes what tracers have left that no longer live.
-fn sweep(root: &Path) {
-    let is_left = |group: &str| {
-        let pid = group
-            .strip_prefix(GROUP)
-            .and_then(|rest| rest.split('_').next())
-            .and_then(|pid| pid.parse::<u32>().ok());
-        pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
-    };
-    for entry in fs::read_dir(root.join("instances")).into_iter().flatten().flatten() {
-        if let Some(group) = entry.file_name().to_str().filter(|group| is_left(group)) {
-            let _ = fs::write(entry.path().join("events").join(group).join("enable"), "0");
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
-    for line in fs::read_to_string(root.join("uprobe_events")).unwrap_or_default().lines() {
-        let name = line.split_once(':').and_then(|(_, rest)| rest.split_whitespace().next());
-        if let Some((group, event)) = name.and_then(|name| name.split_once('/'))
-            && is_left(group)
-        {
-            let _ = command(root, &format!("-:{group}/{event}"));
         }
     }
 }

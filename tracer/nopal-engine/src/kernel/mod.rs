@@ -10,6 +10,7 @@ mod idle_process;
 mod inherited_uprobes;
 mod insn;
 pub mod landed;
+pub mod leftovers;
 mod pt_regs;
 pub mod refusal;
 mod ringbuf;

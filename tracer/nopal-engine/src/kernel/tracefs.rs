@@ -1,6 +1,7 @@
 //! The kernel's file system of tracing events, as far as named uprobe events need it. Mounted for this process alone if it
 //! must be: nobody else sees that mount. Knows nothing of probes or programs.
 
+use super::leftovers;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,7 +16,7 @@ const FSOPEN_CLOEXEC: libc::c_uint = 1;
 const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 
 /// The events of one process are in the group of its pid, so that what a killed one left can be told and removed.
-const GROUP: &str = "nopal_";
+const GROUP: &str = leftovers::GROUPS[1];
 
 /// The root folder of the file system.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl Tracefs {
     /// Removes what killed processes of ours have left: names only, as nothing is armed without its process.
     fn sweep(&self) {
         let Ok(text) = self.read("uprobe_events") else { return };
-        for name in stale_events(&text, crate::target::Process::is_alive) {
+        for name in leftovers::stale_events(&text, crate::target::Process::is_alive) {
             // Fails if it is somebody's after all.
             let _ = self.command(&format!("-:{name}"));
         }
@@ -150,31 +151,4 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel just returned this descriptor to us and nobody else knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
-}
-
-/// The names of events whose process is gone, each once.
-fn stale_events(text: &str, is_alive: impl Fn(u32) -> bool) -> Vec<&str> {
-    let mut stale: Vec<&str> = Vec::new();
-    for line in text.lines() {
-        let Some((_, rest)) = line.split_once(':') else { continue };
-        let Some(name) = rest.split_whitespace().next() else { continue };
-        let pid = name.strip_prefix(GROUP).and_then(|n| n.split('/').next()).and_then(|n| n.parse().ok());
-        if pid.is_some_and(|pid| !is_alive(pid)) && !stale.contains(&name) {
-            stale.push(name);
-        }
-    }
-    stale
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_events_of_ended_processes_of_ours_are_stale() {
-        let text = "p:nopal_12/s0 /proc/self/fd/3:0x10\np:nopal_12/s0 /proc/self/fd/3:0x20\n\
-                    p:nopal_13/s1 /x:0x10(0x20)\nr:probe_libc/malloc /x:0x1\np:nopal_x/s1 /y:0x1\nnonsense\np:\n";
-        assert_eq!(stale_events(text, |pid| pid == 13), ["nopal_12/s0"]);
-        assert_eq!(stale_events(text, |_| false), ["nopal_12/s0", "nopal_13/s1"]);
-    }
 }

@@ -1,7 +1,7 @@
 //! Where the functions of a file begin and end, as its tables for unwinding tell: those are there in stripped files, too.
 //! Pure; takes every offset as an allegation.
 
-use object::{Object as _, ObjectSection as _};
+use object::{Object as _, ObjectSection as _, ReadRef};
 
 /// The functions of a file that `.eh_frame_hdr` lists, at link-time addresses, sorted.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub struct FunctionRanges {
 
 impl FunctionRanges {
     /// Nothing for a file without the table, or with one in another form than linkers write.
-    pub fn read(image: &[u8]) -> FunctionRanges {
+    pub fn read<'a>(image: impl ReadRef<'a>) -> FunctionRanges {
         let Ok(file) = object::File::parse(image) else { return FunctionRanges::default() };
         let part = |name: &str| {
             let section = file.section_by_name(name)?;

@@ -16,7 +16,7 @@ pub mod unwind;
 
 pub use cpus::possible_cpus;
 pub use error::TargetError;
-pub use image::Image;
+pub use image::{Bytes, Image};
 pub use maps::{Mapping, maps, parse as parse_maps};
 pub use objects::{MappedObject, changeable_objects, has_ended, mapped_objects};
 pub use process::{Process, Width, children, processes, read_short};

@@ -2,6 +2,7 @@
 //! whether or not it still has a name.
 
 use super::{Image, Mapping, Process, TargetError, maps};
+use nopal_files::foreign::{self, ForeignError};
 use nopal_sdt::Object;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -129,8 +130,10 @@ impl MappedObject {
         if let Err(error) = maps(self.pid) {
             return error;
         }
-        match fs::File::open(&by_name) {
-            Err(error) if !self.is_deleted && error.kind() == std::io::ErrorKind::PermissionDenied => {
+        match foreign::open(&by_name) {
+            Err(ForeignError::Io(error))
+                if !self.is_deleted && error.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
                 TargetError::of_file(&self.path, &error)
             }
             _ => TargetError::Deleted { pid: self.pid, path: self.path.clone() },
@@ -200,6 +203,6 @@ mod tests {
             segment.and_then(|s| s.file_offset_of(link_time)).expect("the function is in the file") as usize;
         // SAFETY: eight bytes of this function's own code, which is mapped readable.
         let code: [u8; 8] = unsafe { (here as *const [u8; 8]).read_unaligned() };
-        assert_eq!(image.bytes()[offset..offset + 8], code);
+        assert_eq!(image.bytes().get(offset..offset + 8), Some(&code[..]));
     }
 }

@@ -4,8 +4,9 @@
 
 use super::chronicle::{Chronicle, Entry};
 use super::{Image, MappedObject, mapped_objects};
+use nopal_files::foreign;
 use object::read::elf::ElfFile64;
-use object::{Object as _, ObjectSegment, ObjectSymbol, SymbolKind};
+use object::{Object as _, ObjectSegment, ObjectSymbol, ReadRef, SymbolKind};
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::path::Path;
@@ -52,15 +53,15 @@ pub struct FileSymbols {
 
 impl FileSymbols {
     /// From `.symtab` and `.dynsym`; of a file without the former, from its debug file too. What is no ELF file has none.
-    pub fn read(bytes: &[u8]) -> FileSymbols {
+    pub fn read<'data, R: ReadRef<'data>>(bytes: R) -> FileSymbols {
         let mut symbols = FileSymbols::default();
-        let Ok(file) = ElfFile64::<object::Endianness>::parse(bytes) else { return symbols };
+        let Ok(file) = ElfFile64::<object::Endianness, R>::parse(bytes) else { return symbols };
         symbols.segments =
             file.segments().map(|each| (each.file_range().0, each.address(), each.size())).collect();
         symbols.add(&file);
         if file.symbols().next().is_none()
             && let Some(image) = file.build_id().ok().flatten().and_then(debug_file)
-            && let Ok(file) = ElfFile64::<object::Endianness>::parse(image.bytes())
+            && let Ok(file) = ElfFile64::<object::Endianness, _>::parse(image.bytes())
         {
             symbols.add(&file);
         }
@@ -69,7 +70,7 @@ impl FileSymbols {
         symbols
     }
 
-    fn add(&mut self, file: &ElfFile64<'_, object::Endianness>) {
+    fn add<'data, R: ReadRef<'data>>(&mut self, file: &ElfFile64<'data, object::Endianness, R>) {
         for symbol in file.symbols().chain(file.dynamic_symbols()).take(MAX_SYMBOLS) {
             let is_code = matches!(symbol.kind(), SymbolKind::Text);
             let Ok(name) = symbol.name() else { continue };
@@ -155,11 +156,28 @@ pub fn demangle(name: &str) -> String {
     }
     if name.starts_with("_Z")
         && let Ok(symbol) = cpp_demangle::Symbol::new(name)
-        && let Ok(text) = symbol.demangle()
     {
-        return text;
+        let mut text = Bounded(String::new());
+        if symbol.structured_demangle(&mut text, &cpp_demangle::DemangleOptions::default()).is_ok() {
+            return text.0;
+        }
     }
     name.to_owned()
+}
+
+/// A few letters can stand for a text that doubles with each of them. What is longer than any real name is given up.
+struct Bounded(String);
+
+const MAX_NAME_BYTES: usize = 64 << 10;
+
+impl cpp_demangle::DemangleWrite for Bounded {
+    fn write_string(&mut self, text: &str) -> std::fmt::Result {
+        if self.0.len() + text.len() > MAX_NAME_BYTES {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 /// `a::b(int) const` to `a::b`; parentheses in template arguments stay.
@@ -340,8 +358,8 @@ impl Symbolizer {
             let size = fs::metadata(&path).map_or(0, |about| about.len());
             let is_new = self.perf_maps.get(&pid).is_none_or(|known| known.0 != size);
             if is_new && size <= MAX_PERF_MAP_BYTES {
-                let text = fs::read(&path).unwrap_or_default();
-                self.perf_maps.insert(pid, (size, perf_map(&String::from_utf8_lossy(&text))));
+                let text = foreign::read_text(Path::new(&path), MAX_PERF_MAP_BYTES).unwrap_or_default();
+                self.perf_maps.insert(pid, (size, perf_map(&text)));
             }
         }
         let (_, functions) = self.perf_maps.get(&pid)?;
@@ -364,8 +382,13 @@ impl Symbolizer {
 
 impl OpenFile {
     fn symbols(&mut self) -> Arc<FileSymbols> {
-        let image = &self.image;
-        Arc::clone(self.symbols.get_or_insert_with(|| Arc::new(FileSymbols::read(image.bytes()))))
+        let image = &mut self.image;
+        let read = || {
+            let symbols = Arc::new(FileSymbols::read(image.bytes()));
+            image.forget();
+            symbols
+        };
+        Arc::clone(self.symbols.get_or_insert_with(read))
     }
 }
 
@@ -422,6 +445,22 @@ mod tests {
             assert_eq!(demangle(name), full);
             assert_eq!(without_parameters(&demangle(name)), short);
         }
+    }
+
+    #[test]
+    fn names_that_double_with_each_letter_are_given_up() {
+        // pair<int, int>, then pairs of the pair before: each level twice as long.
+        let levels = |n: u32| {
+            let pair = |level| format!("S{}_", char::from_digit(level, 36).unwrap_or('0')).to_uppercase();
+            let pairs: String = (0..n).map(|level| format!("S_I{0}{0}E", pair(level))).collect();
+            format!("_Z1f4pairIiiE{pairs}")
+        };
+        assert_eq!(
+            demangle(&levels(2)),
+            "f(pair<int, int>, pair<pair<int, int>, pair<int, int> >, pair<pair<pair<int, int>, pair<int, int> >, \
+             pair<pair<int, int>, pair<int, int> > >)"
+        );
+        assert_eq!(demangle(&levels(24)), levels(24));
     }
 
     #[test]

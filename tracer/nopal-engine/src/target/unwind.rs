@@ -4,8 +4,9 @@
 use super::{MappedObject, mapped_objects};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, Unwinder};
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ReadRef};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ pub struct StackTop<'a> {
 pub struct Stacks {
     processes: HashMap<u32, Known>,
     /// By file: forked processes map the same ones.
-    sections: HashMap<(u32, u32, u64), Option<Arc<Sections>>>,
+    tables: HashMap<(u32, u32, u64), Option<Arc<Tables>>>,
 }
 
 impl std::fmt::Debug for Stacks {
@@ -42,13 +43,15 @@ struct Known {
 
 /// A file's unwind tables.
 #[derive(Debug)]
-struct Sections {
+pub struct Tables {
     object: nopal_sdt::Object,
     base: u64,
     end: u64,
-    text: Option<std::ops::Range<u64>>,
-    frames: Option<(u64, Shared)>,
-    index: Option<(u64, Shared)>,
+    text: Option<Range<u64>>,
+    /// `.eh_frame`
+    frames: Option<(Range<u64>, Shared)>,
+    /// `.eh_frame_hdr`
+    index: Option<(Range<u64>, Shared)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -61,6 +64,10 @@ impl std::ops::Deref for Shared {
     }
 }
 
+/// The largest programs there are have a third of this.
+const MAX_SECTION_BYTES: u64 = 128 << 20;
+/// Of all files together; those that come after it are not unwound through.
+const MAX_ALL_BYTES: usize = 1 << 30;
 /// Libraries come while a program runs; looking for them costs.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
@@ -96,14 +103,85 @@ impl Stacks {
     }
 
     fn walk(&mut self, pid: u32, top: StackTop<'_>, max_frames: usize, into: &mut Vec<u64>) -> bool {
-        let Some(known) = self.processes.get_mut(&pid) else { return false };
+        self.processes.get_mut(&pid).is_some_and(|known| known.walk(top, max_frames, into))
+    }
+
+    fn read(&mut self, objects: &[MappedObject]) -> Known {
+        let mut known = Known::new();
+        for mapped in objects {
+            let mapping = &mapped.mappings[0];
+            let key = (mapping.device_major, mapping.device_minor, mapping.inode);
+            let n_bytes = || self.tables.values().flatten().map(|tables| tables.n_bytes()).sum::<usize>();
+            let has_room = self.tables.contains_key(&key) || n_bytes() < MAX_ALL_BYTES;
+            let read = || {
+                let image = mapped.open().ok().filter(|_| has_room)?;
+                Tables::read(image.bytes()).map(Arc::new)
+            };
+            let Some(tables) = self.tables.entry(key).or_insert_with(read).clone() else { continue };
+            let Some(bias) = mapped.load_biases(&tables.object).first().copied() else { continue };
+            known.unwinder.add_module(tables.module(mapped.path.display().to_string(), bias));
+        }
+        known
+    }
+}
+
+impl Tables {
+    /// Of an ELF file; none if it has no code.
+    pub fn read<'data, R: ReadRef<'data>>(bytes: R) -> Option<Tables> {
+        let file = object::File::parse(bytes).ok()?;
+        let object = nopal_sdt::read(bytes).ok()?;
+        let base = object.segments.iter().map(|segment| segment.address).min()?;
+        let ends = object.segments.iter().map(|segment| segment.address.checked_add(segment.size_in_file));
+        let end = ends.collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+        // As the program itself reads them where they are loaded, they are never compressed.
+        let part = |name: &str| {
+            let section = file.section_by_name(name)?;
+            let bytes = section.data().ok().filter(|_| section.size() <= MAX_SECTION_BYTES)?;
+            let end = section.address().checked_add(bytes.len() as u64)?;
+            Some((section.address()..end, Shared(bytes.into())))
+        };
+        let text = file.section_by_name(".text");
+        let text = text.and_then(|s| Some(s.address()..s.address().checked_add(s.size())?));
+        let (frames, index) = (part(".eh_frame"), part(".eh_frame_hdr"));
+        Some(Tables { object, base, end, text, frames, index })
+    }
+
+    fn n_bytes(&self) -> usize {
+        [&self.frames, &self.index].into_iter().flatten().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    /// The file where it is loaded.
+    fn module(&self, name: String, bias: u64) -> Module<Shared> {
+        let (frames, index) = (self.frames.clone(), self.index.clone());
+        let info = ExplicitModuleSectionInfo {
+            base_svma: self.base,
+            text_svma: self.text.clone(),
+            eh_frame_svma: frames.as_ref().map(|(range, _)| range.clone()),
+            eh_frame: frames.map(|(_, bytes)| bytes),
+            eh_frame_hdr_svma: index.as_ref().map(|(range, _)| range.clone()),
+            eh_frame_hdr: index.map(|(_, bytes)| bytes),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        let range = self.base.wrapping_add(bias)..self.end.wrapping_add(bias);
+        let base = range.start;
+        Module::new(name, range, base, info)
+    }
+}
+
+impl Known {
+    fn new() -> Known {
+        Known { unwinder: UnwinderX86_64::new(), cache: CacheX86_64::new(), read_at: Instant::now() }
+    }
+
+    /// Whether the stack was walked to its end.
+    fn walk(&mut self, top: StackTop<'_>, max_frames: usize, into: &mut Vec<u64>) -> bool {
         let mut read_stack = |address: u64| {
             let offset = usize::try_from(address.wrapping_sub(top.sp)).map_err(drop)?;
             let word = top.bytes.get(offset..).and_then(|rest| rest.first_chunk::<8>());
             word.map(|word| u64::from_le_bytes(*word)).ok_or(())
         };
         let registers = UnwindRegsX86_64::new(top.ip, top.sp, top.bp);
-        let mut frames = known.unwinder.iter_frames(top.ip, registers, &mut known.cache, &mut read_stack);
+        let mut frames = self.unwinder.iter_frames(top.ip, registers, &mut self.cache, &mut read_stack);
         for _ in 0..max_frames {
             match frames.next() {
                 Ok(Some(frame)) => into.push(frame.address()),
@@ -113,51 +191,56 @@ impl Stacks {
         }
         true
     }
-
-    fn read(&mut self, objects: &[MappedObject]) -> Known {
-        let mut unwinder = UnwinderX86_64::new();
-        for mapped in objects {
-            let mapping = &mapped.mappings[0];
-            let key = (mapping.device_major, mapping.device_minor, mapping.inode);
-            let sections =
-                self.sections.entry(key).or_insert_with(|| Sections::read(mapped).map(Arc::new)).clone();
-            let Some(sections) = sections else { continue };
-            let Some(bias) = mapped.load_biases(&sections.object).first().copied() else { continue };
-            let range = sections.base.wrapping_add(bias)..sections.end.wrapping_add(bias);
-            let of = |part: &Option<(u64, Shared)>| {
-                part.as_ref().map(|(at, bytes)| (*at..*at + bytes.len() as u64, bytes.clone()))
-            };
-            let (frames, index) = (of(&sections.frames), of(&sections.index));
-            let info = ExplicitModuleSectionInfo {
-                base_svma: sections.base,
-                text_svma: sections.text.clone(),
-                eh_frame_svma: frames.as_ref().map(|(range, _)| range.clone()),
-                eh_frame: frames.map(|(_, bytes)| bytes),
-                eh_frame_hdr_svma: index.as_ref().map(|(range, _)| range.clone()),
-                eh_frame_hdr: index.map(|(_, bytes)| bytes),
-                ..ExplicitModuleSectionInfo::default()
-            };
-            let base = range.start;
-            unwinder.add_module(Module::new(mapped.path.display().to_string(), range, base, info));
-        }
-        Known { unwinder, cache: CacheX86_64::new(), read_at: Instant::now() }
-    }
 }
 
-impl Sections {
-    fn read(mapped: &MappedObject) -> Option<Sections> {
-        let image = mapped.open().ok()?;
-        let file = object::File::parse(image.bytes()).ok()?;
-        let object = nopal_sdt::read(image.bytes()).ok()?;
-        let base = object.segments.iter().map(|segment| segment.address).min()?;
-        let end = object.segments.iter().map(|segment| segment.address + segment.size_in_file).max()?;
-        let part = |name: &str| {
-            let section = file.section_by_name(name)?;
-            let bytes: Arc<[u8]> = section.uncompressed_data().ok()?.as_ref().into();
-            Some((section.address(), Shared(bytes)))
+/// Unwinds one stack by the tables of one file, loaded at its link-time addresses.
+pub fn unwind_by(tables: &Tables, top: StackTop<'_>, max_frames: usize, into: &mut Vec<u64>) {
+    let mut known = Known::new();
+    known.unwinder.add_module(tables.module(String::new(), 0));
+    known.walk(top, max_frames, into);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::LittleEndian;
+    use object::elf::{FileHeader64, SHF_COMPRESSED, SectionHeader64};
+    use std::io::Write;
+
+    /// This program's own file, with `.eh_frame` replaced by what unpacks to `n_bytes`.
+    fn bomb(n_bytes: usize) -> Vec<u8> {
+        let mut file = std::fs::read("/proc/self/exe").expect("a program may read itself");
+        let (index, at, size) = {
+            let parsed = object::File::parse(&file[..]).expect("ELF");
+            let section = parsed.section_by_name(".eh_frame").expect("unwind tables");
+            let (at, size) = section.file_range().expect("in the file");
+            (section.index().0, at as usize, size as usize)
         };
-        let text = file.section_by_name(".text").map(|s| s.address()..s.address() + s.size());
-        let (frames, index) = (part(".eh_frame"), part(".eh_frame_hdr"));
-        Some(Sections { object, base, end, text, frames, index })
+        // The type of compression (zlib), nothing, the size, the alignment.
+        let mut packed: Vec<u8> =
+            [1, n_bytes as u64, 8].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+        let mut encoder = flate2::write::ZlibEncoder::new(&mut packed, flate2::Compression::best());
+        encoder.write_all(&vec![0; n_bytes]).and_then(|()| encoder.try_finish()).expect("it fits");
+        drop(encoder);
+        assert!(packed.len() <= size);
+        file[at..at + packed.len()].copy_from_slice(&packed);
+        let table = {
+            let (header, _) = object::from_bytes::<FileHeader64<LittleEndian>>(&file).expect("a header");
+            header.e_shoff.get(LittleEndian) as usize
+        };
+        let entry = table + index * size_of::<SectionHeader64<LittleEndian>>();
+        // sh_flags is behind the name and the type.
+        file[entry + 8..entry + 16].copy_from_slice(&u64::from(SHF_COMPRESSED.0 | 2).to_le_bytes());
+        file
+    }
+
+    #[test]
+    fn tables_take_no_more_memory_than_the_file_has() {
+        let own = std::fs::read("/proc/self/exe").expect("a program may read itself");
+        let whole = Tables::read(&own[..]).expect("this program has code");
+        assert!(whole.n_bytes() > 1000);
+        let file = bomb(64 << 20);
+        let n_bytes = Tables::read(&file[..]).map_or(0, |tables| tables.n_bytes());
+        assert!(n_bytes < 2 * whole.n_bytes(), "{n_bytes}");
     }
 }

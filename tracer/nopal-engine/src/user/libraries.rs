@@ -23,7 +23,7 @@ use nopal_abi::stub_space::JournalKind;
 use nopal_capture::{Action, Predicate, Relation, Wanted};
 use nopal_sdt::operand::{Base, Memory as MemoryPlace, Operand, Place};
 use nopal_sdt::probe::Site;
-use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, ReadRef as _};
 use std::fmt;
 use std::sync::Arc;
 
@@ -87,9 +87,10 @@ fn read_loader(object: &MappedObject) -> std::result::Result<Loader, Unfit> {
     let (entry, state) = (symbol("_dl_debug_state")?, symbol("_r_debug")?);
     let bytes_at = |address: u64, len: usize| {
         file.segments().find_map(|segment| {
-            let data = segment.data().ok()?;
-            let at = usize::try_from(address.checked_sub(segment.address())?).ok()?;
-            data.get(at..at.checked_add(len)?).map(<[u8]>::to_vec)
+            let (first, size) = segment.file_range();
+            let distance = address.checked_sub(segment.address())?;
+            distance.checked_add(len as u64).filter(|end| *end <= size)?;
+            image.bytes().read_bytes_at(first.checked_add(distance)?, len as u64).ok().map(<[u8]>::to_vec)
         })
     };
     let unfit = "the place its dynamic linker calls for debuggers is not an empty function";

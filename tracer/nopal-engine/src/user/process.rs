@@ -1,6 +1,7 @@
 //! What `/proc` says of a process that decides whether and how it can be entered. Reads only.
 
 use super::error::{Error, Result};
+use crate::capability::Capability;
 use crate::target::{Process, read_short};
 use std::fs;
 use std::path::Path;
@@ -227,9 +228,22 @@ pub fn why_not_allowed(pid: i32) -> Error {
     } else if me != 0 {
         "it is not dumpable (set-user-id, or it called prctl(PR_SET_DUMPABLE, 0)); run as root".to_string()
     } else {
-        "CAP_SYS_PTRACE is missing; a container needs --cap-add SYS_PTRACE".to_string()
+        why_root_is_not_allowed(Capability::is_held)
     };
     Error::Permission { pid, reason }
+}
+
+/// Root without all of its capabilities.
+fn why_root_is_not_allowed(has: impl Fn(Capability) -> bool) -> String {
+    if !has(Capability::SysPtrace) {
+        "CAP_SYS_PTRACE is missing; a container needs --cap-add SYS_PTRACE".to_owned()
+    } else if !has(Capability::DacOverride) {
+        "CAP_DAC_OVERRIDE is missing, without which root may not open the memory of another user's process; \
+         a container needs --cap-add DAC_OVERRIDE"
+            .to_owned()
+    } else {
+        "it has capabilities that nopal has not, or is in a user namespace that does not let it in".to_owned()
+    }
 }
 
 /// What the thread is doing, from `/proc/PID/task/TID/syscall`.

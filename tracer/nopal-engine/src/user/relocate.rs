@@ -9,7 +9,7 @@ use super::hijack::Call;
 use crate::target::functions::search_table;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use nopal_abi::PAGE_BYTES;
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
 use std::collections::BTreeSet;
 
 /// Bytes that a jump takes.
@@ -44,7 +44,7 @@ struct Verdict {
 
 impl Fixed {
     /// Looks at the whole file once for all its sites.
-    pub fn of(image: &[u8], sites: &[u64]) -> Fixed {
+    pub fn of<'a, R: ReadRef<'a>>(image: R, sites: &'a [u64]) -> Fixed {
         match Survey::new(image, sites) {
             Some(survey) => survey.judge(),
             None => Fixed { verdicts: Vec::new() },
@@ -89,7 +89,7 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    fn new(image: &'a [u8], sites: &'a [u64]) -> Option<Survey<'a>> {
+    fn new<R: ReadRef<'a>>(image: R, sites: &'a [u64]) -> Option<Survey<'a>> {
         let file = object::File::parse(image).ok()?;
         let mut parts = Vec::new();
         let mut exceptions: &[u8] = &[];

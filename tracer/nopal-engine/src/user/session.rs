@@ -14,7 +14,7 @@ use super::stub::space::{self, ObjectIdentity, PlacedStub};
 use super::tactic::{Refusal, Tactic};
 use super::text::Patch;
 use crate::target::strangers::Strangers;
-use crate::target::{self, MappedObject};
+use crate::target::{self, Image, MappedObject};
 use nopal_capture::{RecordLayout, Wanted};
 use nopal_sdt::probe::Site;
 use std::collections::{BTreeSet, HashMap};
@@ -125,7 +125,7 @@ impl LazyFixed {
     pub fn get(&self) -> &Fixed {
         self.fixed.get_or_init(|| {
             let image = self.object.as_ref().and_then(|object| object.open().ok());
-            Fixed::of(image.as_ref().map_or(&[], |image| image.bytes()), &self.sites)
+            Fixed::of(image.as_ref().map(Image::bytes).unwrap_or_default(), &self.sites)
         })
     }
 }

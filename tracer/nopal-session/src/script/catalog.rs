@@ -252,7 +252,7 @@ impl LiveCatalog {
             if let Some(address) = number(wanted) {
                 let mut known = function_point(file, Place::Address(address), wanted, is_return);
                 let image = Image::open(&file.reachable).ok().filter(|_| is_return);
-                if image.and_then(|image| entry(image.bytes())) == Some(address) {
+                if image.as_ref().and_then(|image| entry(image.bytes())) == Some(address) {
                     known.obstacle = Some(NO_RETURN.to_owned());
                 }
                 found.push(known);

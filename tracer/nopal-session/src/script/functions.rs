@@ -3,8 +3,8 @@
 use nopal_engine::target::Image;
 use nopal_engine::target::symbols::{FileSymbols, demangle};
 use nopal_sdt::pattern::glob;
-use object::Object as _;
 use object::read::elf::Dyn as _;
+use object::{Object as _, ReadRef};
 use std::path::Path;
 
 /// The names of functions that a name or pattern stands for, as they are in the file: `main`, `std::*`, `Foo::bar`
@@ -30,12 +30,12 @@ pub fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
 }
 
 /// Where the kernel jumps to when it has loaded the program.
-pub fn entry(bytes: &[u8]) -> Option<u64> {
+pub fn entry<'data, R: ReadRef<'data>>(bytes: R) -> Option<u64> {
     object::File::parse(bytes).ok().map(|file| file.entry()).filter(|entry| *entry != 0)
 }
 
 /// The names of that; `_start`, usually.
-pub fn entry_functions(symbols: &FileSymbols, bytes: &[u8]) -> Vec<String> {
+pub fn entry_functions<'data, R: ReadRef<'data>>(symbols: &FileSymbols, bytes: R) -> Vec<String> {
     let entry = entry(bytes);
     symbols.functions().filter(|f| Some(f.address) == entry).map(|f| f.name.to_owned()).collect()
 }
@@ -43,7 +43,7 @@ pub fn entry_functions(symbols: &FileSymbols, bytes: &[u8]) -> Vec<String> {
 /// The libraries a program names.
 pub fn libraries_of(path: &Path) -> Vec<String> {
     let Ok(image) = Image::open(path) else { return Vec::new() };
-    let Ok(file) = object::read::elf::ElfFile64::<object::Endianness>::parse(image.bytes()) else {
+    let Ok(file) = object::read::elf::ElfFile64::<object::Endianness, _>::parse(image.bytes()) else {
         return Vec::new();
     };
     let Ok(Some((dynamic, link))) = file.elf_section_table().dynamic(file.endian(), file.data()) else {
@@ -68,13 +68,13 @@ mod tests {
     #[test]
     fn own_functions_by_name_and_pattern() {
         let own = std::fs::read("/proc/self/exe").expect("a program may read itself");
-        let symbols = FileSymbols::read(&own);
+        let symbols = FileSymbols::read(&own[..]);
         assert_eq!(matching(&symbols, "main"), ["main"]);
         assert!(!matching(&symbols, "*own_functions_by_name_and_pat*").is_empty());
         assert!(matching(&symbols, "no_such_function_anywhere").is_empty());
         let program = std::env::current_exe().expect("the test has a path");
         assert!(libraries_of(&program).iter().any(|name| name.starts_with("libc.so")));
-        assert_eq!(entry_functions(&symbols, &own), ["_start"]);
+        assert_eq!(entry_functions(&symbols, &own[..]), ["_start"]);
         assert!(libraries_of(Path::new("/etc/passwd")).is_empty());
     }
 }

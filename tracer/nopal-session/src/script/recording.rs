@@ -394,10 +394,15 @@ fn losses_of(report: &Report) -> Losses {
         let (from, to) = (local(loss.from_ns), local(loss.to_ns));
         Some(span.map_or((from, to), |(first, last)| (first.min(from), last.max(to))))
     });
+    let verdict = &report.verdict;
     Losses {
-        n_lost: report.lost_events,
+        n_lost: report.n_lost(),
         span,
-        n_gaps: u64::from(report.lost_packets > 0) + report.notes.len() as u64,
+        n_gaps: u64::from(report.lost_packets > 0)
+            + report.notes.len() as u64
+            + verdict.n_gaps
+            + u64::from(verdict.is_unfinished),
+        n_late: verdict.n_late,
         ..Losses::default()
     }
 }

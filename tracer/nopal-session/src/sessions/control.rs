@@ -4,9 +4,7 @@
 use super::error::SessionError;
 use super::home::{Life, Session};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -212,7 +210,7 @@ impl Listener {
     /// The caller holds the session's lock, so a socket that is there is an old one.
     pub fn open(session: &Session) -> Result<Listener, SessionError> {
         let path = session.socket();
-        let _ = std::fs::remove_file(&path);
+        let _ = session.folder().remove_file("control");
         let listener = with_short_path(session, UnixListener::bind)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|e| SessionError::io(&path, "listen on", &e))?;
@@ -261,8 +259,7 @@ impl Asked {
 
 /// Addresses of sockets have at most 107 bytes; the way through a descriptor of the folder is always short.
 fn with_short_path<T>(session: &Session, use_path: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
-    let dir = File::open(session.dir())?;
-    use_path(PathBuf::from(format!("/proc/self/fd/{}/control", dir.as_raw_fd())))
+    use_path(session.folder().path_by_descriptor().join("control"))
 }
 
 #[cfg(test)]
@@ -293,7 +290,7 @@ mod tests {
     fn whoever_has_hung_up_gets_nothing_done() {
         let dir = std::env::temp_dir().join(format!("nopal-control-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
-        let session = Session::at(&dir);
+        let session = Session::at(&dir).unwrap();
         let listener = Listener::open(&session).unwrap();
         let line = serde_json::to_string(&Request::Stop).unwrap() + "\n";
         let speak = || {

@@ -9,11 +9,11 @@ use super::held::Past;
 use super::home::{Session, State};
 use super::programs::Programs;
 use crate::live::LiveError;
+use nopal_files::own::Folder;
 use nopal_trace::Error;
 use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
 use nopal_trace::localtime::{ClockText, text_of};
 use std::collections::{BTreeSet, HashSet};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -156,7 +156,7 @@ impl<'a> Holder<'a> {
             }
             Err(error) => {
                 holder.close_probes();
-                let _ = std::fs::remove_file(holder.session.socket());
+                let _ = holder.session.folder().remove_file("control");
                 Err(error)
             }
         }
@@ -276,13 +276,12 @@ impl<'a> Holder<'a> {
         }
         let chunk = loop {
             self.state.n_chunks += 1;
-            let chunk = self.config.output.join(format!("chunk-{}", self.state.n_chunks));
             // An older session may have used the folder.
-            if !chunk.exists() {
-                break chunk;
+            match new_dir(&self.config.output, &format!("chunk-{}", self.state.n_chunks))? {
+                Some(chunk) => break chunk,
+                None => continue,
             }
         };
-        make_dir(&chunk)?;
         for running in self.running.iter_mut().filter(|r| !r.is_overwriting()) {
             running.record_into(&chunk).map_err(|e| recording_error(&e))?;
         }
@@ -446,8 +445,10 @@ impl<'a> Holder<'a> {
             super::config::check_name("a snapshot", name)?;
             folder = format!("{folder}-{name}");
         }
-        let path = self.config.output.join(folder);
-        make_dir(&path)?;
+        let path = new_dir(&self.config.output, &folder)?.ok_or_else(|| {
+            let path = self.config.output.join(&folder);
+            SessionError::new("output", format!("there is {} already", path.display()))
+        })?;
         self.state.n_snapshots = n_snapshots;
         let mut all = Written { path: path.clone(), ..Written::default() };
         let now = self.running.iter_mut().filter(|r| r.is_overwriting()).map(|r| r.snapshot(&path));
@@ -594,7 +595,7 @@ impl<'a> Holder<'a> {
         if let Err(error) = self.session.set_state(&self.state) {
             (self.surroundings.log)(&error.to_string());
         }
-        let _ = std::fs::remove_file(self.session.socket());
+        let _ = self.session.folder().remove_file("control");
         let status = self.status();
         let not_started =
             SessionError::new("not-started", format!("session `{}` was stopped", self.session.name));
@@ -640,12 +641,13 @@ fn note_gaps(state: &mut State, gaps: Vec<String>) {
     state.gaps.extend(gaps.into_iter().take(room));
 }
 
-fn make_dir(dir: &Path) -> Result<(), SessionError> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|e| SessionError::io(dir, "make", &e))
+/// Makes a folder in the session's output, which is made if need be; nothing if there is something of that name.
+fn new_dir(output: &Path, name: &str) -> Result<Option<PathBuf>, SessionError> {
+    match Folder::make(output).and_then(|folder| folder.make_new_below(name)) {
+        Ok(_) => Ok(Some(output.join(name))),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && output.is_dir() => Ok(None),
+        Err(e) => Err(SessionError::io(&output.join(name), "make", &e)),
+    }
 }
 
 /// `20261115-153019`

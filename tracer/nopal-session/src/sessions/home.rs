@@ -2,25 +2,29 @@
 
 use super::config::{SessionConfig, check_name};
 use super::error::SessionError;
+use nopal_files::own::Folder;
 use nopal_sdt::pattern::nearest;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// The folder of all sessions of a user.
+/// The folder of all sessions of a user. Opened and judged once: with a HOME that was kept by `sudo` it may be somebody
+/// else's, who could have planted anything in it.
 #[derive(Debug, Clone)]
 pub struct Home {
     dir: PathBuf,
+    /// None as long as nobody has made a session.
+    folder: Option<Arc<Folder>>,
 }
 
 /// One session's folder.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub name: String,
-    dir: PathBuf,
+    folder: Arc<Folder>,
 }
 
 /// What a session is doing, written by whoever changes it.
@@ -67,20 +71,25 @@ impl Home {
         })?;
         // The recorder has another working directory.
         let dir = std::path::absolute(&dir).map_err(|e| SessionError::io(&dir, "find", &e))?;
-        Ok(Home { dir: dir.join("sessions") })
+        Home::at(&dir.join("sessions"))
     }
 
-    pub fn at(dir: &Path) -> Home {
-        Home { dir: dir.to_owned() }
+    pub fn at(dir: &Path) -> Result<Home, SessionError> {
+        let folder = match Folder::open_private(dir) {
+            Ok(folder) => Some(Arc::new(folder)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(not_opened(dir, &e)),
+        };
+        Ok(Home { dir: dir.to_owned(), folder })
     }
 
     /// Makes a session's folder; the session becomes the current one.
-    pub fn create(&self, config: &SessionConfig) -> Result<Session, SessionError> {
+    pub fn create(&mut self, config: &SessionConfig) -> Result<Session, SessionError> {
         check_name("a session", &config.name)?;
-        private_dir(&self.dir)?;
-        let session = self.session(&config.name);
-        match DirBuilder::new().mode(0o700).create(&session.dir) {
-            Ok(()) => {}
+        let home = Folder::make_private(&self.dir).map_err(|e| not_opened(&self.dir, &e))?;
+        let home = self.folder.insert(Arc::new(home));
+        let folder = match home.make_new_below(&config.name) {
+            Ok(folder) => folder,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(SessionError::new(
                     "session-exists",
@@ -88,16 +97,28 @@ impl Home {
                 )
                 .hint(format!("choose another name, or end it with `nopal destroy {}`", config.name)));
             }
-            Err(e) => return Err(SessionError::io(&session.dir, "make", &e)),
-        }
+            Err(e) => return Err(SessionError::io(&self.dir.join(&config.name), "make", &e)),
+        };
+        let session = Session { name: config.name.clone(), folder: Arc::new(folder) };
         session.save(config)?;
         session.set_state(&State::default())?;
         self.set_current(&config.name)?;
         Ok(session)
     }
 
-    fn session(&self, name: &str) -> Session {
-        Session { name: name.to_owned(), dir: self.dir.join(name) }
+    /// The session of this name, if there is one.
+    fn session(&self, name: &str) -> Result<Option<Session>, SessionError> {
+        let Some(home) = self.folder.as_ref().filter(|_| check_name("a session", name).is_ok()) else {
+            return Ok(None);
+        };
+        match home.private_below(name) {
+            Ok(folder) if folder.has_file(CONFIG) => {
+                Ok(Some(Session { name: name.to_owned(), folder: Arc::new(folder) }))
+            }
+            Err(e) if e.raw_os_error().is_none() => Err(not_opened(&self.dir.join(name), &e)),
+            // No session, or something else of this name.
+            Ok(_) | Err(_) => Ok(None),
+        }
     }
 
     /// The session with this name, or the current one.
@@ -113,8 +134,7 @@ impl Home {
                 }
             },
         };
-        let session = self.session(&name);
-        if check_name("a session", &name).is_ok() && session.dir.join(CONFIG).is_file() {
+        if let Some(session) = self.session(&name)? {
             return Ok(session);
         }
         let error = SessionError::new("no-such-session", format!("there is no session `{name}`"));
@@ -128,35 +148,39 @@ impl Home {
 
     /// All sessions, by name.
     pub fn all(&self) -> Result<Vec<Session>, SessionError> {
-        let entries = match fs::read_dir(&self.dir) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(SessionError::io(&self.dir, "read", &e)),
-        };
-        let mut sessions: Vec<Session> = entries
-            .flatten()
-            .filter(|entry| entry.path().join(CONFIG).is_file())
-            .filter_map(|entry| Some(self.session(entry.file_name().to_str()?)))
-            .collect();
+        let Some(home) = &self.folder else { return Ok(Vec::new()) };
+        let entries = fs::read_dir(home.path_by_descriptor());
+        let entries = entries.map_err(|e| SessionError::io(&self.dir, "read", &e))?;
+        let mut sessions = Vec::new();
+        for entry in entries.flatten() {
+            if let Some(name) = entry.file_name().to_str() {
+                sessions.extend(self.session(name)?);
+            }
+        }
         sessions.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(sessions)
     }
 
     pub fn current(&self) -> Option<String> {
-        let name = fs::read_to_string(self.dir.join(CURRENT)).ok()?;
+        let name = self.folder.as_ref()?.read_text(CURRENT, MAX_BYTES).ok()?;
         let name = name.trim();
         (!name.is_empty()).then(|| name.to_owned())
     }
 
     pub fn set_current(&self, name: &str) -> Result<(), SessionError> {
-        write_whole(&self.dir.join(CURRENT), name)
+        let Some(home) = &self.folder else {
+            return Err(SessionError::new("no-session", "there is no session"));
+        };
+        replace(home, CURRENT, name)
     }
 
     /// Removes a session's folder; what it recorded stays.
     pub fn remove(&self, session: &Session) -> Result<(), SessionError> {
-        fs::remove_dir_all(&session.dir).map_err(|e| SessionError::io(&session.dir, "remove", &e))?;
+        let Some(home) = &self.folder else { return Ok(()) };
+        fs::remove_dir_all(home.path_by_descriptor().join(&session.name))
+            .map_err(|e| SessionError::io(session.dir(), "remove", &e))?;
         if self.current().as_deref() == Some(&session.name) {
-            let _ = fs::remove_file(self.dir.join(CURRENT));
+            let _ = home.remove_file(CURRENT);
         }
         Ok(())
     }
@@ -165,53 +189,65 @@ impl Home {
 const CONFIG: &str = "session.toml";
 const STATE: &str = "state.json";
 const LOCK: &str = "lock";
+const LOG: &str = "recorder.log";
 const EDIT_LOCK: &str = "edit-lock";
 const CURRENT: &str = ".current";
+/// Of any of these files.
+const MAX_BYTES: u64 = 64 << 20;
 
 impl Session {
     /// Of a folder that a command line names.
-    pub fn at(dir: &Path) -> Session {
+    pub fn at(dir: &Path) -> Result<Session, SessionError> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Session { name, dir: dir.to_owned() }
+        let folder = Folder::open_private(dir).map_err(|e| not_opened(dir, &e))?;
+        Ok(Session { name, folder: Arc::new(folder) })
     }
 
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.folder.path()
+    }
+
+    pub fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.dir.join("control")
+        self.dir().join("control")
     }
 
+    /// What its recorder says.
     pub fn log(&self) -> PathBuf {
-        self.dir.join("recorder.log")
+        self.dir().join(LOG)
+    }
+
+    pub fn open_log(&self) -> io::Result<File> {
+        self.folder.append_to(LOG)
     }
 
     pub fn config(&self) -> Result<SessionConfig, SessionError> {
-        let path = self.dir.join(CONFIG);
-        let text = fs::read_to_string(&path).map_err(|e| SessionError::io(&path, "read", &e))?;
-        SessionConfig::from_toml(&text)
+        let text = self.folder.read_text(CONFIG, MAX_BYTES);
+        SessionConfig::from_toml(&text.map_err(|e| SessionError::io(&self.dir().join(CONFIG), "read", &e))?)
     }
 
     pub fn save(&self, config: &SessionConfig) -> Result<(), SessionError> {
-        write_whole(&self.dir.join(CONFIG), &config.to_toml())
+        replace(&self.folder, CONFIG, &config.to_toml())
     }
 
     pub fn state(&self) -> State {
-        let text = fs::read_to_string(self.dir.join(STATE)).unwrap_or_default();
+        let text = self.folder.read_text(STATE, MAX_BYTES).unwrap_or_default();
         // What cannot be read was written by nobody of ours; the session is as if never started.
         serde_json::from_str(&text).unwrap_or_default()
     }
 
     pub fn set_state(&self, state: &State) -> Result<(), SessionError> {
         let text = serde_json::to_string(state).expect("the state has only text and numbers");
-        write_whole(&self.dir.join(STATE), &text)
+        replace(&self.folder, STATE, &text)
     }
 
     /// Takes the session's lock, which the recorder keeps as long as it lives; `None` if somebody has it.
     pub fn lock(&self) -> Result<Option<File>, SessionError> {
-        let path = self.dir.join(LOCK);
-        let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
+        let path = self.dir().join(LOCK);
+        let file = self.folder.open_or_create(LOCK);
         let mut file = file.map_err(|e| SessionError::io(&path, "open", &e))?;
         match lock_call(&file, libc::F_OFD_SETLK) {
             Ok(_) => {}
@@ -225,24 +261,23 @@ impl Session {
 
     /// The process that holds the lock, if one does.
     pub fn recorder_pid(&self) -> Option<u32> {
-        let path = self.dir.join(LOCK);
-        if !is_locked(&path) {
+        if !self.is_locked() {
             return None;
         }
-        fs::read_to_string(path).ok()?.parse().ok()
+        self.folder.read_text(LOCK, MAX_BYTES).ok()?.parse().ok()
     }
 
     /// Waits until nobody else changes what the session wants. To be held from reading it until the recorder does it.
     pub fn edit(&self) -> Result<File, SessionError> {
-        let path = self.dir.join(EDIT_LOCK);
-        let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
+        let path = self.dir().join(EDIT_LOCK);
+        let file = self.folder.open_or_create(EDIT_LOCK);
         let file = file.map_err(|e| SessionError::io(&path, "open", &e))?;
         file.lock().map_err(|e| SessionError::io(&path, "lock", &e))?;
         Ok(file)
     }
 
     pub fn life(&self) -> Life {
-        if is_locked(&self.dir.join(LOCK)) {
+        if self.is_locked() {
             return Life::Started;
         }
         let state = self.state();
@@ -252,12 +287,12 @@ impl Session {
             (false, None) => Life::Stopped,
         }
     }
-}
 
-/// Whether somebody has the lock. Asking takes none, so that nobody takes whoever asks for the recorder.
-fn is_locked(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    lock_call(&file, libc::F_OFD_GETLK).is_ok_and(|kind| kind != libc::F_UNLCK)
+    /// Whether somebody has the lock. Asking takes none, so that nobody takes whoever asks for the recorder.
+    fn is_locked(&self) -> bool {
+        let Ok(file) = self.folder.open_file(LOCK) else { return false };
+        lock_call(&file, libc::F_OFD_GETLK).is_ok_and(|kind| kind != libc::F_UNLCK)
+    }
 }
 
 /// Takes or asks for a lock of the open file; gives what the kernel says of it.
@@ -277,37 +312,25 @@ fn lock_call(file: &File, command: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// Makes a folder that only its owner can enter. Somebody else's is not used: it could be changed under us.
-fn private_dir(dir: &Path) -> Result<(), SessionError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|e| SessionError::io(dir, "make", &e))?;
-    let owner = fs::metadata(dir).map_err(|e| SessionError::io(dir, "look at", &e))?.uid();
-    // SAFETY: geteuid has no preconditions.
-    let own = unsafe { libc::geteuid() };
-    if owner == own {
-        return Ok(());
+/// A folder of somebody else's is not used: it could be changed under us, and what is in it was put there by him.
+fn not_opened(dir: &Path, error: &io::Error) -> SessionError {
+    let hint = "set NOPAL_HOME to a folder of your own; `sudo` keeps the HOME of the user who calls it, `sudo -H` does not";
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::PermissionDenied, None) => {
+            SessionError::new("not-yours", error.to_string()).hint(hint)
+        }
+        (_, Some(libc::ELOOP | libc::ENOTDIR)) => {
+            SessionError::new("not-yours", format!("{} is not a folder that nopal made", dir.display()))
+                .hint(hint)
+        }
+        _ => SessionError::io(dir, "open", error),
     }
-    Err(SessionError::new("not-yours", format!("{} belongs to another user", dir.display()))
-        .hint("set NOPAL_HOME to a folder of your own"))
 }
 
-/// Replaces a file: readers see the old text or the new, never a part.
-fn write_whole(path: &Path, text: &str) -> Result<(), SessionError> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(format!(".{}", std::process::id()));
-    let new = PathBuf::from(new);
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|e| {
-        let _ = fs::remove_file(&new);
-        SessionError::io(path, "write", &e)
-    })
+/// Readers see the old text or the new, never a part.
+fn replace(folder: &Folder, name: &str, text: &str) -> Result<(), SessionError> {
+    let written = folder.replace(name, text.as_bytes());
+    written.map_err(|e| SessionError::io(&folder.path().join(name), "write", &e))
 }
 
 #[cfg(test)]
@@ -329,7 +352,7 @@ mod tests {
     #[test]
     fn sessions_are_found_by_name_or_as_the_current_one() {
         let dir = std::env::temp_dir().join(format!("nopal-home-{}", std::process::id()));
-        let home = Home::at(&dir.join("sessions"));
+        let mut home = Home::at(&dir.join("sessions")).unwrap();
         assert_eq!(home.get(None).unwrap_err().code, "no-session");
         let first = home.create(&config("first")).unwrap();
         home.create(&config("second")).unwrap();
@@ -360,7 +383,7 @@ mod tests {
     #[test]
     fn whoever_asks_is_not_taken_for_the_recorder() {
         let dir = std::env::temp_dir().join(format!("nopal-asked-{}", std::process::id()));
-        let session = Home::at(&dir).create(&config("asked")).unwrap();
+        let session = Home::at(&dir).unwrap().create(&config("asked")).unwrap();
         drop(session.lock().unwrap());
         let is_over = std::sync::atomic::AtomicBool::new(false);
         let order = std::sync::atomic::Ordering::Relaxed;

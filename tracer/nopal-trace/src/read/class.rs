@@ -2,6 +2,7 @@
 //! front of each event, which clock gives the time.
 
 use super::plan::{Scope, ScopeKind, Slots, compile};
+use crate::escape::escape;
 use crate::json::string;
 use crate::model::{ByteOrder, EventType, Integer, Type};
 use crate::tsdl::{Clock, EventDecl, Metadata, Place, StreamDecl, Unreadable, fields_of};
@@ -227,7 +228,7 @@ impl StreamBuilder<'_> {
                 model_uri: event.model_uri.clone(),
             };
             let space = if origin.is_empty() { "" } else { " " };
-            let lead = format!("{origin}{space}{}: ", event.name).into_bytes().into();
+            let lead = format!("{}{space}{}: ", escape(origin), escape(&event.name)).into_bytes().into();
             let mut json_names = b",\"provider\":".to_vec();
             string(&mut json_names, ty.provider.as_bytes());
             json_names.extend_from_slice(b",\"name\":");

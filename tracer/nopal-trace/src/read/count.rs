@@ -15,6 +15,9 @@ pub struct Counts {
     pub report: Report,
 }
 
+/// The trace of a stream that was read to its end, and how many events it has.
+type Whole = Option<(usize, u64)>;
+
 impl Counts {
     pub fn total(&self) -> u64 {
         self.by_class.iter().sum()
@@ -31,8 +34,9 @@ impl Recording {
     ) -> Result<Counts, Error> {
         let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(self.streams.len());
         let next = AtomicUsize::new(0);
-        let work = || -> Result<Counts, Error> {
+        let work = || -> Result<(Counts, Vec<Whole>), Error> {
             let mut counts = Counts { by_class: vec![0; self.classes.len()], report: Report::default() };
+            let mut found = Vec::new();
             while let Some(stream) = self.streams.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut cursor = StreamCursor::open(self, stream, range)?;
                 let mut n_since_look: u32 = 0;
@@ -47,10 +51,11 @@ impl Recording {
                     }
                 }
                 counts.report.add(&cursor.report);
+                found.push(cursor.n_all());
             }
-            Ok(counts)
+            Ok((counts, found))
         };
-        let parts: Vec<Result<Counts, Error>> = std::thread::scope(|scope| {
+        let parts: Vec<Result<(Counts, Vec<Whole>), Error>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (1..n_threads.max(1)).map(|_| scope.spawn(work)).collect();
             let mut parts = vec![work()];
             for thread in threads {
@@ -61,15 +66,18 @@ impl Recording {
             }
             parts
         });
-        let report = Report { verdict: self.verdict(), ..Report::default() };
-        let mut all = Counts { by_class: vec![0; self.classes.len()], report };
+        let mut all = Counts { by_class: vec![0; self.classes.len()], report: self.report() };
+        let mut found = Vec::new();
         for part in parts {
-            let part = part?;
+            let (part, whole) = part?;
+            found.extend(whole);
             for (sum, n) in all.by_class.iter_mut().zip(&part.by_class) {
                 *sum += n;
             }
             all.report.add(&part.report);
         }
+        let found: Option<Vec<(usize, u64)>> = found.into_iter().collect();
+        all.report.n_missing = found.map_or(0, |found| self.n_missing(&found));
         for (class, n) in self.classes.iter().zip(&mut all.by_class) {
             if !is_wanted(class) {
                 *n = 0;

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::verdict::Verdict;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,13 +36,22 @@ pub struct Loss {
     pub cpu: Option<u64>,
 }
 
-/// Something in a stream file that could not be read.
+/// Something of a recording that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     pub path: PathBuf,
-    /// Of the packet in the file, in bytes.
-    pub offset: u64,
+    /// Of the packet in the file, in bytes, if it is about one.
+    pub offset: Option<u64>,
     pub reason: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.offset {
+            Some(offset) => write!(f, "{}, packet at byte {offset}: {}", self.path.display(), self.reason),
+            None => write!(f, "{}: {}", self.path.display(), self.reason),
+        }
+    }
 }
 
 /// What reading found out beside the events.
@@ -55,6 +65,9 @@ pub struct Report {
     pub notes: Vec<Note>,
     /// A stream ends in the middle of a packet: the recorder was cut short.
     pub is_truncated: bool,
+    /// Events that were written and are not there any more, as far as the recorder said how many it wrote and all was
+    /// read.
+    pub n_missing: u64,
     /// What the recorder says.
     pub verdict: Verdict,
 }
@@ -64,12 +77,16 @@ const MAX_LISTED: usize = 256;
 
 impl Report {
     pub fn is_complete(&self) -> bool {
-        self.lost_events == 0 && self.lost_packets == 0 && self.notes.is_empty() && self.verdict.is_complete()
+        self.lost_events == 0
+            && self.lost_packets == 0
+            && self.n_missing == 0
+            && self.notes.is_empty()
+            && self.verdict.is_complete()
     }
 
     /// Events that are known to be missing, those a stream tells of and the others.
     pub fn n_lost(&self) -> u64 {
-        self.lost_events.saturating_add(self.verdict.n_lost())
+        self.lost_events.saturating_add(self.verdict.n_lost()).saturating_add(self.n_missing)
     }
 
     pub(crate) fn lose(&mut self, loss: Loss) {
@@ -94,6 +111,7 @@ impl Report {
         self.losses.truncate(MAX_LISTED);
         self.notes.extend_from_slice(&other.notes);
         self.is_truncated |= other.is_truncated;
+        self.n_missing = self.n_missing.saturating_add(other.n_missing);
     }
 }
 
@@ -173,10 +191,12 @@ impl<'r> Events<'r> {
 
     /// What was lost and what could not be read, of the part read so far.
     pub fn report(&self) -> Report {
-        let mut report = Report { verdict: self.recording.verdict(), ..Report::default() };
+        let mut report = self.recording.report();
         for cursor in &self.cursors {
             report.add(&cursor.report);
         }
+        let found: Option<Vec<(usize, u64)>> = self.cursors.iter().map(StreamCursor::n_all).collect();
+        report.n_missing = found.map_or(0, |found| self.recording.n_missing(&found));
         report
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod class;
 mod count;
 mod decode;
 mod event;
+mod index;
 mod merge;
 mod packet;
 mod plan;

@@ -6,22 +6,26 @@ use super::plan::{Role, Step};
 use super::recording::Trace;
 use crate::model::Enum;
 use crate::text::TextPrinter;
-use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: u64 = 0xc1fc_1fc1;
-/// Larger packets are mapped instead of read, so that they need no memory of their own.
-const MAX_READ_BYTES: u64 = 8 << 20;
+/// Recorders write packets of some hundred kilobytes. Larger ones are counted while they are in memory, as one file
+/// with holes could ask for any amount. (Mapping them would be no way out: a file that is cut while it is read would end
+/// the reader.)
+const LARGE_BYTES: u64 = 8 << 20;
+const MAX_LARGE_BYTES: u64 = 1 << 30;
 /// A packet's header and context are found within this.
 const MAX_HEAD_BYTES: u64 = 1 << 20;
 
 /// A packet whose bytes are at hand.
 #[derive(Debug)]
 pub(crate) struct Packet {
-    bytes: Bytes,
+    bytes: Vec<u8>,
+    _large: Option<Large>,
     pub head: Head,
     /// `{ cpu_id = 1 }, `, or nothing.
     pub text: Vec<u8>,
@@ -29,10 +33,36 @@ pub(crate) struct Packet {
     pub scratch: Option<Box<Scratch>>,
 }
 
+/// A large packet in memory, as long as it is there.
 #[derive(Debug)]
-enum Bytes {
-    Read(Vec<u8>),
-    Mapped(Mmap),
+struct Large {
+    bytes: u64,
+    all: Arc<AtomicU64>,
+}
+
+impl Large {
+    /// Fails if there is no room beside the others.
+    fn count(bytes: u64, all: &Arc<AtomicU64>) -> Result<Option<Large>, PacketFailure> {
+        if bytes <= LARGE_BYTES {
+            return Ok(None);
+        }
+        let large = Large { bytes, all: Arc::clone(all) };
+        let before = all.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > MAX_LARGE_BYTES {
+            let reason = format!(
+                "its {bytes} bytes do not fit beside those of other packets into the {MAX_LARGE_BYTES} that are kept \
+                 in memory"
+            );
+            return Err(PacketFailure::Damaged(reason));
+        }
+        Ok(Some(large))
+    }
+}
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// What a packet says of itself; sizes in bits.
@@ -68,11 +98,8 @@ pub(crate) enum PacketFailure {
 
 impl Packet {
     pub fn content(&self) -> Content<'_> {
-        let bytes: &[u8] = match &self.bytes {
-            Bytes::Read(bytes) => bytes,
-            Bytes::Mapped(map) => map,
-        };
-        Content { bytes, end_bits: self.head.content_bits.unwrap_or(0).min(bytes.len() as u64 * 8) }
+        let end_bits = self.head.content_bits.unwrap_or(0).min(self.bytes.len() as u64 * 8);
+        Content { bytes: &self.bytes, end_bits }
     }
 }
 
@@ -88,7 +115,7 @@ pub(crate) fn read_head(
     let mut size = left.min(512);
     loop {
         let mut bytes = vec![0; size as usize];
-        file.read_exact_at(&mut bytes, offset).map_err(PacketFailure::Io)?;
+        read_exactly(file, &mut bytes, offset)?;
         match parse_head(trace, &bytes, scratch) {
             Ok(head) => return check_head(head, left),
             Err(HeadFailure::Short) if size < left.min(MAX_HEAD_BYTES) => size = (size * 8).min(left),
@@ -99,6 +126,14 @@ pub(crate) fn read_head(
             Err(HeadFailure::Damaged(reason)) => return Err(PacketFailure::Damaged(reason)),
         }
     }
+}
+
+/// The file may have become shorter since its size was asked for.
+fn read_exactly(file: &File, bytes: &mut [u8], offset: u64) -> Result<(), PacketFailure> {
+    file.read_exact_at(bytes, offset).map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof => PacketFailure::Truncated,
+        _ => PacketFailure::Io(e),
+    })
 }
 
 enum HeadFailure {
@@ -160,7 +195,16 @@ fn check_head(mut head: Head, left: u64) -> Result<Head, PacketFailure> {
     Ok(head)
 }
 
-/// Fetches the bytes of the packet at `offset`; `spare` is memory that may be used again.
+/// Where a packet's bytes may go.
+#[derive(Debug)]
+pub(crate) struct Memory<'a> {
+    /// May be used again.
+    pub spare: Option<Arc<Packet>>,
+    /// What large packets take, of the whole recording.
+    pub n_large_bytes: &'a Arc<AtomicU64>,
+}
+
+/// Fetches the bytes of the packet at `offset`.
 pub(crate) fn read_packet(
     class: &StreamClass,
     file: &File,
@@ -168,27 +212,17 @@ pub(crate) fn read_packet(
     head: Head,
     scratch: &mut Scratch,
     n_shared_slots: usize,
-    spare: Option<Arc<Packet>>,
+    memory: Memory<'_>,
 ) -> Result<Packet, PacketFailure> {
     let size = head.content_bits.unwrap_or(0).div_ceil(8);
-    let bytes = if size > MAX_READ_BYTES {
-        // SAFETY: the mapping is only read. A file that shrinks while it is mapped would end the process with SIGBUS;
-        // recordings grow or are removed, and ordinary packets are read, not mapped.
-        let map = unsafe { MmapOptions::new().offset(offset).len(size as usize).map(file) };
-        Bytes::Mapped(map.map_err(PacketFailure::Io)?)
-    } else {
-        let mut bytes = match spare.and_then(Arc::into_inner) {
-            Some(Packet { bytes: Bytes::Read(bytes), .. }) => bytes,
-            _ => Vec::new(),
-        };
-        bytes.resize(size as usize, 0);
-        file.read_exact_at(&mut bytes, offset).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => PacketFailure::Truncated,
-            _ => PacketFailure::Io(e),
-        })?;
-        Bytes::Read(bytes)
-    };
-    let mut packet = Packet { bytes, head, text: Vec::new(), scratch: None };
+    let mut bytes = memory.spare.and_then(Arc::into_inner).map(|packet| packet.bytes).unwrap_or_default();
+    if bytes.capacity() as u64 > LARGE_BYTES {
+        bytes = Vec::new();
+    }
+    let _large = Large::count(size, memory.n_large_bytes)?;
+    bytes.resize(size as usize, 0);
+    read_exactly(file, &mut bytes, offset)?;
+    let mut packet = Packet { bytes, _large, head, text: Vec::new(), scratch: None };
     if let Some(scope) = &class.packet_context {
         packet.text = context_text(class, &packet, scope.plan.steps.as_slice(), scratch);
     }

@@ -1,6 +1,7 @@
 //! Decode plans: the layout of an event as a flat list of steps, so that no type tree is walked per event. Compiles
 //! types to plans; `decode.rs` runs them.
 
+use crate::escape::escape;
 use crate::json::string;
 use crate::model::{ByteOrder, Enum, Field, Integer, Length, Type};
 use std::sync::Arc;
@@ -262,7 +263,7 @@ impl Compiler<'_, '_> {
             let lead = if is_hidden {
                 String::new()
             } else {
-                format!("{} {} = ", if is_first { "" } else { "," }, field.name)
+                format!("{} {} = ", if is_first { "" } else { "," }, escape(&field.name))
             };
             is_first &= is_hidden;
             let target = self.value(&field.ty, &field.name, lead.as_bytes(), false, role)?;

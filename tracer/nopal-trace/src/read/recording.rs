@@ -2,13 +2,18 @@
 //! Events come from `stream.rs` and `merge.rs`.
 
 use super::class::{EventClass, StreamClass, compile_trace};
+use super::index;
+use super::merge::{Note, Report};
 use super::plan::Scope;
 use crate::error::Error;
 use crate::tasks::TaskTable;
 use crate::tsdl::{self, EnvValue};
 use crate::verdict::Verdict;
+use nopal_files::foreign::{self, ForeignError};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// More metadata than this is refused.
 const MAX_METADATA_BYTES: u64 = 256 << 20;
@@ -22,6 +27,10 @@ pub struct Recording {
     pub(crate) streams: Vec<StreamFile>,
     /// All event types of all traces; [`EventClass::index`] is the place in here.
     pub(crate) classes: Vec<EventClass>,
+    /// What is not there any more of the streams, as their indexes tell.
+    missing: Vec<Note>,
+    /// What large packets take that are in memory now.
+    pub(crate) n_large_bytes: Arc<AtomicU64>,
 }
 
 /// One folder with a `metadata` file.
@@ -52,7 +61,13 @@ impl Recording {
         if folders.is_empty() {
             return Err(Error::NotARecording { path: dir.to_owned() });
         }
-        let mut recording = Recording { traces: Vec::new(), streams: Vec::new(), classes: Vec::new() };
+        let mut recording = Recording {
+            traces: Vec::new(),
+            streams: Vec::new(),
+            classes: Vec::new(),
+            missing: Vec::new(),
+            n_large_bytes: Arc::default(),
+        };
         for folder in folders {
             recording.add_trace(&folder)?;
         }
@@ -72,15 +87,21 @@ impl Recording {
         let origin = origin(&metadata.env);
         let compiled = compile_trace(&metadata, &origin, &mut self.classes).map_err(unreadable)?;
         let trace = self.traces.len();
+        let is_ours = metadata.env.iter().any(|(key, _)| key == "nopal_version");
+        let verdict = Verdict::read(dir, is_ours).unwrap_or_else(|note| {
+            self.missing.push(note);
+            None
+        });
         self.traces.push(Trace {
             dir: dir.to_owned(),
             env: metadata.env,
-            verdict: Verdict::read(dir),
+            verdict,
             tasks: TaskTable::read(dir),
             uuid: metadata.uuid,
             packet_header: compiled.packet_header,
             streams: compiled.streams,
         });
+        self.missing.extend(index::missing(dir));
         let mut paths: Vec<PathBuf> =
             entries(dir)?.into_iter().filter(|p| p.is_file() && is_stream_name(p)).collect();
         paths.sort();
@@ -97,6 +118,22 @@ impl Recording {
         let mut verdict = Verdict::default();
         self.traces.iter().filter_map(|trace| trace.verdict.as_ref()).for_each(|one| verdict.add(one));
         verdict
+    }
+
+    /// What is known before any event is read.
+    pub(crate) fn report(&self) -> Report {
+        Report { verdict: self.verdict(), notes: self.missing.clone(), ..Report::default() }
+    }
+
+    /// How many events are missing, given those of every stream with its trace: the recorder has written down how many
+    /// there were.
+    pub(crate) fn n_missing(&self, found: &[(usize, u64)]) -> u64 {
+        let of_trace = |(index, trace): (usize, &Trace)| {
+            let n_written = trace.verdict.as_ref()?.n_events?;
+            let n_found: u64 = found.iter().filter(|(of, _)| *of == index).map(|(_, n)| n).sum();
+            Some(n_written.saturating_sub(n_found))
+        };
+        self.traces.iter().enumerate().filter_map(of_trace).sum()
     }
 
     /// Every event type that the metadata declares, used or not.
@@ -162,17 +199,16 @@ fn find_traces(dir: &Path, depth: u32, found: &mut Vec<PathBuf>) -> Result<(), E
 
 /// The TSDL of a metadata file, which is text or packets of text.
 fn metadata_text(path: &Path) -> Result<String, Error> {
-    let failed = |e| Error::io(path, "read", e);
     let damaged = |reason: &str| Error::Metadata {
         path: path.to_owned(),
         line: 1,
         column: 1,
         reason: reason.to_owned(),
     };
-    if fs::metadata(path).map_err(failed)?.len() > MAX_METADATA_BYTES {
-        return Err(damaged("the metadata is larger than 256 MiB"));
-    }
-    let bytes = fs::read(path).map_err(failed)?;
+    let bytes = foreign::read(path, MAX_METADATA_BYTES).map_err(|error| match error {
+        ForeignError::TooLarge { .. } => damaged("the metadata is larger than 256 MiB"),
+        other => Error::io(path, "read", other.into_io()),
+    })?;
     let text = match packets_of_text(&bytes) {
         Some(Ok(text)) => text,
         Some(Err(reason)) => return Err(damaged(reason)),

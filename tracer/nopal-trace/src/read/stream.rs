@@ -3,11 +3,12 @@
 use super::class::{HeaderForm, StreamClass};
 use super::decode::{Content, Damage, Scratch, Visitor, mask, run, skip};
 use super::merge::{Loss, Note, Range, Report};
-use super::packet::{Head, Packet, PacketFailure, read_head, read_packet};
+use super::packet::{Head, Memory, Packet, PacketFailure, read_head, read_packet};
 use super::plan::{Role, Step};
 use super::recording::{Recording, StreamFile, Trace};
 use crate::error::Error;
 use crate::model::Enum;
+use nopal_files::foreign;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub(crate) struct StreamCursor<'r> {
     clock: u64,
     last: Option<Head>,
     range: Range,
+    /// Events found so far, whatever their time.
+    n_found: u64,
     pub report: Report,
     scratch: Box<Scratch>,
 }
@@ -47,7 +50,7 @@ pub(crate) struct StreamCursor<'r> {
 impl<'r> StreamCursor<'r> {
     pub fn open(recording: &'r Recording, stream: &'r StreamFile, range: Range) -> Result<Self, Error> {
         let failed = |e| Error::io(&stream.path, "open", e);
-        let file = File::open(&stream.path).map_err(failed)?;
+        let file = foreign::open(&stream.path).map_err(|e| failed(e.into_io()))?;
         let file_bytes = file.metadata().map_err(failed)?.len();
         Ok(StreamCursor {
             recording,
@@ -62,6 +65,7 @@ impl<'r> StreamCursor<'r> {
             clock: 0,
             last: None,
             range,
+            n_found: 0,
             report: Report::default(),
             scratch: Box::default(),
         })
@@ -71,6 +75,13 @@ impl<'r> StreamCursor<'r> {
     pub fn rank(&self) -> (Option<[u8; 16]>, u64, u64, usize) {
         let instance = self.last.as_ref().and_then(|head| head.instance).unwrap_or(0);
         (self.trace.uuid, self.class.map_or(0, |c| c.id), instance, self.stream.trace)
+    }
+
+    /// The trace it is of, and how many events it has; nothing of a stream that was not read to its end.
+    pub fn n_all(&self) -> Option<(usize, u64)> {
+        let is_whole =
+            self.range == Range::default() && self.packet.is_none() && self.offset >= self.file_bytes;
+        is_whole.then_some((self.stream.trace, self.n_found))
     }
 
     pub fn class(&self) -> Option<&'r StreamClass> {
@@ -94,6 +105,7 @@ impl<'r> StreamCursor<'r> {
                     ) {
                         Ok((found, next)) => {
                             self.at = next;
+                            self.n_found += 1;
                             if found.ns < self.range.from_ns {
                                 continue;
                             }
@@ -119,7 +131,7 @@ impl<'r> StreamCursor<'r> {
 
     fn note(&mut self, reason: String) {
         let offset = self.offset - self.last.as_ref().and_then(|h| h.packet_bits).unwrap_or(0) / 8;
-        self.report.notes.push(Note { path: self.stream.path.clone(), offset, reason });
+        self.report.notes.push(Note { path: self.stream.path.clone(), offset: Some(offset), reason });
     }
 
     /// Goes to the next packet that may hold events of the range; false at the end of the stream.
@@ -147,7 +159,8 @@ impl<'r> StreamCursor<'r> {
                 continue;
             }
             let n_shared = usize::from(has_shared_slots(class));
-            match read_packet(class, &self.file, offset, head, &mut self.scratch, n_shared, spare) {
+            let memory = Memory { spare, n_large_bytes: &self.recording.n_large_bytes };
+            match read_packet(class, &self.file, offset, head, &mut self.scratch, n_shared, memory) {
                 Ok(packet) => self.packet = Some(Arc::new(packet)),
                 Err(failure) => return self.give_up(failure),
             }
@@ -168,7 +181,8 @@ impl<'r> StreamCursor<'r> {
                 format!("this packet is damaged: {reason}; the rest was skipped")
             }
         };
-        self.report.notes.push(Note { path: self.stream.path.clone(), offset: self.offset, reason });
+        let offset = Some(self.offset);
+        self.report.notes.push(Note { path: self.stream.path.clone(), offset, reason });
         self.offset = self.file_bytes;
         self.packet = None;
         Ok(false)

@@ -35,11 +35,13 @@ use crate::model::{EventType, Field, FieldType, push_field};
 use crate::read::Recording;
 use crate::tsdl::EnvValue;
 use layout::Layout;
-use std::fs::{self, File, OpenOptions};
+use nopal_files::own::Folder;
+use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+
+const METADATA: &str = "metadata";
 
 /// What is known of a recording when it starts.
 #[derive(Debug, Clone)]
@@ -99,7 +101,8 @@ pub struct RecordingWriter {
 
 #[derive(Debug)]
 struct Shared {
-    dir: PathBuf,
+    dir: Folder,
+    index: Folder,
     uuid: [u8; 16],
     is_large: bool,
     packet_bytes: usize,
@@ -131,22 +134,18 @@ impl Recording {
 impl RecordingWriter {
     /// See [`Recording::create`].
     pub fn create(dir: &Path, info: RecordingInfo) -> Result<RecordingWriter, Error> {
-        let path = dir.join("metadata");
-        if path.exists() {
+        let folder = Folder::make(dir).map_err(|e| Error::io(dir, "make", e))?;
+        if folder.has(METADATA) {
             return Err(Error::Exists { path: dir.to_owned() });
         }
-        let index = dir.join("index");
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&index)
-            .map_err(|e| Error::io(&index, "make", e))?;
+        let index = folder.make_below("index").map_err(|e| Error::io(dir.join("index"), "make", e))?;
         let uuid = random_uuid()?;
         let is_large = info.n_event_types > stream::MAX_COMPACT_TYPES;
         let text = metadata::preamble(&info, &uuid, is_large);
-        let metadata = first_metadata(dir, &text)?;
+        let metadata = first_metadata(&folder, &text)?;
         let shared = Shared {
-            dir: dir.to_owned(),
+            dir: folder,
+            index,
             uuid,
             is_large,
             packet_bytes: info.packet_bytes.max(4096),
@@ -181,6 +180,11 @@ impl RecordingWriter {
     }
 
     pub fn dir(&self) -> &Path {
+        self.shared.dir.path()
+    }
+
+    /// The folder itself, for what else belongs into it.
+    pub fn folder(&self) -> &Folder {
         &self.shared.dir
     }
 }
@@ -194,16 +198,16 @@ impl Shared {
 
 impl State {
     /// Appends all of `text` or nothing: half a declaration would make the whole recording unreadable.
-    fn extend_metadata(&mut self, dir: &Path, text: &str) -> Result<(), Error> {
+    fn extend_metadata(&mut self, dir: &Folder, text: &str) -> Result<(), Error> {
         let before = self.text.len();
         self.text.push_str(text);
         let result = if place::is_one_step(before as u64, text.len() as u64) {
             self.metadata.write_all(text.as_bytes()).map_err(|e| {
                 let _ = self.metadata.set_len(before as u64);
-                Error::io(dir.join("metadata"), "write", e)
+                Error::io(dir.path().join(METADATA), "write", e)
             })
         } else {
-            let replace = |new: &Path| fs::rename(new, dir.join("metadata"));
+            let replace = |new: &str| dir.rename(new, METADATA);
             metadata_beside(dir, &self.text, replace).map(|file| self.metadata = file)
         };
         if result.is_err() {
@@ -214,42 +218,31 @@ impl State {
 }
 
 /// Makes the metadata of a recording that there is not yet.
-fn first_metadata(dir: &Path, text: &str) -> Result<File, Error> {
-    let path = dir.join("metadata");
-    let name = |new: &Path| match fs::hard_link(new, &path) {
-        Ok(()) => fs::remove_file(new),
+fn first_metadata(dir: &Folder, text: &str) -> Result<File, Error> {
+    let name = |new: &str| match dir.link(new, METADATA) {
+        Ok(()) => dir.remove_file(new),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(e),
         // A file system without links.
-        Err(_) => fs::rename(new, &path),
+        Err(_) => dir.rename(new, METADATA),
     };
     metadata_beside(dir, text, name)
 }
 
 /// Writes metadata into a file that readers pass over, and gives it its name when it is whole.
 fn metadata_beside(
-    dir: &Path,
+    dir: &Folder,
     text: &str,
-    name: impl Fn(&Path) -> std::io::Result<()>,
+    name: impl Fn(&str) -> std::io::Result<()>,
 ) -> Result<File, Error> {
-    let new = dir.join(format!(".metadata.{}", std::process::id()));
-    let mut file = new_file(&new, true)?;
+    let failed = |e| Error::io(dir.path().join(METADATA), "write", e);
+    let new = format!(".metadata.{}", std::process::id());
+    let mut file = dir.create_new_to_append(&new).map_err(failed)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| name(&new));
     written.map_err(|e| {
-        let _ = fs::remove_file(&new);
-        Error::io(dir.join("metadata"), "write", e)
+        let _ = dir.remove_file(&new);
+        failed(e)
     })?;
     Ok(file)
-}
-
-/// A new file that only its owner can read. Where appending, cutting it back moves the place of the next write too.
-fn new_file(path: &Path, is_appending: bool) -> Result<File, Error> {
-    OpenOptions::new()
-        .write(true)
-        .append(is_appending)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| Error::io(path, "make", e))
 }
 
 fn random_uuid() -> Result<[u8; 16], Error> {

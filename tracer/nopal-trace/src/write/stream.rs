@@ -12,7 +12,7 @@
 
 use super::payload::Payload;
 use super::place::{self, HEADER_BYTES};
-use super::{Shared, TypeId, TypeInfo, new_file};
+use super::{Shared, TypeId, TypeInfo};
 use crate::error::Error;
 use std::fs::File;
 use std::io::Write;
@@ -433,10 +433,12 @@ impl StreamWriter {
 
     fn open_files(&self) -> Result<Files, Error> {
         let name = format!("channel{}_{}", self.part, self.cpu);
-        let stream_path = self.shared.dir.join(&name);
-        let stream = new_file(&stream_path, false)?;
-        let index_path = self.shared.dir.join("index").join(format!("{name}.idx"));
-        let mut index = new_file(&index_path, true)?;
+        let stream_path = self.shared.dir.path().join(&name);
+        let stream = self.shared.dir.create_new(&name).map_err(|e| Error::io(&stream_path, "make", e))?;
+        let index_name = format!("{name}.idx");
+        let index_path = self.shared.index.path().join(&index_name);
+        let index = self.shared.index.create_new_to_append(&index_name);
+        let mut index = index.map_err(|e| Error::io(&index_path, "make", e))?;
         // Magic, version 1.1, size of an entry; big endian, as LTTng writes it.
         let head: Vec<u8> = [0xc1f1_dcc1u32, 1, 1, 72].iter().flat_map(|v| v.to_be_bytes()).collect();
         index.write_all(&head).map_err(|e| Error::io(&index_path, "write", e))?;

@@ -3,6 +3,7 @@
 use super::find::Findings;
 use crate::failure::Failure;
 use nopal_engine::target::Image;
+use nopal_files::foreign::{self, ForeignError};
 use nopal_sdt::ReadError;
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -87,16 +88,16 @@ fn read_one(
     seen: &mut HashSet<(u64, u64)>,
     path: PathBuf,
 ) -> bool {
-    let is_elf = fs::File::open(&path).and_then(|file| {
-        let about = file.metadata()?;
+    let mut look = || -> Result<bool, ForeignError> {
+        let file = foreign::open(&path)?;
         let mut magic = [0; 4];
-        // A regular file, as the folder said: opening and reading it cannot wait.
-        let is_elf = about.is_file() && file.read_at(&mut magic, 0)? == 4 && magic == *b"\x7fELF";
+        let is_elf = file.read_at(&mut magic, 0).map_err(ForeignError::Io)? == 4 && magic == *b"\x7fELF";
+        let about = file.metadata().map_err(ForeignError::Io)?;
         Ok(is_elf && seen.insert((about.dev(), about.ino())))
-    });
-    match is_elf {
+    };
+    match look() {
         Ok(true) => {}
-        Ok(false) => return false,
+        Ok(false) | Err(ForeignError::NotAFile) => return false,
         Err(error) => {
             unreadable.add(&path, error);
             return false;

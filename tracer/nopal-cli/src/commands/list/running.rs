@@ -76,7 +76,7 @@ pub fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Result<(), 
     print(&output)?;
     if n_not_permitted > 0 && !is_json {
         let processes = if n_not_permitted == 1 { "process" } else { "processes" };
-        anstream::eprintln!("nopal: {n_not_permitted} {processes} not read: of another user, or protected");
+        tell!("nopal: {n_not_permitted} {processes} not read: of another user, or protected");
     }
     if programs.is_empty() {
         let what = if patterns.is_empty() { "has probes" } else { "has such a probe" };

@@ -256,10 +256,5 @@ pub fn operand_type(operand: &Operand) -> String {
 
 /// Text from a file must not steer the terminal.
 pub fn printable(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
-    }
-    text.chars()
-        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
-        .collect()
+    nopal_trace::escape(text).into_owned()
 }

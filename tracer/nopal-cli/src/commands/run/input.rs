@@ -55,6 +55,7 @@ impl Source {
         }
         let n_errors = diagnostics.iter().filter(|d| d.is_error()).count();
         let mut failure = Failure::new("script", format!("the script cannot run\n{}", text.join("\n")));
+        failure.is_styled = true;
         failure.hint = (n_errors > 1).then(|| format!("{n_errors} errors"));
         failure
     }

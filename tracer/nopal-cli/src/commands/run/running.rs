@@ -3,6 +3,7 @@
 use super::{Args, failure_of, form, say};
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
+use nopal_engine::capability::Capability;
 use nopal_engine::kernel::script::{ScriptError, State};
 use nopal_engine::user::launch::Held;
 use nopal_program::Program;
@@ -203,7 +204,7 @@ impl Running {
         };
         for note in notes {
             match note {
-                Note::Gap(text) => anstream::eprintln!("nopal: {text}"),
+                Note::Gap(text) => tell!("nopal: {text}"),
                 Note::Detail(text) => say(args, &format!("nopal: {text}")),
             }
         }
@@ -308,16 +309,10 @@ fn without_rights(why: &str) -> &str {
 
 /// Of those the kernel door needs; CAP_SYS_ADMIN stands for all of them.
 fn missing_capabilities() -> Vec<&'static str> {
-    const SYS_ADMIN: u32 = 21;
-    const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
-        .unwrap_or(u64::MAX);
-    if effective & 1 << SYS_ADMIN != 0 {
+    const NEEDED: [(Capability, &str); 2] =
+        [(Capability::Bpf, "CAP_BPF"), (Capability::Perfmon, "CAP_PERFMON")];
+    if Capability::SysAdmin.is_held() {
         return Vec::new();
     }
-    NEEDED.iter().filter(|(bit, _)| effective & 1 << bit == 0).map(|(_, name)| *name).collect()
+    NEEDED.iter().filter(|(needed, _)| !needed.is_held()).map(|(_, name)| *name).collect()
 }

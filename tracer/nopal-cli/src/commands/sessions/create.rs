@@ -3,11 +3,11 @@
 use super::enable_event::{check_event, check_filter};
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
+use nopal_files::own::Folder;
 use nopal_session::registry::Choice;
 use nopal_session::sessions::config::check_name;
 use nopal_session::sessions::holder::stamp;
 use nopal_session::sessions::{Home, Session, SessionConfig, SessionError, Tracked};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Creates a session, which becomes the current one.
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let output = std::path::absolute(&output)
         .map_err(|e| Failure::new("output", format!("cannot find {}: {e}", output.display())))?;
-    let home = Home::find()?;
+    let mut home = Home::find()?;
     let notes = check_output(&home, &name, &output)?;
     let config = SessionConfig {
         name: name.clone(),
@@ -113,9 +113,6 @@ fn make_output(output: &Path) -> Result<(), Failure> {
     let fails = |e: std::io::Error| {
         SessionError::io(output, "write into", &e).hint("choose another folder with --output")
     };
-    let probe = output.join(format!(".nopal-{}", std::process::id()));
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(output).map_err(fails)?;
-    std::fs::write(&probe, b"").map_err(fails)?;
-    std::fs::remove_file(&probe).map_err(fails)?;
+    Folder::make(output).and_then(|folder| folder.try_writing()).map_err(fails)?;
     Ok(())
 }

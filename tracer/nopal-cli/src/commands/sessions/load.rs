@@ -33,7 +33,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     config.output = args.output.unwrap_or(config.output);
     config.output = std::path::absolute(&config.output)
         .map_err(|e| Failure::new("output", format!("cannot find {}: {e}", config.output.display())))?;
-    let home = Home::find()?;
+    let mut home = Home::find()?;
     let notes = check_output(&home, &config.name, &config.output)?;
     home.create(&config)?;
     let text = format!("Session `{}` loaded; its recordings go to {}", config.name, config.output.display());

@@ -73,7 +73,7 @@ impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
         let code = constant(&error.code);
         let exit = EXIT_CODES.iter().find(|(known, _)| *known == code).map_or(1, |(_, exit)| *exit);
-        Failure { code, message: error.message, hint: error.hint, exit }
+        Failure { code, message: error.message, hint: error.hint, exit, is_styled: false }
     }
 }
 
@@ -121,9 +121,9 @@ fn say(is_json: bool, text: &str, mut object: serde_json::Value, notes: &[String
         anstream::println!("{object}");
         return;
     }
-    anstream::println!("{text}");
+    show!("{text}");
     for note in notes {
-        anstream::eprintln!("nopal: {note}");
+        tell!("nopal: {note}");
     }
 }
 

@@ -16,6 +16,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
+    close_inherited();
     // SAFETY: setsid has no preconditions; it fails only for a leader of a group, which a fresh child is not. From here
     // on the terminal's end is not ours.
     unsafe { libc::setsid() };
@@ -23,10 +24,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // SAFETY: the name is a C string that lives for ever.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"nopal".as_ptr()) };
     tracing::stop_on_signals();
-    let session = Session::at(&args.dir);
+    nopal_engine::kernel::leftovers::sweep();
+    let session = Session::at(&args.dir)?;
     let mut log = |text: &str| {
         let now = nopal_trace::clock::monotonic_ns() as i64 + nopal_trace::clock::monotonic_to_epoch_ns();
-        anstream::eprintln!("[{}] {text}", text_of(now, ClockText::Date, false));
+        tell!("[{}] {text}", text_of(now, ClockText::Date, false));
     };
     let surroundings = Surroundings { in_words, is_stopped: tracing::is_stopped, log: &mut log };
     let ended = holder::hold(&session, surroundings, |started| {
@@ -37,6 +39,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         close_stdout();
     });
     ended.map_err(Failure::from)
+}
+
+/// What a shell or a script has open at `nopal start` is not kept open until `nopal stop`: others may wait for its end.
+fn close_inherited() {
+    // SAFETY: nothing in this process has opened a descriptor yet, so that none above standard error is ours. A kernel
+    // that does not know the call closes none.
+    unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, 0u32) };
 }
 
 /// The command that started us waits for the end of what we say to it.

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use nopal_session::sessions::Home;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 /// Writes what a session wants as a TOML file, which `nopal load` reads.
@@ -33,7 +34,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         anstream::print!("{text}");
         return Ok(());
     };
-    let file = OpenOptions::new().write(true).create(true).create_new(!args.force).truncate(true).open(&path);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).create_new(!args.force).truncate(true).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(&path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| {
         let failure = Failure::new("output", format!("cannot write {}: {e}", path.display()));
         match e.kind() {

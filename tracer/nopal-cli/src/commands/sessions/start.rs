@@ -7,9 +7,7 @@ use nopal_session::sessions::control::{Request, ask};
 use nopal_session::sessions::holder::Started;
 use nopal_session::sessions::home::Life;
 use nopal_session::sessions::{Home, Session, SessionError};
-use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 /// Starts a session.
@@ -67,7 +65,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// Starts the recorder and waits until it says how it went.
 fn spawn(session: &Session) -> Result<Result<Started, SessionError>, Failure> {
     let fails = |e: std::io::Error| Failure::new("recorder", format!("cannot start the recorder: {e}"));
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(session.log()).map_err(fails)?;
+    let log = session.open_log().map_err(fails)?;
     let mut recorder = Command::new("/proc/self/exe")
         .arg("recorder")
         .arg(session.dir())

@@ -45,19 +45,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Ok(());
     }
     if sessions.is_empty() {
-        anstream::println!("No session; `nopal create NAME` makes one.");
+        show!("No session; `nopal create NAME` makes one.");
         return Ok(());
     }
     for session in &sessions {
         let mark = if current.as_deref() == Some(&session.name) { '*' } else { ' ' };
         match session.config() {
-            Ok(config) => anstream::println!(
+            Ok(config) => show!(
                 "{mark} {:<20} {:<8} {}",
                 session.name,
                 life_word(session.life()),
                 config.output.display()
             ),
-            Err(error) => anstream::println!("{mark} {:<20} unreadable: {error}", session.name),
+            Err(error) => show!("{mark} {:<20} unreadable: {error}", session.name),
         }
     }
     if let Some(session) = sessions.iter().find(|s| current.as_deref() == Some(&s.name)) {
@@ -95,10 +95,10 @@ fn life_word(life: Life) -> &'static str {
 fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
     let life = session.life();
     let kind = if config.snapshot { ", snapshots" } else { "" };
-    anstream::println!("Session {}: {}{kind}", session.name, life_word(life));
-    anstream::println!("  output    {}", config.output.display());
+    show!("Session {}: {}{kind}", session.name, life_word(life));
+    show!("  output    {}", config.output.display());
     for trigger in &config.triggers {
-        anstream::println!("  trigger   {trigger}");
+        show!("  trigger   {trigger}");
     }
     let pids = config
         .track
@@ -107,16 +107,13 @@ fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
         .map(|p| format!("process {}{}", p.pid, if p.is_alive() { "" } else { " (ended)" }));
     let programs = config.track.programs.iter().map(|program| format!("program {program}"));
     let tracked: Vec<String> = pids.chain(programs).collect();
-    anstream::println!(
-        "  tracks    {}",
-        if tracked.is_empty() { "nothing yet".to_owned() } else { tracked.join(", ") }
-    );
+    show!("  tracks    {}", if tracked.is_empty() { "nothing yet".to_owned() } else { tracked.join(", ") });
     for channel in &config.channels {
         show_channel(channel);
     }
     match (life, answer) {
         (Life::Started, Ok(Some(s))) => {
-            anstream::println!(
+            show!(
                 "  recorder  process {}, {} user and {} kernel sites",
                 s.recorder_pid,
                 s.user_sites,
@@ -127,22 +124,22 @@ fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
             } else {
                 String::new()
             };
-            anstream::println!(
+            show!(
                 "  so far    {}, {}, {} lost{snapshots}",
                 counted(s.n_events, "event"),
                 bytes_in_words(s.n_bytes),
                 s.n_lost
             );
-            s.gaps.iter().for_each(|gap| anstream::println!("  gap       {gap}"));
+            s.gaps.iter().for_each(|gap| show!("  gap       {gap}"));
         }
-        (Life::Started, Err(error)) => anstream::println!("  recorder  {error}"),
-        (Life::Stale, _) => anstream::println!(
+        (Life::Started, Err(error)) => show!("  recorder  {error}"),
+        (Life::Stale, _) => show!(
             "  The recorder was killed. What it had written is whole; `nopal start {0}` goes on, `nopal stop {0}` puts the processes back.",
             session.name
         ),
         (Life::Failed, _) => {
             if let Some(failure) = session.state().failure {
-                anstream::println!("  The recorder gave up: {failure}");
+                show!("  The recorder gave up: {failure}");
             }
         }
         _ => {}
@@ -156,13 +153,9 @@ fn show_channel(channel: &Channel) {
     };
     let off = if channel.enabled { "" } else { ", disabled" };
     let size = channel.ring_bytes.map_or(String::new(), |bytes| format!(", {} a CPU", bytes_in_words(bytes)));
-    anstream::println!(
-        "  channel   {}: {mode}{size}, context {}{off}",
-        channel.name,
-        channel.context.join(" ")
-    );
+    show!("  channel   {}: {mode}{size}, context {}{off}", channel.name, channel.context.join(" "));
     for rule in &channel.events {
-        anstream::println!("    event   {}", rule_text(rule));
+        show!("    event   {}", rule_text(rule));
     }
 }
 

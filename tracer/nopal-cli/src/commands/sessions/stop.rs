@@ -115,7 +115,8 @@ pub fn end(session: &Session) -> Result<Ended, Failure> {
         Life::Stale => {
             let mut state = session.state();
             nopal_session::sessions::killed::count(session, &mut state);
-            let mut n_restored = 0;
+            let swept = nopal_engine::kernel::leftovers::sweep();
+            let mut n_restored = swept.n_events;
             for pid in &state.pids {
                 if let Ok(report) = nopal_engine::user::leave::detach(*pid as i32) {
                     n_restored += report.n_restored;

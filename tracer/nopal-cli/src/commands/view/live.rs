@@ -50,7 +50,7 @@ pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
         from_ns = to_ns.saturating_add(1);
         is_over |= args.limit.is_some_and(|limit| n_events >= limit);
     }
-    anstream::eprintln!("nopal: {} shown", counted(n_events, "event"));
+    tell!("nopal: {} shown", counted(n_events, "event"));
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 

@@ -342,7 +342,8 @@ mod tests {
         let place = |offset| Place::Symbol { name: "main".to_owned(), offset };
         let sites = found.code.function_sites(&place(0), true).unwrap();
         assert_eq!(sites.len(), 1);
-        assert_eq!(found.code.bytes()[sites[0].file_offset as usize], sites[0].first_byte);
+        let at = sites[0].file_offset as usize;
+        assert_eq!(found.code.bytes().get(at..at + 1), Some(&[sites[0].first_byte][..]));
         let error = found.code.function_sites(&place(1 << 20), true).unwrap_err();
         assert_eq!(error, Refusal::BehindFunction { name: "main".to_owned(), offset: 1 << 20 });
         let error = found
