@@ -20,6 +20,8 @@ pub struct KnownProbe {
 pub struct KnownField {
     pub name: String,
     pub kind: FieldKind,
+    /// Names of values: text, first and last.
+    pub labels: Vec<(String, i128, i128)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,6 +197,27 @@ impl Available {
         self.probes.iter().find(|probe| probe.name == *name)
     }
 
+    /// The fields of a span: of its begins, of its ends, and those it carries along. None if no probe of it is known.
+    pub fn fields_of(&self, span: &Span) -> Option<Vec<KnownField>> {
+        let known: Vec<&KnownProbe> =
+            span.begins().iter().chain(span.ends()).filter_map(|probe| self.probe(probe)).collect();
+        if known.is_empty() {
+            return None;
+        }
+        let mut fields: Vec<KnownField> = Vec::new();
+        let carried = span.carries.iter().filter_map(|carry| {
+            let probe = self.probe(&carry.probe)?;
+            let field = probe.fields.iter().find(|field| field.name == carry.field)?;
+            Some(KnownField { name: carry.name.clone(), ..field.clone() })
+        });
+        for field in carried.chain(known.iter().flat_map(|probe| probe.fields.iter().cloned())) {
+            if !fields.iter().any(|known| known.name == field.name) {
+                fields.push(field);
+            }
+        }
+        Some(fields)
+    }
+
     /// The spans that a word names: `provider:name`, a name, a pattern, or a probe at which one begins or ends.
     pub fn find(&self, word: &str) -> Result<Vec<Span>, NoSpan> {
         let found = self.named(word, &self.spans);
@@ -251,6 +274,25 @@ impl Available {
             .iter()
             .filter(|span| glob(provider, &span.provider) && glob(&name, &name_of(&span.name)))
             .collect()
+    }
+
+    /// Whether a word is the name of a span, not of a probe of one.
+    pub fn is_name(&self, word: &str) -> bool {
+        !self.named(word, &self.spans).is_empty()
+    }
+
+    /// The probes that a pattern names, each once.
+    pub fn match_probes(&self, pattern: &str) -> Vec<&KnownProbe> {
+        let parsed = Pattern::parse(pattern);
+        let mut found: Vec<&KnownProbe> =
+            self.probes.iter().filter(|p| parsed.matches(&p.name.provider, &p.name.name)).collect();
+        found.dedup_by(|a, b| a.name == b.name);
+        found
+    }
+
+    /// Whether more probes may come.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// The probe that a word names.

@@ -14,9 +14,9 @@ pub mod summary;
 pub mod tree;
 pub mod value;
 
-pub use available::{Available, KnownField, KnownProbe, NoSpan};
+pub use available::{Available, FieldKind, KnownField, KnownPair, KnownProbe, NoSpan};
 pub use histogram::Histogram;
-pub use pairing::{Done, Finished, Pairing, Sink, Task, Unmatched};
+pub use pairing::{Done, Finished, Needs, Pairing, Sink, Task, Unmatched};
 pub use slowest::Slowest;
 pub use span::{Carry, KeyField, Mode, ProbeName, Shape, Source, Span, Unit};
 pub use summary::Summary;

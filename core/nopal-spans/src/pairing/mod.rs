@@ -201,8 +201,9 @@ impl Pairing {
         needs
     }
 
-    pub fn n_classes(&self) -> usize {
-        self.classes.len()
+    /// Another source of events follows, whose classes are numbered from 0 again. After [`Pairing::close`].
+    pub fn forget_classes(&mut self) {
+        self.classes.clear();
     }
 
     /// Takes the next event. `fields` has a value for each field of its class, or none if none is needed.
