@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each crate of the workspace and the crates of the workspace it may use.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("nopal", &["nopal-provider"]),
     ("nopal-demo", &["nopal"]),
     ("nopal-runtime", &[]),
@@ -17,6 +17,19 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("nopal-provider", &[]),
     ("nopal-sdt", &["nopal-provider"]),
     ("nopal-program", &[]),
+    ("nopal-spans", &["nopal-provider", "nopal-sdt"]),
+    (
+        "nopal-answers",
+        &[
+            "nopal-capture",
+            "nopal-engine",
+            "nopal-provider",
+            "nopal-sdt",
+            "nopal-session",
+            "nopal-spans",
+            "nopal-trace",
+        ],
+    ),
     ("nopal-capture", &["nopal-abi", "nopal-program", "nopal-sdt"]),
     ("nopal-script", &["nopal-program"]),
     ("nopal-files", &[]),
@@ -43,6 +56,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     (
         "nopal-cli",
         &[
+            "nopal-answers",
             "nopal-capture",
             "nopal-demo",
             "nopal-engine",
@@ -52,6 +66,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "nopal-script",
             "nopal-sdt",
             "nopal-session",
+            "nopal-spans",
             "nopal-trace",
         ],
     ),

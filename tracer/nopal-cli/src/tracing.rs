@@ -371,6 +371,11 @@ pub fn stop_on_signals() {
     }
 }
 
+/// Ends tracing as Ctrl-C does.
+pub fn stop() {
+    STOP.store(true, Ordering::Relaxed);
+}
+
 pub fn is_stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }

@@ -67,7 +67,7 @@ impl Tasks {
     }
 
     /// The numbers in our namespace; unknown ones stay as they are.
-    pub(crate) fn translate(&mut self, task: Task) -> Task {
+    pub fn translate(&mut self, task: Task) -> Task {
         if self.foreign.is_empty() {
             return task;
         }

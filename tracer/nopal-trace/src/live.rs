@@ -4,7 +4,7 @@ use crate::digits;
 use crate::escape::escape;
 use crate::json::{JsonPrinter, print_number, string};
 use crate::model::{ByteOrder, EventType, Type};
-use crate::read::{Content, Damage, Scope, ScopeKind, Scratch, Slots, compile, run};
+use crate::read::{Content, Damage, Scope, ScopeKind, Scratch, Slots, Visitor, compile, run};
 use crate::text::{TextForm, TextLines, TextPrinter};
 
 /// An event type, ready to be printed.
@@ -54,6 +54,17 @@ impl LiveClass {
 
     pub fn event_type(&self) -> &EventType {
         &self.ty
+    }
+
+    /// Shows the fields that `payload` holds to `visitor`, as those of a recorded event are shown.
+    pub fn fields<V: Visitor>(
+        &self,
+        payload: &[u8],
+        scratch: &mut Scratch,
+        visitor: &mut V,
+    ) -> Result<(), Damage> {
+        let content = Content { bytes: payload, end_bits: payload.len() as u64 * 8 };
+        run(&self.fields.plan, content, 0, scratch, visitor).map(|_| ())
     }
 }
 

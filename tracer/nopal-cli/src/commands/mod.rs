@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+mod answers;
 mod completions;
 mod demo;
 mod detach;
@@ -17,7 +18,8 @@ mod sessions;
 mod trace;
 mod view;
 
-pub use list::find::provider_file;
+pub use list::find::{cannot_read, provider_file, read_file};
+pub use view::failure_of as recording_failure;
 
 /// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.
 #[derive(Debug, Parser)]
@@ -34,6 +36,12 @@ enum Verb {
     Run(run::Args),
     Record(record::Args),
     View(view::Args),
+    Spans(answers::spans::Args),
+    Latency(answers::latency::Args),
+    Top(answers::top::Args),
+    Tree(answers::tree::Args),
+    Hist(answers::hist::Args),
+    Count(answers::count::Args),
     Create(sessions::create::Args),
     EnableEvent(sessions::enable_event::Args),
     DisableEvent(sessions::enable_event::DisableArgs),
@@ -89,6 +97,12 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         }
         Verb::Record(args) => (args.json, record::run(args)),
         Verb::View(args) => (args.json, view::run(args)),
+        Verb::Spans(args) => (args.json, answers::spans::run(args)),
+        Verb::Latency(args) => (args.answer.json, answers::latency::run(args)),
+        Verb::Top(args) => (args.answer.json, answers::top::run(args)),
+        Verb::Tree(args) => (args.answer.json, answers::tree::run(args)),
+        Verb::Hist(args) => (args.answer.json, answers::hist::run(args)),
+        Verb::Count(args) => (args.answer.json, answers::count::run(args)),
         Verb::Create(args) => (args.json, sessions::create::run(args)),
         Verb::EnableEvent(args) => (args.which.json, sessions::enable_event::run(args)),
         Verb::DisableEvent(args) => (args.which.json, sessions::enable_event::disable(args)),

@@ -348,7 +348,7 @@ fn print_failure(error: PrintError, dir: &Path) -> Failure {
     }
 }
 
-fn failure_of(error: &Error, dir: &Path) -> Failure {
+pub fn failure_of(error: &Error, dir: &Path) -> Failure {
     let message = error.to_string();
     match error {
         Error::NotARecording { .. } => Failure::new("not-a-recording", message)

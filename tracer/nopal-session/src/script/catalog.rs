@@ -99,6 +99,11 @@ impl LiveCatalog {
         }
     }
 
+    /// All probes of the files added, with what is known about them.
+    pub fn probes(&self) -> impl Iterator<Item = &Probe> {
+        self.files.iter().flat_map(|file| &file.probes)
+    }
+
     fn kernel_types(&self) -> Option<&Btf> {
         self.kernel_types.get_or_init(Btf::of_kernel).as_ref()
     }

@@ -124,6 +124,8 @@ pub struct Events<'r> {
     waiting: BinaryHeap<Reverse<(i64, usize)>>,
     heads: Vec<Option<Found>>,
     current: Option<usize>,
+    /// Losses that nobody has asked for yet.
+    fresh: Vec<Loss>,
 }
 
 impl Recording {
@@ -143,7 +145,11 @@ impl Recording {
             .enumerate()
             .filter_map(|(stream, head)| head.map(|found| Reverse((found.ns, stream))))
             .collect();
-        let events = Events { recording: self, cursors, waiting, heads, current: None };
+        let mut events =
+            Events { recording: self, cursors, waiting, heads, current: None, fresh: Vec::new() };
+        for cursor in &mut events.cursors {
+            events.fresh.extend(cursor.fresh.take());
+        }
         Ok(events)
     }
 }
@@ -163,6 +169,9 @@ impl<'r> Events<'r> {
     pub(crate) fn next_found(&mut self) -> Result<Option<(usize, Found)>, Error> {
         if let Some(last) = self.current {
             let head = self.cursors[last].next()?;
+            if let Some(loss) = self.cursors[last].fresh.take() {
+                self.fresh.push(loss);
+            }
             self.heads[last] = head;
             match (head, self.waiting.peek()) {
                 // Ties go to the stream that comes first.
@@ -175,6 +184,17 @@ impl<'r> Events<'r> {
         }
         self.current = self.waiting.pop().map(|Reverse((_, stream))| stream);
         Ok(self.current.and_then(|stream| Some((stream, self.heads[stream]?))))
+    }
+
+    /// The losses found since this was last asked. One is found before the first event that is later than its start.
+    pub fn take_losses(&mut self) -> Vec<Loss> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub fn has_losses(&self) -> bool {
+        !self.fresh.is_empty()
     }
 
     pub(crate) fn n_streams(&self) -> usize {

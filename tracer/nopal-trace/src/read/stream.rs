@@ -44,6 +44,8 @@ pub(crate) struct StreamCursor<'r> {
     /// Events found so far, whatever their time.
     n_found: u64,
     pub report: Report,
+    /// A loss that nobody has asked for yet.
+    pub fresh: Option<Loss>,
     scratch: Box<Scratch>,
 }
 
@@ -67,6 +69,7 @@ impl<'r> StreamCursor<'r> {
             range,
             n_found: 0,
             report: Report::default(),
+            fresh: None,
             scratch: Box::default(),
         })
     }
@@ -211,6 +214,10 @@ impl<'r> StreamCursor<'r> {
 
     fn lose(&mut self, loss: Loss) {
         if loss.to_ns >= self.range.from_ns && loss.from_ns <= self.range.to_ns {
+            let before = self.fresh.take();
+            let first_ns = before.as_ref().map_or(loss.from_ns, |before| before.from_ns.min(loss.from_ns));
+            let last_ns = before.as_ref().map_or(loss.to_ns, |before| before.to_ns.max(loss.to_ns));
+            self.fresh = Some(Loss { from_ns: first_ns, to_ns: last_ns, ..loss.clone() });
             self.report.lose(loss);
         }
     }

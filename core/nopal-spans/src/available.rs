@@ -1,0 +1,474 @@
+//! The spans one can ask for: definitions from every source, by precedence, as far as their probes are there; and what a
+//! word on the command line means among them.
+
+use crate::catalog;
+use crate::convention::{self, common_name, name_of};
+use crate::span::{KeyField, Mode, ProbeName, Shape, Source, Span};
+use nopal_sdt::Pattern;
+use nopal_sdt::pattern::{glob, nearest};
+use std::fmt;
+
+/// A probe that the target has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownProbe {
+    pub name: ProbeName,
+    pub fields: Vec<KnownField>,
+    pub pair: Option<KnownPair>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownField {
+    pub name: String,
+    pub kind: FieldKind,
+    /// Names of values: text, first and last.
+    pub labels: Vec<(String, i128, i128)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    Number,
+    /// A number whose values have names.
+    Label,
+    Text,
+    /// Arrays and structures.
+    Other,
+}
+
+/// What a probe says of its partner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownPair {
+    pub is_start: bool,
+    pub partner: String,
+    /// Said by the binary's own note, else by a `.d` file.
+    pub is_of_note: bool,
+}
+
+/// What there is.
+#[derive(Debug, Clone)]
+pub struct Available {
+    /// With all their probes there, the source that comes first winning; by name.
+    pub spans: Vec<Span>,
+    pub probes: Vec<KnownProbe>,
+    /// Definitions whose probes are not there, or not yet.
+    elsewhere: Vec<Span>,
+    /// More probes may come: of a command that has not been started.
+    is_open: bool,
+}
+
+/// A word that names no span.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoSpan {
+    /// With the nearest name there is.
+    Unknown {
+        word: String,
+        nearest: Option<String>,
+        there_are: Vec<String>,
+    },
+    /// Several spans have this short name.
+    Several {
+        word: String,
+        names: Vec<String>,
+    },
+    /// It is a probe, and no span begins or ends there.
+    IsProbe {
+        word: String,
+    },
+    /// The probes of the span are not there.
+    Absent {
+        word: String,
+        probes: Vec<String>,
+    },
+    NoProbe {
+        word: String,
+        nearest: Option<String>,
+    },
+    SeveralProbes {
+        word: String,
+        names: Vec<String>,
+    },
+}
+
+impl fmt::Display for NoSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoSpan::Unknown { word, .. } => write!(f, "no span is called `{word}`"),
+            NoSpan::Several { word, .. } => write!(f, "several spans are called `{word}`"),
+            NoSpan::IsProbe { word } => {
+                write!(f, "`{word}` is a probe, and no known span begins or ends there")
+            }
+            NoSpan::Absent { word, .. } => write!(f, "the probes of `{word}` are not in what is traced"),
+            NoSpan::NoProbe { word, .. } => write!(f, "no probe is called `{word}`"),
+            NoSpan::SeveralProbes { word, .. } => write!(f, "several probes are called `{word}`"),
+        }
+    }
+}
+
+impl NoSpan {
+    /// The next step.
+    pub fn hint(&self) -> String {
+        match self {
+            NoSpan::Unknown { nearest: Some(near), .. } | NoSpan::NoProbe { nearest: Some(near), .. } => {
+                format!("did you mean `{near}`?")
+            }
+            NoSpan::Unknown { there_are, .. } if there_are.is_empty() => {
+                "there are none here; name two probes, BEGIN and END, or declare spans in a nopal.toml"
+                    .to_owned()
+            }
+            NoSpan::Unknown { there_are, .. } => format!("there are {}", listed(there_are)),
+            NoSpan::Several { names, .. } | NoSpan::SeveralProbes { names, .. } => {
+                format!("name one of {}", listed(names))
+            }
+            NoSpan::IsProbe { word } => format!(
+                "`nopal latency {word} END` pairs it with another probe; `nopal count {word}` counts it"
+            ),
+            NoSpan::Absent { probes, .. } => format!("it needs {}", listed(probes)),
+            NoSpan::NoProbe { .. } => {
+                "`nopal list -p PID` shows the probes of a process, `nopal list FILE` of a program".to_owned()
+            }
+        }
+    }
+}
+
+/// The first few, for a message.
+fn listed(names: &[String]) -> String {
+    const N_SHOWN: usize = 8;
+    let shown = names[..names.len().min(N_SHOWN)].join(", ");
+    match names.len().checked_sub(N_SHOWN) {
+        Some(more) if more > 0 => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}
+
+impl Available {
+    /// `files` holds the spans of files in the order of their precedence.
+    pub fn new(files: Vec<Span>, mut probes: Vec<KnownProbe>, is_open: bool) -> Available {
+        probes.sort_by(|a, b| a.name.cmp(&b.name));
+        probes.dedup_by(|a, b| a.name == b.name && a.fields == b.fields);
+        let notes = paired(&probes, true, Source::Note);
+        let declared = paired(&probes, false, Source::Declared);
+        let names: Vec<ProbeName> = probes.iter().map(|probe| probe.name.clone()).collect();
+        let by_name = convention::spans(&names);
+        let mut available = Available { spans: Vec::new(), probes, elsewhere: Vec::new(), is_open };
+        let all = files
+            .into_iter()
+            .chain(notes)
+            .chain(catalog::spans().iter().cloned())
+            .chain(declared)
+            .chain(by_name);
+        for span in all {
+            available.add(span);
+        }
+        available.spans.sort_by(|a, b| (&a.provider, &a.name).cmp(&(&b.provider, &b.name)));
+        available
+    }
+
+    fn add(&mut self, mut span: Span) {
+        let is_same = |other: &Span| {
+            let is_same_pair = other.begins() == span.begins() && other.ends() == span.ends();
+            // What a catalog or a file calls several names it means so; what is only guessed gives way.
+            let is_guessed = matches!(span.source, Source::Note | Source::Declared | Source::Convention);
+            (other.provider == span.provider && other.name == span.name) || (is_guessed && is_same_pair)
+        };
+        if self.spans.iter().chain(&self.elsewhere).any(is_same) {
+            return;
+        }
+        let has = |probe: &ProbeName| self.probes.iter().any(|known| known.name == *probe);
+        let is_there = match &mut span.shape {
+            Shape::Pair { begins, ends } => {
+                let is_there = begins.iter().any(&has) && ends.iter().chain(&span.fails).any(&has);
+                if is_there {
+                    begins.retain(&has);
+                    ends.retain(&has);
+                }
+                is_there
+            }
+            Shape::Whole { probe, .. } => has(probe),
+        };
+        if is_there {
+            span.fails.retain(&has);
+            span.carries.retain(|carry| has(&carry.probe));
+            self.spans.push(span);
+        } else {
+            self.elsewhere.push(span);
+        }
+    }
+
+    pub fn probe(&self, name: &ProbeName) -> Option<&KnownProbe> {
+        self.probes.iter().find(|probe| probe.name == *name)
+    }
+
+    /// The fields of a span: of its begins, of its ends, and those it carries along. None if no probe of it is known.
+    pub fn fields_of(&self, span: &Span) -> Option<Vec<KnownField>> {
+        let known: Vec<&KnownProbe> =
+            span.begins().iter().chain(span.ends()).filter_map(|probe| self.probe(probe)).collect();
+        if known.is_empty() {
+            return None;
+        }
+        let mut fields: Vec<KnownField> = Vec::new();
+        let carried = span.carries.iter().filter_map(|carry| {
+            let probe = self.probe(&carry.probe)?;
+            let field = probe.fields.iter().find(|field| field.name == carry.field)?;
+            Some(KnownField { name: carry.name.clone(), ..field.clone() })
+        });
+        for field in carried.chain(known.iter().flat_map(|probe| probe.fields.iter().cloned())) {
+            if !fields.iter().any(|known| known.name == field.name) {
+                fields.push(field);
+            }
+        }
+        Some(fields)
+    }
+
+    /// The spans that a word names: `provider:name`, a name, a pattern, or a probe at which one begins or ends.
+    pub fn find(&self, word: &str) -> Result<Vec<Span>, NoSpan> {
+        let found = self.named(word, &self.spans);
+        let is_pattern = word.contains(['*', '?', '[']);
+        match found.len() {
+            0 => {}
+            1 => return Ok(found.into_iter().cloned().collect()),
+            _ if is_pattern => return Ok(found.into_iter().cloned().collect()),
+            _ => {
+                let names = found.iter().map(|span| span.full_name()).collect();
+                return Err(NoSpan::Several { word: word.to_owned(), names });
+            }
+        }
+        let later = self.named(word, &self.elsewhere);
+        if let (true, [first, ..]) = (self.is_open && !is_pattern, &later[..]) {
+            let provider = &first.provider;
+            if later.iter().all(|span| span.provider == *provider) {
+                return Ok(vec![(*first).clone()]);
+            }
+        }
+        let touches = |span: &&Span| {
+            let mut ends = span.begins().iter().chain(span.ends());
+            ends.any(|probe| is_probe(word, probe))
+        };
+        let touching: Vec<&Span> = self.spans.iter().filter(touches).collect();
+        match &touching[..] {
+            [] => {}
+            [one] => return Ok(vec![(*one).clone()]),
+            several => {
+                let names = several.iter().map(|span| span.full_name()).collect();
+                return Err(NoSpan::Several { word: word.to_owned(), names });
+            }
+        }
+        if self.probes.iter().any(|probe| is_probe(word, &probe.name)) {
+            return Err(NoSpan::IsProbe { word: word.to_owned() });
+        }
+        if let [first, ..] = &later[..] {
+            let probes = first.begins().iter().chain(first.ends()).map(ProbeName::to_string).collect();
+            return Err(NoSpan::Absent { word: first.full_name(), probes });
+        }
+        let there_are: Vec<String> = self.spans.iter().map(Span::full_name).collect();
+        let near = nearest(word, there_are.iter().map(String::as_str)).map(str::to_owned).or_else(|| {
+            let short = nearest(word, self.spans.iter().map(|span| span.name.as_str()))?;
+            self.spans.iter().find(|span| span.name == short).map(Span::full_name)
+        });
+        Err(NoSpan::Unknown { word: word.to_owned(), nearest: near, there_are })
+    }
+
+    fn named<'s>(&self, word: &str, spans: &'s [Span]) -> Vec<&'s Span> {
+        let (provider, name) = word.rsplit_once(':').unwrap_or(("*", word));
+        let provider = if provider.is_empty() { "*" } else { provider };
+        let name = if name.is_empty() { "*".to_owned() } else { name_of(name) };
+        spans
+            .iter()
+            .filter(|span| glob(provider, &span.provider) && glob(&name, &name_of(&span.name)))
+            .collect()
+    }
+
+    /// Whether a word is the name of a span, not of a probe of one.
+    pub fn is_name(&self, word: &str) -> bool {
+        !self.named(word, &self.spans).is_empty()
+    }
+
+    /// The probes that a pattern names, each once.
+    pub fn match_probes(&self, pattern: &str) -> Vec<&KnownProbe> {
+        let parsed = Pattern::parse(pattern);
+        let mut found: Vec<&KnownProbe> =
+            self.probes.iter().filter(|p| parsed.matches(&p.name.provider, &p.name.name)).collect();
+        found.dedup_by(|a, b| a.name == b.name);
+        found
+    }
+
+    /// Whether more probes may come.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// The probe that a word names.
+    pub fn find_probe(&self, word: &str) -> Result<&KnownProbe, NoSpan> {
+        let mut found: Vec<&KnownProbe> =
+            self.probes.iter().filter(|probe| is_probe(word, &probe.name)).collect();
+        found.dedup_by(|a, b| a.name == b.name);
+        match &found[..] {
+            [one] => Ok(one),
+            [] => {
+                let names = self.probes.iter().map(|p| (p.name.provider.as_str(), p.name.name.as_str()));
+                let nearest = Pattern::parse(word).suggest(names);
+                Err(NoSpan::NoProbe { word: word.to_owned(), nearest })
+            }
+            several => {
+                let names = several.iter().map(|probe| probe.name.to_string()).collect();
+                Err(NoSpan::SeveralProbes { word: word.to_owned(), names })
+            }
+        }
+    }
+
+    /// A span between any two probes. Without a key they pair by thread.
+    pub fn pair(&self, begin: &str, end: &str, key: &[KeyField]) -> Result<Span, NoSpan> {
+        let (begin, end) = (self.find_probe(begin)?.name.clone(), self.find_probe(end)?.name.clone());
+        let name = common_name(&begin.name, &end.name);
+        let mut span = Span::pair(&name, begin, end, Source::CommandLine);
+        if !key.is_empty() {
+            span.mode = Mode::Key(key.to_vec());
+        }
+        Ok(span)
+    }
+}
+
+/// `provider:name` or a name; `-` stands for `__` as in DTrace.
+fn is_probe(word: &str, probe: &ProbeName) -> bool {
+    let word_name = word.rsplit_once(':').map_or(word, |(_, name)| name);
+    let provider =
+        word.rsplit_once(':').map(|(provider, _)| provider).filter(|provider| !provider.is_empty());
+    provider.is_none_or(|provider| provider == probe.provider)
+        && (word_name == probe.name || word_name.replace('-', "__") == probe.name)
+}
+
+/// The spans that probes declare by naming their partners.
+fn paired(probes: &[KnownProbe], is_of_note: bool, source: Source) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for probe in probes {
+        let Some(pair) = probe.pair.as_ref().filter(|pair| pair.is_start && pair.is_of_note == is_of_note)
+        else {
+            continue;
+        };
+        let partner = ProbeName::new(&probe.name.provider, &pair.partner);
+        if probes.iter().any(|known| known.name == partner) {
+            let name = common_name(&probe.name.name, &partner.name);
+            spans.push(Span::pair(&name, probe.name.clone(), partner, source.clone()));
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(name: &str) -> KnownProbe {
+        KnownProbe { name: ProbeName::parse(name, ""), fields: Vec::new(), pair: None }
+    }
+
+    fn partner(name: &str, partner: &str, is_of_note: bool) -> KnownProbe {
+        let pair = KnownPair { is_start: true, partner: partner.to_owned(), is_of_note };
+        KnownProbe { pair: Some(pair), ..probe(name) }
+    }
+
+    fn names(available: &Available) -> Vec<String> {
+        available.spans.iter().map(|s| format!("{} ({})", s.full_name(), s.source)).collect()
+    }
+
+    #[test]
+    fn the_earlier_source_wins() {
+        let probes = vec![
+            probe("redis:call__start"),
+            probe("redis:call__end"),
+            partner("redis:conn__create", "conn__close", true),
+            probe("redis:conn__close"),
+            partner("redis:save__start", "save__end", true),
+            probe("redis:save__end"),
+            partner("app:open", "close", false),
+            probe("app:close"),
+            probe("app:x__start"),
+            probe("app:x__done"),
+        ];
+        let file = Span::pair(
+            "x",
+            ProbeName::new("app", "open"),
+            ProbeName::new("app", "x__done"),
+            Source::File("nopal.toml".into()),
+        );
+        let available = Available::new(vec![file], probes, false);
+        assert_eq!(
+            names(&available),
+            [
+                "app:open..close (.d file)",
+                "app:x (nopal.toml)",
+                "redis:call (catalog)",
+                "redis:conn (the binary's note)",
+                "redis:save (the binary's note)",
+            ]
+        );
+    }
+
+    #[test]
+    fn words_find_spans() {
+        let probes = [
+            "postgresql:query__execute__start",
+            "postgresql:query__execute__done",
+            "postgresql:query__start",
+            "postgresql:query__done",
+            "app:get__start",
+            "app:get__end",
+            "shop:get__start",
+            "shop:get__end",
+            "app:tick",
+        ];
+        let available = Available::new(Vec::new(), probes.map(probe).to_vec(), false);
+        let found = |word: &str| match available.find(word) {
+            Ok(spans) => spans.iter().map(Span::full_name).collect::<Vec<_>>().join(" "),
+            Err(error) => format!("{error}; {}", error.hint()),
+        };
+        for (word, want) in [
+            ("query", "postgresql:query"),
+            ("postgresql:query", "postgresql:query"),
+            ("simple-query", "postgresql:simple_query"),
+            ("query__start", "postgresql:simple_query"),
+            ("app:get", "app:get"),
+            ("app:get__start", "app:get"),
+            ("*:get", "app:get shop:get"),
+            ("get", "several spans are called `get`; name one of app:get, shop:get"),
+            ("app:gte", "no span is called `app:gte`; did you mean `app:get`?"),
+            ("qurey", "no span is called `qurey`; did you mean `postgresql:query`?"),
+            (
+                "tick",
+                "`tick` is a probe, and no known span begins or ends there; `nopal latency tick END` pairs it with another probe; `nopal count tick` counts it",
+            ),
+            (
+                "ruby:method",
+                "the probes of `ruby:method` are not in what is traced; it needs ruby:method__entry, ruby:method__return",
+            ),
+            (
+                "query-execute-start",
+                "several spans are called `query-execute-start`; name one of postgresql:execute, postgresql:query",
+            ),
+        ] {
+            assert_eq!(found(word), want, "{word}");
+        }
+        let later = Available::new(Vec::new(), Vec::new(), true);
+        assert_eq!(
+            later.find("ruby:method").unwrap()[0].full_name(),
+            "ruby:method",
+            "of what a command may load"
+        );
+        assert!(later.find("nothing").is_err());
+    }
+
+    #[test]
+    fn any_two_probes_make_a_span() {
+        let available =
+            Available::new(Vec::new(), ["app:open", "app:close", "b:open"].map(probe).to_vec(), false);
+        let span = available.pair("app:open", "close", &[KeyField::parse("fd")]).unwrap();
+        assert_eq!(
+            (span.full_name().as_str(), &span.mode),
+            ("app:open..close", &Mode::Key(vec![KeyField::parse("fd")]))
+        );
+        assert_eq!(
+            available.pair("open", "close", &[]).unwrap_err().to_string(),
+            "several probes are called `open`"
+        );
+        let error = available.pair("app:opne", "close", &[]).unwrap_err();
+        assert_eq!(error.hint(), "did you mean `app:open`?");
+    }
+}

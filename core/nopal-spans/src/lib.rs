@@ -1,0 +1,23 @@
+//! Spans: what lies between two probes, or one event that carries its duration. Definitions and where they come from,
+//! pairing, and what many spans add up to. `docs/spans.md` is the specification. Pure: events in, numbers out.
+
+pub mod available;
+pub mod catalog;
+mod convention;
+pub mod file;
+pub mod fingerprint;
+pub mod histogram;
+pub mod pairing;
+pub mod slowest;
+pub mod span;
+pub mod summary;
+pub mod tree;
+pub mod value;
+
+pub use available::{Available, FieldKind, KnownField, KnownPair, KnownProbe, NoSpan};
+pub use histogram::Histogram;
+pub use pairing::{Done, Finished, Needs, Pairing, Sink, Task, Unmatched};
+pub use slowest::Slowest;
+pub use span::{Carry, KeyField, Mode, ProbeName, Shape, Source, Span, Unit};
+pub use summary::Summary;
+pub use value::{Fields, Value};

@@ -1,0 +1,374 @@
+//! Answers from spans. What must come out is what the traced program planned, or what another tool counted.
+
+use nopal_tests::process::Running;
+use nopal_tests::targets::{Build, build};
+use nopal_tests::{nopal, root, scratch};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+#[track_caller]
+fn output(arguments: &[&OsStr]) -> Output {
+    Command::new(nopal()).args(arguments).output().expect("nopal can be run")
+}
+
+/// The object that `nopal ... --json` prints.
+#[track_caller]
+fn answer(arguments: &[&dyn AsRef<OsStr>]) -> Value {
+    let arguments: Vec<&OsStr> = arguments.iter().map(|argument| argument.as_ref()).collect();
+    let said = output(&arguments);
+    assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
+    let text = String::from_utf8_lossy(&said.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {text}"))
+}
+
+/// What a command that must fail says: message and hint.
+#[track_caller]
+fn refusal(arguments: &[&dyn AsRef<OsStr>]) -> String {
+    let arguments: Vec<&OsStr> = arguments.iter().map(|argument| argument.as_ref()).collect();
+    let said = output(&arguments);
+    assert!(!said.status.success(), "{arguments:?} was answered");
+    String::from_utf8_lossy(&said.stderr).into_owned()
+}
+
+/// Starts nopal and waits until it says that the sites are open.
+#[track_caller]
+fn tracer(command: &mut Command) -> std::process::Child {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nopal starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
+    let (mut line, mut said) = (String::new(), String::new());
+    while !line.starts_with("sites:") {
+        line.clear();
+        assert!(lines.read_line(&mut line).expect("text") > 0, "{said}");
+        said.push_str(&line);
+    }
+    // What follows must not fill the pipe.
+    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    child
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))
+}
+
+/// What `spans.c` says must come of its run.
+struct Plan {
+    kinds: HashMap<String, [u64; 6]>,
+    /// Ends, begins, open.
+    unmatched: [u64; 3],
+    /// By id: at least and at most, in nanoseconds.
+    slow: HashMap<u64, (u64, u64)>,
+}
+
+impl Plan {
+    fn read(path: &Path) -> Plan {
+        let text = fs::read_to_string(path).expect("the program wrote its plan");
+        let mut plan = Plan { kinds: HashMap::new(), unmatched: [0; 3], slow: HashMap::new() };
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let numbers: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();
+            match (words[0], &numbers[..]) {
+                ("unmatched", more) => {
+                    plan.unmatched.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
+                }
+                ("id", [id, low, high]) => {
+                    plan.slow.insert(*id, (*low, *high));
+                }
+                (kind, numbers) => {
+                    plan.kinds.insert(kind.to_owned(), numbers.try_into().expect("six numbers"));
+                }
+            }
+        }
+        plan
+    }
+
+    /// Counts are those of the plan; times lie between the program's own readings around each probe.
+    #[track_caller]
+    fn check(&self, answer: &Value) {
+        assert_eq!(answer["complete"], true, "{answer}");
+        assert_eq!(answer["lost"], 0);
+        let rows = answer["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), self.kinds.values().filter(|kind| kind[0] > 0).count(), "{answer}");
+        for row in rows {
+            let name = row["span"].as_str().and_then(|name| name.strip_prefix("plan:")).expect("a name");
+            let [count, errors, inner, outer, self_low, self_high] = self.kinds[name];
+            assert_eq!((number(&row["count"]), number(&row["errors"])), (count, errors), "{name}");
+            // The two clocks may differ by this much at each probe.
+            let slack = count * 500 + outer / 1000;
+            let is_within = |what: &str, low: u64, high: u64| {
+                let got = number(&row[what]);
+                assert!(
+                    low.saturating_sub(slack) <= got && got <= high + slack,
+                    "{name} {what}: {got} not in {low}..{high}"
+                );
+            };
+            is_within("total_ns", inner, outer);
+            if name != "took" {
+                is_within("self_ns", self_low, self_high);
+            }
+        }
+        let why = &answer["unmatched_why"];
+        let unmatched = ["begun_before", "never_ended", "not_ended"].map(|key| number(&why[key]));
+        assert_eq!(unmatched, self.unmatched, "{answer}");
+        assert_eq!(number(&answer["unmatched"]), self.unmatched.iter().sum::<u64>());
+    }
+
+    /// The slowest are the slowest, each as long as the program says.
+    #[track_caller]
+    fn check_slowest(&self, answer: &Value, n: usize) {
+        let slowest = answer["slowest"].as_array().expect("a list");
+        assert_eq!(slowest.len(), n);
+        let durations: Vec<u64> = slowest.iter().map(|slow| number(&slow["duration_ns"])).collect();
+        assert!(durations.is_sorted_by(|a, b| a >= b), "{durations:?}");
+        let ids: Vec<u64> = slowest.iter().map(|slow| number(&slow["args"]["id"])).collect();
+        for (id, duration) in ids.iter().zip(&durations) {
+            let (low, high) = self.slow[id];
+            assert!(
+                low.saturating_sub(1000) <= *duration && *duration <= high + 1000,
+                "{id}: {duration} not in {low}..{high}"
+            );
+        }
+        let others = self.slow.iter().filter(|(id, _)| !ids.contains(id)).map(|(_, (low, _))| *low);
+        let least = durations.last().expect("there are some");
+        assert!(others.max().unwrap_or(0) <= least + 1000, "a slower one is missing");
+    }
+}
+
+struct Planned {
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+impl Planned {
+    fn new(name: &str) -> Planned {
+        Planned { program: build("spans", &["spans.c"], Build::Pie), dir: scratch(name) }
+    }
+
+    fn plan_file(&self) -> PathBuf {
+        self.dir.join("plan")
+    }
+
+    fn file(name: &str) -> PathBuf {
+        root().join("tests/fixtures/targets").join(name)
+    }
+
+    /// Runs the program under nopal.
+    #[track_caller]
+    fn ask(&self, words: &[&str]) -> (Value, Plan) {
+        let (provider, spans, plan) = (Self::file("spans.d"), Self::file("spans.toml"), self.plan_file());
+        let _ = fs::remove_file(&plan);
+        let mut arguments: Vec<&dyn AsRef<OsStr>> =
+            words.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+        let rest: [&dyn AsRef<OsStr>; 8] =
+            [&"--provider", &provider, &"--spans", &spans, &"--json", &"--", &self.program, &plan];
+        arguments.extend(rest);
+        let said = answer(&arguments);
+        (said, Plan::read(&plan))
+    }
+}
+
+const ALL: [&str; 8] = ["latency", "outer", "inner", "rec", "job", "slow", "took", "lost"];
+
+#[test]
+fn planned_spans_by_the_user_door() {
+    let planned = Planned::new("answers-user");
+    let (said, plan) = planned.ask(&[&ALL[..], &["--door", "user"]].concat());
+    plan.check(&said);
+}
+
+#[test]
+fn planned_spans_by_the_kernel_door() {
+    let planned = Planned::new("answers-kernel");
+    let (said, plan) = planned.ask(&[&ALL[..], &["--door", "kernel"]].concat());
+    plan.check(&said);
+}
+
+#[test]
+fn planned_spans_over_their_recording() {
+    let planned = Planned::new("answers-recording");
+    let (provider, plan) = (Planned::file("spans.d"), planned.plan_file());
+    let recording = planned.dir.join("rec");
+    answer(&[
+        &"record",
+        &"-e",
+        &"plan:*",
+        &"--provider",
+        &provider,
+        &"-o",
+        &recording,
+        &"--json",
+        &"--",
+        &planned.program,
+        &plan,
+    ]);
+    let plan = Plan::read(&plan);
+    let spans = Planned::file("spans.toml");
+    let ask = |words: &[&str]| {
+        let mut arguments: Vec<&dyn AsRef<OsStr>> =
+            words.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+        let rest: [&dyn AsRef<OsStr>; 5] = [&"--spans", &spans, &"--json", &"--recording", &recording];
+        arguments.extend(rest);
+        answer(&arguments)
+    };
+    plan.check(&ask(&ALL));
+    plan.check_slowest(&ask(&["latency", "slow", "--slowest", "7"]), 7);
+    // One event that tells its duration: all numbers are known, quantiles within their bound.
+    let took = ask(&["latency", "took", "--by", "name"]);
+    let rows = took["rows"].as_array().expect("rows");
+    let squares =
+        |is_write: bool| (0..100u64).filter(move |i| (i % 3 == 0) == is_write).map(|i| i * i * 1000);
+    for (name, durations) in
+        [("write", squares(true)), ("read", squares(false))].map(|(n, d)| (n, d.collect::<Vec<_>>()))
+    {
+        let row = rows.iter().find(|row| row["name"] == name).expect("a row");
+        assert_eq!(number(&row["count"]), durations.len() as u64);
+        assert_eq!(number(&row["total_ns"]), durations.iter().sum::<u64>());
+        assert_eq!(number(&row["max_ns"]), *durations.last().unwrap());
+        for (column, share) in [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p999_ns", 0.999)] {
+            let exact = durations[(share * durations.len() as f64).ceil() as usize - 1];
+            let got = number(&row[column]);
+            assert!(got.abs_diff(exact) * 128 <= exact, "{name} {column}: {got}, exactly {exact}");
+        }
+    }
+    // What the program planned can be asked for in other words, too.
+    let by_hand = ask(&["latency", "plan:job__begin", "plan:job__end", "--key", "key"]);
+    assert_eq!(number(&by_hand["rows"][0]["count"]), plan.kinds["job"][0]);
+    let by_position = ask(&["latency", "job__begin", "job__end", "--key", "arg0", "--by", "arg1"]);
+    assert_eq!(by_position["rows"].as_array().map(Vec::len), Some(2), "two workers");
+    // As spans.c has it: every tenth has a status, unless it ends by its failure.
+    let ids = || (0..3u64).flat_map(|thread| (0..200).map(move |i| thread * 1000 + i));
+    let n_status = ids().filter(|id| id % 10 == 3 && id % 7 != 5).count() as u64;
+    let few = ask(&["latency", "outer", "--where", "status == -1"]);
+    assert_eq!(number(&few["rows"][0]["count"]), n_status);
+    assert_eq!(few["rows"][0]["count"], few["rows"][0]["errors"]);
+    // Between two bounds of time lies what lies between them.
+    let all = ask(&["latency", "took", "--min", "100us", "--max", "2.5ms"]);
+    assert_eq!(
+        number(&all["rows"][0]["count"]),
+        (0..100u64).filter(|i| (100..=2500).contains(&(i * i))).count() as u64
+    );
+
+    // Counts and values.
+    let count = ask(&["count", "plan:took", "plan:slow__*", "--by", "name"]);
+    let counts: HashMap<(String, String), u64> = count["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| ((row["probe"].to_string(), row["name"].to_string()), number(&row["count"])))
+        .collect();
+    let key = |probe: &str, name: &str| (format!("\"{probe}\""), name.to_owned());
+    assert_eq!(counts[&key("plan:took", "\"write\"")], 34);
+    assert_eq!(counts[&key("plan:took", "\"read\"")], 66);
+    assert_eq!(counts[&key("plan:slow__start", "null")], 40);
+    let hist = ask(&["hist", "plan:took", "us", "--linear", "0,5000,1000"]);
+    let steps: Vec<u64> =
+        hist["rows"].as_array().expect("rows").iter().map(|row| number(&row["count"])).collect();
+    let mut planned_steps = [0u64; 6];
+    (0..100u64).for_each(|i| planned_steps[(i * i / 1000).min(5) as usize] += 1);
+    assert_eq!(steps, planned_steps);
+    let hist = ask(&["hist", "plan:took", "us"]);
+    for row in hist["rows"].as_array().expect("rows") {
+        let (low, high) = (number(&row["low"]), number(&row["high"]));
+        let planned = (0..100u64).filter(|i| (low..=high).contains(&(i * i))).count() as u64;
+        assert_eq!(number(&row["count"]), planned, "{low}..={high}");
+    }
+
+    // Trees: each outer span has as many within it as its number says.
+    let tree = ask(&["tree", "outer", "--pick", "all"]);
+    let rows = tree["rows"].as_array().expect("rows");
+    assert_eq!((rows[0]["span"].as_str(), number(&rows[0]["count"])), (Some("plan:outer"), 601));
+    assert_eq!((rows[1]["span"].as_str(), number(&rows[1]["depth"])), (Some("plan:inner"), 1));
+    assert_eq!(number(&rows[1]["count"]), ids().map(|id| id % 4).sum::<u64>());
+    assert_eq!(rows.len(), 2, "{tree}");
+    for pick in ["slowest", "median"] {
+        let tree = ask(&["tree", "outer", "--pick", pick]);
+        let rows = tree["rows"].as_array().expect("rows");
+        let id: u64 = rows[0]["value"].as_str().and_then(|id| id.parse().ok()).expect("the id of the span");
+        let n_within = if id == 100_000 { 0 } else { id % 4 };
+        assert_eq!(rows.len() as u64, 1 + n_within, "{tree}");
+    }
+    let top = ask(&["top", "--once", "--sort", "count"]);
+    assert_eq!(top["rows"][0]["span"], "plan:inner");
+}
+
+#[test]
+fn a_running_program_is_asked_until_it_ends() {
+    let planned = Planned::new("answers-attach");
+    let (provider, spans, plan) =
+        (Planned::file("spans.d"), Planned::file("spans.toml"), planned.plan_file());
+    let go = planned.dir.join("go");
+    let target = Running::start(Command::new(&planned.program).arg(&plan).arg(&go));
+    let mut command = Command::new(nopal());
+    command.args(ALL).args(["--json", "-v", "-p", &target.pid().to_string()]);
+    command.arg("--provider").arg(&provider).arg("--spans").arg(&spans);
+    let tracer = tracer(&mut command);
+    fs::write(&go, "").expect("the file can be made");
+    let said = tracer.wait_with_output().expect("nopal ends with the program");
+    let said: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    Plan::read(&plan).check(&said);
+}
+
+#[test]
+fn a_wrong_question_is_told_what_there_is() {
+    let planned = Planned::new("answers-wrong");
+    let (provider, spans, plan) =
+        (Planned::file("spans.d"), Planned::file("spans.toml"), planned.plan_file());
+    let bad = planned.dir.join("bad.toml");
+    fs::write(&bad, "[spans.'plan:x']\nevent = 'took'\nduration = 'us'\nunit = 'sec'\n").unwrap();
+    let name = planned.dir.join("name.toml");
+    fs::write(&name, "[spans.'plan:x']\nevent = 'took'\nduration = 'name'\n").unwrap();
+    for (words, file, wanted) in [
+        (&["latency", "outre"][..], &spans, &["no span is called `outre`", "did you mean `plan:outer`?"][..]),
+        (
+            &["latency", "lost__start", "inner__doen"],
+            &spans,
+            &["no probe is called `inner__doen`", "`plan:inner__done`"],
+        ),
+        (
+            &["latency", "outer", "--key", "status"],
+            &spans,
+            &["cannot pair by `status`: plan:outer__start has no such field", "its fields are id"],
+        ),
+        (&["latency", "took", "--key", "name"], &spans, &["nothing is paired"]),
+        (
+            &["latency", "outer", "--by", "idd"],
+            &spans,
+            &["plan:outer has no field `idd`", "did you mean `id`?", "id, status"],
+        ),
+        (
+            &["latency", "outer", "--where", "stauts == 1"],
+            &spans,
+            &["at column 1", "stauts", "its fields are id, status"],
+        ),
+        (&["latency", "outer", "--min", "10x"], &spans, &["not a valid duration: `10x`", "500us"]),
+        (&["latency", "outer", "--every", "0"], &spans, &["no time at all"]),
+        (&["latency", "x"], &bad, &["`sec` is not a unit of time; use ns, us, ms or s"]),
+        (&["latency", "x"], &name, &["`name` of plan:took is not a number", "its numbers are us"]),
+        (
+            &["hist", "plan:took", "name"],
+            &spans,
+            &["`name` of plan:took is not a number", "its numbers are us"],
+        ),
+        (&["hist", "plan:took", "us", "--linear", "1,2"], &spans, &["LO,HI,STEP"]),
+        (&["count", "plan:tok"], &spans, &["no probe is called `plan:tok`", "did you mean `plan:took`?"]),
+        (&["count", "plan:took", "--by", "nmae"], &spans, &["has no field `nmae`", "did you mean `name`?"]),
+        (&["tree", "outr"], &spans, &["did you mean `plan:outer`?"]),
+    ] {
+        let mut arguments: Vec<&dyn AsRef<OsStr>> =
+            words.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+        let rest: [&dyn AsRef<OsStr>; 7] =
+            [&"--provider", &provider, &"--spans", file, &"--", &planned.program, &plan];
+        arguments.extend(rest);
+        let said = refusal(&arguments);
+        assert!(wanted.iter().all(|part| said.contains(part)), "{words:?}: {said}");
+        assert!(!plan.exists(), "{words:?}: the program was started in vain");
+    }
+    let none = refusal(&[&"latency", &"x"]);
+    assert!(none.contains("-p PID") && none.contains("--recording"), "{none}");
+    let nobody = refusal(&[&"latency", &"x", &"-n", &"no-such-program"]);
+    assert!(nobody.contains("no process runs a program called `no-such-program`"), "{nobody}");
+}

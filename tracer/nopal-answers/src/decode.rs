@@ -1,0 +1,129 @@
+//! Takes the needed fields out of an event.
+
+use crate::event::is_length;
+use nopal_spans::{Fields, Task, Value};
+use nopal_trace::{Enum, Step, Visitor};
+
+/// Gathers the fields at the top of an event; arrays of bytes are texts in hexadecimal, other arrays have no value.
+pub(crate) struct FieldReader<'a> {
+    needed: &'a [bool],
+    fields: &'a mut Fields,
+    position: usize,
+    depth: u32,
+    bytes: Option<Vec<u8>>,
+}
+
+impl<'a> FieldReader<'a> {
+    pub fn new(needed: &'a [bool], fields: &'a mut Fields) -> FieldReader<'a> {
+        fields.clear();
+        FieldReader { needed, fields, position: 0, depth: 0, bytes: None }
+    }
+
+    #[inline]
+    fn give(&mut self, at: &Step, value: Value<'_>) {
+        if self.depth > 0 || is_length(&at.name) {
+            return;
+        }
+        let is_needed = self.needed.get(self.position).copied().unwrap_or(false);
+        self.fields.push(if is_needed { value } else { Value::Absent });
+        self.position += 1;
+    }
+
+    fn open(&mut self) {
+        self.depth += 1;
+        if self.depth == 1 && self.needed.get(self.position).copied().unwrap_or(false) {
+            self.bytes = Some(Vec::new());
+        }
+    }
+
+    fn close(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        if self.depth == 0 {
+            match self.bytes.take() {
+                Some(bytes) => {
+                    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                    self.fields.push(Value::Text(text.as_bytes()));
+                }
+                None => self.fields.push(Value::Absent),
+            }
+            self.position += 1;
+        }
+    }
+}
+
+impl Visitor for FieldReader<'_> {
+    #[inline]
+    fn integer(&mut self, at: &Step, _: u64, raw: u64, bits: u32, is_signed: bool, _: u8) {
+        if let (1, 8, Some(bytes)) = (self.depth, bits, &mut self.bytes) {
+            bytes.push(raw as u8);
+        }
+        self.give(at, if is_signed { Value::Signed(raw as i64) } else { Value::Unsigned(raw) });
+    }
+    fn float(&mut self, at: &Step, _: u64, value: f64, _: u32) {
+        self.give(at, Value::Float(value));
+    }
+    fn enumeration(&mut self, at: &Step, _: u64, raw: u64, table: &Enum) {
+        let number = nopal_trace::number(raw, table.integer.is_signed);
+        match table.labels_of(number).next() {
+            Some(label) => self.give(at, Value::Label(raw as i64, label.as_bytes())),
+            None if table.integer.is_signed => self.give(at, Value::Signed(raw as i64)),
+            None => self.give(at, Value::Unsigned(raw)),
+        }
+    }
+    #[inline]
+    fn string(&mut self, at: &Step, _: u64, bytes: &[u8]) {
+        self.give(at, Value::Text(bytes));
+    }
+    fn begin_array(&mut self, _: &Step, _: u64, _: u64) {
+        self.open();
+    }
+    fn end_array(&mut self) {
+        self.close();
+    }
+    fn begin_struct(&mut self, _: &Step, _: u64) {
+        self.open();
+    }
+    fn end_struct(&mut self) {
+        self.close();
+    }
+    fn begin_variant(&mut self, _: &Step, _: u64) {
+        self.open();
+    }
+    fn end_variant(&mut self) {
+        self.close();
+    }
+}
+
+/// Process and thread of a recorded event, as far as its contexts say.
+#[derive(Default)]
+pub(crate) struct TaskReader {
+    pid: Option<u32>,
+    tid: Option<u32>,
+}
+
+impl TaskReader {
+    /// None if the recording does not say.
+    pub fn task(&self) -> Option<Task> {
+        Some(Task { pid: self.pid?, tid: self.tid? })
+    }
+}
+
+impl Visitor for TaskReader {
+    #[inline]
+    fn integer(&mut self, at: &Step, _: u64, raw: u64, _: u32, _: bool, _: u8) {
+        match &*at.name {
+            "vpid" | "pid" => self.pid = Some(raw as u32),
+            "vtid" | "tid" => self.tid = Some(raw as u32),
+            _ => {}
+        }
+    }
+    fn float(&mut self, _: &Step, _: u64, _: f64, _: u32) {}
+    fn enumeration(&mut self, _: &Step, _: u64, _: u64, _: &Enum) {}
+    fn string(&mut self, _: &Step, _: u64, _: &[u8]) {}
+    fn begin_array(&mut self, _: &Step, _: u64, _: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_struct(&mut self, _: &Step, _: u64) {}
+    fn end_struct(&mut self) {}
+    fn begin_variant(&mut self, _: &Step, _: u64) {}
+    fn end_variant(&mut self) {}
+}

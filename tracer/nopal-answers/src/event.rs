@@ -1,0 +1,38 @@
+//! The seam between events and answers.
+
+use nopal_spans::{Fields, Needs, Task};
+use nopal_trace::EventType;
+
+/// When and where an event came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// Since the epoch.
+    pub ns: i64,
+    pub task: Task,
+    pub cpu: u32,
+}
+
+/// What eats events, in the order of time.
+pub trait Consumer {
+    /// Makes a kind of event known; kinds are numbered in this order. Says which of its fields are needed.
+    fn class(&mut self, ty: &EventType) -> Needs;
+
+    /// The next event. `fields` has a value for each visible field of its class, or none if none is needed.
+    fn event(&mut self, at: &At, class: usize, fields: &Fields);
+
+    /// Events up to this time were lost, on one CPU at least.
+    fn loss(&mut self, to_ns: i64);
+
+    /// The stream has ended; another one may follow.
+    fn end(&mut self);
+}
+
+/// The names of an event's fields that people see: without the lengths in front of sequences.
+pub(crate) fn visible_fields(ty: &EventType) -> Vec<&str> {
+    ty.fields.iter().map(|field| field.name.as_str()).filter(|name| !is_length(name)).collect()
+}
+
+/// Whether a field only holds the length of the one behind it.
+pub(crate) fn is_length(name: &str) -> bool {
+    name.starts_with('_') && name.ends_with("_length")
+}

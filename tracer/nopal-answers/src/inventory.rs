@@ -1,0 +1,74 @@
+//! The probes of what is asked about: processes, a program, a recording.
+
+use nopal_engine::target::TargetError;
+use nopal_sdt::probe::{PairRole, Probe};
+use nopal_session::plan::{EventPlan, Limits};
+use nopal_session::script::catalog::LiveCatalog;
+use nopal_spans::{FieldKind, KnownField, KnownPair, KnownProbe, ProbeName};
+use nopal_trace::{EventType, Recording, Type};
+use std::path::Path;
+
+/// The probes of processes with their descendants, and of a command that is yet to be started.
+pub fn of_targets(
+    pids: &[u32],
+    program: Option<&Path>,
+    given: &[nopal_provider::File],
+) -> Result<Vec<KnownProbe>, TargetError> {
+    let mut catalog = LiveCatalog::new(given.to_vec());
+    for pid in pids {
+        catalog.add_process(*pid)?;
+    }
+    if let Some(program) = program {
+        catalog.add_program(program);
+    }
+    Ok(catalog.probes().map(|probe| known(probe, given)).collect())
+}
+
+/// A probe of a file as answers know it, after it was described.
+pub fn known(probe: &Probe, given: &[nopal_provider::File]) -> KnownProbe {
+    let ty = EventPlan::new(probe, Limits::default()).event_type;
+    let mut known = of_type(&ty);
+    if let Some(pair) = probe.about.as_ref().and_then(|about| about.pair.as_ref()) {
+        let is_declared = |provider: &nopal_provider::Provider| {
+            provider.name == probe.provider && provider.probe(&probe.name).is_some_and(|p| p.pair.is_some())
+        };
+        let is_of_file = given.iter().flat_map(|file| &file.providers).any(is_declared)
+            || nopal_provider::catalog::provider(&probe.provider).is_some_and(is_declared);
+        known.pair = Some(KnownPair {
+            is_start: pair.role == PairRole::Start,
+            partner: pair.partner.clone(),
+            is_of_note: !is_of_file,
+        });
+    }
+    known
+}
+
+pub fn of_recording(recording: &Recording) -> Vec<KnownProbe> {
+    recording.event_classes().iter().map(|class| of_type(&class.ty)).collect()
+}
+
+pub(crate) fn of_type(ty: &EventType) -> KnownProbe {
+    let fields = ty.fields.iter().filter(|field| !crate::event::is_length(&field.name));
+    KnownProbe {
+        name: ProbeName::new(&ty.provider, &ty.name),
+        fields: fields.map(|field| known_field(&field.name, &field.ty)).collect(),
+        pair: None,
+    }
+}
+
+fn known_field(name: &str, ty: &Type) -> KnownField {
+    let (kind, labels) = match ty {
+        Type::Integer(_) | Type::Float(_) => (FieldKind::Number, Vec::new()),
+        Type::String => (FieldKind::Text, Vec::new()),
+        Type::Enum(table) => {
+            let labels = table.labels.iter().map(|label| (label.text.clone(), label.first, label.last));
+            (FieldKind::Label, labels.collect())
+        }
+        Type::Array(array) => match &array.element {
+            Type::Integer(integer) if integer.is_text || integer.bits == 8 => (FieldKind::Text, Vec::new()),
+            _ => (FieldKind::Other, Vec::new()),
+        },
+        Type::Struct(_) | Type::Variant(_) => (FieldKind::Other, Vec::new()),
+    };
+    KnownField { name: name.to_owned(), kind, labels }
+}

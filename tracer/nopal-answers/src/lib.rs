@@ -1,0 +1,24 @@
+//! Answers: latencies, counts, histograms and trees as consumers of one stream of events, whether it comes from
+//! recordings (`recorded`) or from running processes (`ordered`). Prints nothing.
+
+pub mod ask;
+mod condition;
+mod counts;
+mod decode;
+pub mod event;
+mod groups;
+pub mod inventory;
+mod latency;
+pub mod ordered;
+pub mod recorded;
+pub mod table;
+mod trees;
+mod values;
+
+pub use ask::Wrong;
+pub use counts::{CountInterval, Counts};
+pub use event::{At, Consumer};
+pub use latency::{Interval, Latency, LatencyAsk};
+pub use table::{Answer, Cell, Column, Slow};
+pub use trees::{TreeRow, Trees};
+pub use values::{Line, MAX_STEPS, Scale, Spread, Values};

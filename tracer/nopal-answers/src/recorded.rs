@@ -1,0 +1,82 @@
+//! The events of a recording, given to an answer.
+
+use crate::decode::{FieldReader, TaskReader};
+use crate::event::{At, Consumer};
+use nopal_spans::{Fields, Needs, Task};
+use nopal_trace::{Error, Range, Recording, Report, Scratch};
+
+/// What came of reading one recording.
+#[derive(Debug)]
+pub struct Read {
+    pub n_events: u64,
+    /// Events that make no sense.
+    pub n_damaged: u64,
+    /// Events without a process and a thread: what pairs by thread cannot be told apart.
+    pub n_without_task: u64,
+    /// Of the first and the last event used, since the epoch.
+    pub range: Option<(i64, i64)>,
+    pub report: Report,
+}
+
+/// Events of one round.
+const ROUND: u64 = 4096;
+
+/// Gives every event that `consumer` needs to it, in the order of time. After each round `goes_on` is asked, with the
+/// time that has been reached and the number of events so far.
+pub fn read<C: Consumer>(
+    recording: &Recording,
+    consumer: &mut C,
+    mut goes_on: impl FnMut(&mut C, i64, u64) -> bool,
+) -> Result<Read, Error> {
+    let needs: Vec<Needs> = recording.event_classes().iter().map(|class| consumer.class(&class.ty)).collect();
+    let has_foreign = recording.traces().iter().any(|trace| !trace.tasks.is_empty());
+    let mut events = recording.events(Range::default())?;
+    let mut scratch = Scratch::default();
+    let mut fields = Fields::default();
+    let (mut n_events, mut n_damaged, mut n_without_task) = (0u64, 0, 0);
+    let mut range: Option<(i64, i64)> = None;
+    while let Some(event) = events.next()? {
+        let class = event.class().index;
+        let needs = &needs[class];
+        if !needs.is_used {
+            continue;
+        }
+        let ns = event.ns().unwrap_or(0);
+        let mut task = TaskReader::default();
+        let mut is_whole = event.context(&mut scratch, &mut task).is_ok();
+        if needs.fields.is_empty() {
+            fields.clear();
+        } else {
+            let mut reader = FieldReader::new(&needs.fields, &mut fields);
+            is_whole &= event.fields(&mut scratch, &mut reader).is_ok();
+        }
+        let mut task = task.task().unwrap_or_else(|| {
+            n_without_task += 1;
+            Task::default()
+        });
+        if has_foreign
+            && let Some(trace) = event.trace()
+            && let Some((pid, tid)) = trace.tasks.get((task.pid.into(), task.tid.into()))
+        {
+            task = Task { pid: pid as u32, tid: tid as u32 };
+        }
+        let at = At { ns, task, cpu: event.cpu().unwrap_or(0) as u32 };
+        if events.has_losses() {
+            for loss in events.take_losses() {
+                consumer.loss(loss.to_ns);
+            }
+        }
+        if !is_whole {
+            n_damaged += 1;
+            continue;
+        }
+        range = Some((range.map_or(ns, |(first, _)| first), ns));
+        consumer.event(&at, class, &fields);
+        n_events += 1;
+        if n_events.is_multiple_of(ROUND) && !goes_on(consumer, ns, n_events) {
+            break;
+        }
+    }
+    consumer.end();
+    Ok(Read { n_events, n_damaged, n_without_task, range, report: events.report() })
+}

@@ -1,0 +1,107 @@
+//! The verbs that answer questions: what they share. One file per verb.
+
+pub mod count;
+pub mod hist;
+pub mod latency;
+mod numbers;
+mod picture;
+mod render;
+mod source;
+pub mod spans;
+pub mod top;
+pub mod tree;
+
+use crate::failure::Failure;
+use crate::tracing::{self, TargetArgs};
+use nopal_answers::Wrong;
+use std::path::PathBuf;
+
+/// What an answer is made of.
+#[derive(Debug, clap::Args)]
+pub struct AnswerArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// All processes of this program, by its name.
+    #[arg(short = 'n', long = "name", value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Answers from recordings instead of processes; may be given several times.
+    #[arg(long = "recording", value_name = "DIR", num_args = 1)]
+    pub recordings: Vec<PathBuf>,
+    /// A file that declares spans; without it `nopal.toml` here, if there is one.
+    #[arg(long = "spans", value_name = "FILE.toml")]
+    pub spans_file: Option<PathBuf>,
+    /// Prints one JSON object with described columns.
+    #[arg(long)]
+    pub json: bool,
+    /// With --json: integers above 2^53 as strings.
+    #[arg(long, requires = "json")]
+    pub json_strings: bool,
+}
+
+impl From<Wrong> for Failure {
+    fn from(wrong: Wrong) -> Failure {
+        Failure::new(wrong.code(), wrong.to_string()).hint(wrong.hint())
+    }
+}
+
+/// `10ms`, `500us`, `2s`; a bare number is seconds.
+pub fn time(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let wrong = || format!("not a valid duration: `{text}`; use `500us`, `10ms`, `2s` or `1m`");
+    let factor = match &text[digits.len()..] {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "" | "s" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3600e9,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let ns = number * factor;
+    if !(0.0..=9e18).contains(&ns) {
+        return Err(wrong());
+    }
+    Ok(ns.round() as u64)
+}
+
+/// The same for what must be longer than nothing.
+pub fn positive_time(text: &str) -> Result<u64, String> {
+    match time(text)? {
+        0 => Err(format!("`{text}` is no time at all; use `500ms`, `1s` or `1m`")),
+        ns => Ok(ns),
+    }
+}
+
+/// Standard output, in one go. A reader that has seen enough, such as `head`, is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    use std::io::{ErrorKind, Write};
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            tracing::stop();
+            Ok(())
+        }
+        Err(error) => Err(Failure::new("output", format!("cannot print: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, ns) in
+            [("1", 1_000_000_000), ("10ms", 10_000_000), ("1.5us", 1_500), ("7ns", 7), ("1m", 60_000_000_000)]
+        {
+            assert_eq!(time(text), Ok(ns), "{text}");
+        }
+        for text in ["10x", "ms", "", "-1s", "1e99h", "5sec"] {
+            let said = time(text).expect_err(text);
+            assert!(said.contains("use `500us`"), "{said}");
+        }
+        assert!(positive_time("0").is_err() && positive_time("1ms").is_ok());
+    }
+}

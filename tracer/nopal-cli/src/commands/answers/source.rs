@@ -1,0 +1,413 @@
+//! Where an answer comes from: recordings, or processes that are traced meanwhile. Finds out which probes there are,
+//! feeds the answer, and says at the end whether anything is missing.
+
+use super::{AnswerArgs, numbers};
+use crate::commands::{cannot_read, provider_file};
+use crate::failure::Failure;
+use crate::tracing::{self, counted};
+use nopal_answers::inventory;
+use nopal_answers::ordered::Ordered;
+use nopal_answers::{Consumer, recorded};
+use nopal_engine::target;
+use nopal_session::recorder::widen;
+use nopal_spans::span::{ProbeName, Source as From};
+use nopal_spans::{Available, Span, catalog, file};
+use nopal_trace::localtime::{ClockText, text_of};
+use nopal_trace::{Recording, Report};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What is asked about, found and looked into.
+pub struct Source {
+    recordings: Vec<(PathBuf, Recording)>,
+    pub available: Available,
+}
+
+/// What came in, beside the answer itself.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    pub n_events: u64,
+    pub n_lost: u64,
+    pub is_complete: bool,
+    /// `complete`, or what is missing.
+    pub verdict: String,
+    /// What else the reader should know.
+    pub notes: Vec<String>,
+    /// From the start to the end of what was looked at, in nanoseconds.
+    pub duration_ns: u64,
+    /// Since the epoch.
+    pub end_ns: i64,
+    /// Why sites could not be closed.
+    failure: Option<Failure>,
+}
+
+impl Gathered {
+    /// After the answer was printed.
+    pub fn finish(self) -> Result<(), Failure> {
+        self.failure.map_or(Ok(()), Err)
+    }
+}
+
+/// How long to sleep when the rings were empty.
+const IDLE: Duration = Duration::from_millis(10);
+const STATUS: Duration = Duration::from_millis(500);
+/// No file of spans anybody writes is near this.
+const MAX_SPANS_BYTES: u64 = 1 << 20;
+
+impl Source {
+    /// Processes that were named by their program are added to those named by their number.
+    pub fn find(args: &mut AnswerArgs) -> Result<Source, Failure> {
+        let target = &args.target;
+        let has_target = !target.pids.is_empty() || !target.command.is_empty() || !args.names.is_empty();
+        if !args.recordings.is_empty() && has_target {
+            return Err(Failure::usage("--recording cannot be combined with -p, -n or a command")
+                .hint("answer from the recording, or from the running program"));
+        }
+        let files = declared(args.spans_file.as_deref())?;
+        if !args.recordings.is_empty() {
+            let mut recordings = Vec::new();
+            for dir in &args.recordings {
+                recordings.push((dir.clone(), open_recording(dir)?));
+            }
+            let probes =
+                recordings.iter().flat_map(|(_, recording)| inventory::of_recording(recording)).collect();
+            return Ok(Source { recordings, available: Available::new(files, probes, false) });
+        }
+        let mut pids = target.pids.clone();
+        for name in &args.names {
+            pids.extend(processes_of(name)?);
+        }
+        if pids.is_empty() && target.command.is_empty() {
+            return Err(Failure::usage("nothing to ask about is named").hint(
+                "add -p PID, -n NAME, -- COMMAND, or --recording DIR; `nopal list -u` shows programs with probes",
+            ));
+        }
+        let given = target.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
+        let program = target.command.first().map(Path::new);
+        let probes = inventory::of_targets(&pids, program, &given).map_err(|error| cannot_read(&error))?;
+        if probes.is_empty() && program.is_none() {
+            return Err(Failure::new("no-probes", "neither the processes nor their libraries have probes").hint(
+                "they were built without them; many projects switch them on with --enable-dtrace or -Ddtrace=true",
+            ));
+        }
+        let available = Available::new(files, probes, program.is_some());
+        args.target.pids = pids;
+        Ok(Source { recordings: Vec::new(), available })
+    }
+
+    /// Feeds an answer from here until there is no more, the time is up, or Ctrl-C. `each_round` is called now and
+    /// then with the time, since the epoch, up to which everything has come.
+    pub fn gather<C: Consumer>(
+        &self,
+        args: &AnswerArgs,
+        probes: &[ProbeName],
+        consumer: &mut C,
+        mut each_round: impl FnMut(&mut C, i64) -> Result<(), Failure>,
+    ) -> Result<Gathered, Failure> {
+        tracing::stop_on_signals();
+        let mut gathered = match self.recordings.is_empty() {
+            true => self.trace(args, probes, consumer, &mut each_round)?,
+            false => self.replay(consumer, &mut each_round)?,
+        };
+        gathered.notes.extend(self.traps(probes, gathered.n_events));
+        Ok(gathered)
+    }
+
+    fn replay<C: Consumer>(
+        &self,
+        consumer: &mut C,
+        each_round: &mut impl FnMut(&mut C, i64) -> Result<(), Failure>,
+    ) -> Result<Gathered, Failure> {
+        let mut gathered = Gathered { is_complete: true, ..Gathered::default() };
+        let mut parts = Vec::new();
+        let mut status = Status::new();
+        for (dir, recording) in &self.recordings {
+            let mut failed = None;
+            let n_before = gathered.n_events;
+            let read = recorded::read(recording, consumer, |consumer, ns, n_events| {
+                status.show(|| format!("{} events", numbers::count(n_before + n_events)));
+                if let Err(failure) = each_round(consumer, ns) {
+                    failed = Some(failure);
+                }
+                failed.is_none() && !tracing::is_stopped()
+            });
+            let read = read.map_err(|error| recording_failure(&error, dir))?;
+            if let Some(failure) = failed {
+                return Err(failure);
+            }
+            gathered.n_events += read.n_events;
+            gathered.n_lost += read.report.n_lost() + read.n_damaged;
+            gathered.is_complete &= read.report.is_complete() && read.n_damaged == 0;
+            if let Some((first, last)) = read.range {
+                gathered.duration_ns += last.saturating_sub(first).max(0) as u64;
+                gathered.end_ns = gathered.end_ns.max(last);
+            }
+            if read.n_without_task > 0 {
+                gathered.notes.push(format!(
+                    "{}: {} have no process and thread, so that spans which pair by thread cannot be told apart; \
+                     record with the contexts vpid and vtid, or pair with --key",
+                    dir.display(),
+                    counted(read.n_without_task, "event")
+                ));
+            }
+            parts.extend(missing_in(&read.report, read.n_damaged));
+            if tracing::is_stopped() {
+                gathered.is_complete = false;
+                parts.push("interrupted before the end of the recording".to_owned());
+                break;
+            }
+        }
+        status.clear();
+        gathered.verdict = if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") };
+        Ok(gathered)
+    }
+
+    fn trace<C: Consumer>(
+        &self,
+        args: &AnswerArgs,
+        probes: &[ProbeName],
+        consumer: &mut C,
+        each_round: &mut impl FnMut(&mut C, i64) -> Result<(), Failure>,
+    ) -> Result<Gathered, Failure> {
+        let mut patterns: Vec<String> = probes.iter().map(ProbeName::to_string).collect();
+        patterns.extend(self.companions(probes));
+        patterns.sort();
+        patterns.dedup();
+        let mut open = args.target.open(&patterns)?;
+        if args.target.verbose || !args.json {
+            tracing::announce(&open.opened, args.target.verbose);
+        }
+        let start = Instant::now();
+        let end = args.target.duration.map(|d| start + d);
+        let mut ordered = Ordered::default();
+        let (mut losses, mut n_damaged) = (Vec::new(), 0);
+        let mut status = Status::new();
+        let mut failed = None;
+        loop {
+            open.look_after();
+            let polled = ordered.poll(&mut open.live, consumer, false);
+            let is_idle = polled.n_hits == 0;
+            losses.extend(polled.losses);
+            n_damaged += polled.n_damaged;
+            if let Err(failure) = each_round(consumer, ordered.reached_ns) {
+                failed = Some(failure);
+                break;
+            }
+            if tracing::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
+            status.show(|| {
+                let seconds = start.elapsed().as_secs();
+                format!("{} events in {seconds} s; Ctrl-C gives the answer", numbers::count(ordered.n_events))
+            });
+            if is_idle {
+                if open.is_over() {
+                    break;
+                }
+                std::thread::sleep(IDLE);
+            }
+        }
+        let duration_ns = start.elapsed().as_nanos() as u64;
+        let failures = open.live.close();
+        let polled = ordered.poll(&mut open.live, consumer, true);
+        status.clear();
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
+        losses.extend(polled.losses);
+        let n_lost = losses.iter().map(|loss| loss.count).sum::<u64>() + n_damaged + polled.n_damaged;
+        let span = losses.iter().fold(None, |span, loss| Some(widen(span, loss)));
+        let mut notes = Vec::new();
+        if ordered.n_cut > 0 {
+            notes.push(format!(
+                "{} cut at {} bytes, so that what differs only behind is one group; --max-string keeps more",
+                if ordered.n_cut == 1 {
+                    "1 text was".to_owned()
+                } else {
+                    format!("{} texts were", ordered.n_cut)
+                },
+                args.target.max_string
+            ));
+        }
+        if ordered.n_events == 0
+            && let Some(failure) = open.never_fit()
+        {
+            return Err(failure);
+        }
+        let failure = failures.first().map(|failure| {
+            Failure::new("not-restored", format!("cannot close every site: {failure}"))
+                .hint("`nopal detach -p PID` tries again")
+        });
+        Ok(Gathered {
+            n_events: ordered.n_events,
+            n_lost,
+            is_complete: open.is_complete(n_lost),
+            verdict: open.verdict(n_lost, span),
+            notes,
+            duration_ns,
+            end_ns: ordered.reached_ns,
+            failure,
+        })
+    }
+
+    /// Probes that must be traced for others to fire, with a condition that none of their hits meets.
+    fn companions(&self, probes: &[ProbeName]) -> Vec<String> {
+        let mut companions = Vec::new();
+        for probe in probes {
+            let Some(with) = catalog::trap(&probe.provider, &probe.name).and_then(|trap| trap.with.as_ref())
+            else {
+                continue;
+            };
+            let with = ProbeName::parse(with, &probe.provider);
+            let is_asked_for = probes.contains(&with);
+            let field = self.available.probe(&with).and_then(|known| {
+                known.fields.iter().find(|field| field.kind == nopal_spans::FieldKind::Number)
+            });
+            if let (false, Some(field)) = (is_asked_for, field) {
+                companions.push(format!("{with} if {field} < 0 && {field} > 0", field = field.name));
+            }
+        }
+        companions
+    }
+
+    /// Why probes may have been silent.
+    fn traps(&self, probes: &[ProbeName], n_events: u64) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        for probe in probes {
+            let Some(trap) = catalog::trap(&probe.provider, &probe.name) else { continue };
+            // A recording that was made without a probe that another needs has a part only.
+            let is_partial = !self.recordings.is_empty()
+                && trap.with.as_ref().is_some_and(|with| {
+                    self.available.probe(&ProbeName::parse(with, &probe.provider)).is_none()
+                });
+            let why_not = trap.with.is_none() || !self.recordings.is_empty();
+            if (n_events == 0 && why_not || is_partial) && !notes.contains(&trap.needs) {
+                notes.push(trap.needs.clone());
+            }
+        }
+        notes
+    }
+}
+
+/// The probes of spans, each once.
+pub fn probes_of(spans: &[Span]) -> Vec<ProbeName> {
+    let mut probes: Vec<ProbeName> = spans.iter().flat_map(|span| span.probes().cloned()).collect();
+    probes.sort();
+    probes.dedup();
+    probes
+}
+
+/// The spans of the file that was named, or of a `nopal.toml` here.
+pub fn declared(named: Option<&Path>) -> Result<Vec<Span>, Failure> {
+    let found = PathBuf::from("nopal.toml");
+    let path = match named {
+        Some(path) => path,
+        None if found.is_file() => &found,
+        None => return Ok(Vec::new()),
+    };
+    let cannot = |why: &str| Failure::new("cannot-read", format!("{}: {why}", path.display()));
+    let about = std::fs::metadata(path).map_err(|error| cannot(&error.to_string()))?;
+    if !about.is_file() || about.len() > MAX_SPANS_BYTES {
+        return Err(cannot("this is not a file of spans").hint("docs/spans.md shows how spans are declared"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| cannot(&error.to_string()))?;
+    file::parse(&text, &From::File(path.display().to_string())).map_err(|error| {
+        Failure::new("bad-spans", format!("{}: {error}", path.display()))
+            .hint("docs/spans.md shows how spans are declared")
+    })
+}
+
+pub fn open_recording(dir: &Path) -> Result<Recording, Failure> {
+    Recording::open(dir).map_err(|error| recording_failure(&error, dir))
+}
+
+fn recording_failure(error: &nopal_trace::Error, dir: &Path) -> Failure {
+    crate::commands::recording_failure(error, dir)
+}
+
+/// The processes that run a program of this name; of a family the eldest, as the others come with it.
+fn processes_of(name: &str) -> Result<Vec<u32>, Failure> {
+    let me = std::process::id();
+    let mut names = Vec::new();
+    let mut found = Vec::new();
+    for process in target::processes().into_iter().filter(|process| process.pid != me) {
+        let program = process.program().ok();
+        let file =
+            program.as_deref().and_then(Path::file_name).map(|file| file.to_string_lossy().into_owned());
+        let is_it = process.name == name || file.as_deref() == Some(name);
+        if is_it {
+            found.push(process.pid);
+        }
+        names.push(process.name);
+    }
+    let young: Vec<u32> = found.iter().flat_map(|pid| target::descendants(*pid)).collect();
+    found.retain(|pid| !young.contains(pid));
+    if found.is_empty() {
+        let failure = Failure::new("no-such-process", format!("no process runs a program called `{name}`"));
+        return Err(match nopal_sdt::pattern::nearest(name, names.iter().map(String::as_str)) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure.hint("`nopal list -u` shows running programs with probes"),
+        });
+    }
+    Ok(found)
+}
+
+/// What is missing in a recording.
+fn missing_in(report: &Report, n_damaged: u64) -> Vec<String> {
+    let verdict = &report.verdict;
+    let time = |ns| text_of(ns, ClockText::Time, false);
+    let mut parts = Vec::new();
+    if report.n_lost() > 0 {
+        let when = match (report.losses.first(), report.losses.iter().map(|loss| loss.to_ns).max()) {
+            (Some(first), Some(last)) => format!(" between {} and {}", time(first.from_ns), time(last)),
+            _ => String::new(),
+        };
+        parts.push(format!("{} lost{when}", counted(report.n_lost(), "event")));
+    }
+    if report.lost_packets > 0 {
+        parts.push(format!("{} of events were overwritten", counted(report.lost_packets, "packet")));
+    }
+    parts.extend(tracing::unlisted(verdict.n_gaps, verdict.n_late));
+    if n_damaged > 0 {
+        parts.push(format!("{} could not be read", counted(n_damaged, "event")));
+    }
+    parts.extend(report.notes.iter().map(ToString::to_string));
+    if verdict.is_unfinished {
+        parts.push(
+            "not complete: its recorder was ended before it could finish, or is still at work".to_owned(),
+        );
+    }
+    if parts.is_empty() && !report.is_complete() {
+        parts.push("not complete".to_owned());
+    }
+    parts
+}
+
+/// Something to see while waiting, on a terminal only.
+pub struct Status {
+    is_shown: bool,
+    last: Option<Instant>,
+}
+
+impl Status {
+    pub fn new() -> Status {
+        Status { is_shown: std::io::stderr().is_terminal(), last: None }
+    }
+
+    pub fn show(&mut self, text: impl FnOnce() -> String) {
+        if !self.is_shown || self.last.is_some_and(|last| last.elapsed() < STATUS) {
+            return;
+        }
+        // The first one not at once: a quick answer needs none.
+        if self.last.replace(Instant::now()).is_some() {
+            anstream::eprint!("\r\x1b[K{}", text());
+        }
+    }
+
+    pub fn clear(&mut self) {
+        if self.is_shown && self.last.is_some() {
+            anstream::eprint!("\r\x1b[K");
+        }
+    }
+}
