@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("nopal-program", &[]),
     ("nopal-capture", &["nopal-abi", "nopal-program", "nopal-sdt"]),
     ("nopal-script", &["nopal-program"]),
-    ("nopal-engine", &["nopal-abi", "nopal-capture", "nopal-program", "nopal-sdt"]),
+    ("nopal-engine", &["nopal-abi", "nopal-capture", "nopal-program", "nopal-provider", "nopal-sdt"]),
     ("nopal-trace", &[]),
     ("nopal-bench-stub", &["nopal-abi", "nopal-capture", "nopal-engine", "nopal-program", "nopal-sdt"]),
     (

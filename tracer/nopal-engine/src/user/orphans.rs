@@ -27,7 +27,9 @@ impl Session {
                 .is_ok_and(|maps| maps.ranges.iter().any(|r| r.inode == inode && r.is_called(RING_NAME)))
         };
         let own = std::process::id();
-        let orphans = target::processes().into_iter().filter(|p| p.pid != own && !p.is_zombie);
+        // A child of ours that is not traced is one that we have forked for ourselves, with our own mapping of the ring.
+        let is_ours = |p: &target::Process| p.pid == own || p.parent == own;
+        let orphans = target::processes().into_iter().filter(|p| !is_ours(p) && !p.is_zombie);
         let orphans: Vec<u32> = orphans.map(|p| p.pid).filter(|pid| has_ring(*pid)).collect();
         // One that ends meanwhile is an orphan no longer.
         let adopted = orphans.into_iter().filter(|pid| self.attach_one(*pid as i32).is_ok());
