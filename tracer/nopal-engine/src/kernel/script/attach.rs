@@ -95,6 +95,11 @@ impl ScriptDoor {
         if self.attached.contains(&key) && !self.waiting.contains(&key) {
             return true;
         }
+        // Only who has made it, or was forked by its maker, can have it.
+        let is_in_memory = path.starts_with("/memfd:");
+        if is_in_memory && pid.is_some() && !objects.iter().any(|object| object.path == Path::new(path)) {
+            return true;
+        }
         let found = match pid {
             Some(pid) => self.files.in_process(pid, objects, path),
             None => self.files.by_path(path),
