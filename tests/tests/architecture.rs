@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each crate of the workspace and the crates of the workspace it may use.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("nopal", &["nopal-provider"]),
     ("nopal-demo", &["nopal"]),
     ("nopal-runtime", &[]),
