@@ -20,6 +20,11 @@ pub fn kills(usual: u32) -> u32 {
     asked("NOPAL_KILLS").unwrap_or(usual)
 }
 
+/// The same for rounds in which something goes wrong by chance.
+pub fn rounds(usual: u32) -> u32 {
+    asked("NOPAL_ROUNDS").unwrap_or(usual)
+}
+
 fn asked(variable: &str) -> Option<u32> {
     std::env::var(variable).ok()?.parse().ok()
 }

@@ -1,8 +1,9 @@
 //! `complete` is a promise: programs that count their own hits say whether it was kept, whatever happens to them and to
 //! their tracer meanwhile.
 
+use nopal_tests::cycles::rounds;
 use nopal_tests::process::Running;
-use nopal_tests::targets::{Build, build};
+use nopal_tests::targets::{Build, build, build_with};
 use nopal_tests::{nopal, run, scratch};
 use serde_json::Value;
 use std::fs;
@@ -168,5 +169,35 @@ fn a_program_behind_a_script_that_is_soon_gone_is_not_forgotten() {
         let is_all = stopped["events"] == place.n_hits();
         assert!(is_all || stopped["complete"] == false, "{} hits: {stopped}", place.n_hits());
         run(&mut place.nopal(&["destroy", "--all"]));
+    }
+}
+
+/// The library that the target loads.
+fn plug() -> String {
+    text(&build_with("counted_plug", &["counted_plug.c"], Build::Pie, &["-shared", "-fPIC"]))
+}
+
+#[test]
+fn a_library_that_comes_and_goes_is_counted_or_told_of() {
+    let load = format!("load:50:{}", plug());
+    // So that the tracer is too slow now and then.
+    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    for n in 0..rounds(2) {
+        let _busy: Vec<Running> = (0..n % 3).map(|_| busy()).collect();
+        for door in ["auto", "user"] {
+            let place = Place::new(&format!("plug-{door}"));
+            let out = text(&place.dir.join("rec"));
+            let record = ["record", "--json", "--door", door, "-e", "counted:*", "-o", &out, "--"];
+            let target = place.target(&["fire:1:0", &load]);
+            let recorded = json(&place.nopal(&record).args(&target).output().unwrap(), false);
+            let is_all = recorded["events"] == place.n_hits();
+            assert_eq!(place.n_hits(), 151);
+            assert!(is_all || recorded["complete"] == false, "{door}: {recorded}");
+            let script = format!("usdt:{}:counted:plug {{ @ = count(); }}", plug());
+            let run = ["run", "--json", "--door", door, "-e", &script, "--"];
+            let ran = json(&place.nopal(&run).args(&target).output().unwrap(), false);
+            let is_all = ran["rows"][0]["value"] == 150;
+            assert!(is_all || ran["complete"] == false, "{door}: {ran}");
+        }
     }
 }

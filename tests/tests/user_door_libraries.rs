@@ -78,7 +78,7 @@ fn follow(loads: &mut Loads, doors: &mut [Door]) -> Vec<Vec<Hit>> {
         let is_due = last.elapsed() > Duration::from_millis(50);
         for (door, hits) in doors.iter_mut().zip(&mut hits) {
             door.read(hits);
-            if door.session.library_news().is_some() || is_due {
+            if door.session.has_library_news() || is_due {
                 door.session.look_after();
             }
         }

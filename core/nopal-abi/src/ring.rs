@@ -61,8 +61,13 @@ pub struct ControlPage {
     pub cells_offset: u64,
     pub cells_stride: u32,
     pub reserved: u32,
-    /// A futex: the tracer adds one when it has looked at the libraries after a LIBRARY event.
+    /// A futex: the last of the `tickets` that had been taken when the tracer began to look at the libraries, once it has
+    /// done so.
     pub turn: AtomicU32,
+    /// How many threads have loaded or unloaded libraries: each adds one and waits for its `turn`.
+    pub tickets: AtomicU32,
+    /// How many of them went on before it was their turn.
+    pub impatient: AtomicU64,
 }
 
 /// Head and tail of one ring, on cache lines of their own.
@@ -88,6 +93,8 @@ const _: () = assert!(offset_of!(ControlPage, generation) == 24);
 const _: () = assert!(offset_of!(ControlPage, enabled) == 32);
 const _: () = assert!(offset_of!(ControlPage, rseq) == 56);
 const _: () = assert!(offset_of!(ControlPage, turn) == 104);
+const _: () = assert!(offset_of!(ControlPage, tickets) == 108);
+const _: () = assert!(offset_of!(ControlPage, impatient) == 112);
 const _: () = assert!(size_of::<RingState>() == 1 << STATE_SHIFT);
 const _: () = assert!(offset_of!(RingState, tail) == 128);
 

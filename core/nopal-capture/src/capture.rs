@@ -17,8 +17,8 @@ pub enum Action {
     Aggregate(Vec<Cell>),
     /// The same, if the keys of all cells are in their tables; any other hit changes no cell and leaves a record.
     AggregateOrRecord { cells: Vec<Cell>, captures: Vec<Capture>, has_time: bool, has_task: bool },
-    /// A record with time and task, then the thread waits for the tracer's next [`turn`](nopal_abi::ring::ControlPage::turn),
-    /// at most this long. For the place the dynamic linker calls when libraries come and go.
+    /// No record: the thread takes a [ticket](nopal_abi::ring::ControlPage::tickets) and waits for its turn, at most this
+    /// long; whoever goes on before it is counted. For the place the dynamic linker calls when libraries come and go.
     Wait { timeout_ms: u32 },
 }
 

@@ -149,7 +149,20 @@ impl Open {
         if !self.live.is_look_due() {
             return;
         }
-        for news in self.live.look_after() {
+        let news = self.live.look_after();
+        self.tell(news);
+    }
+
+    /// Closes every site. Gives what could not be put back.
+    pub fn close(&mut self) -> Vec<String> {
+        let failures = self.live.close();
+        let news = self.live.take_news();
+        self.tell(news);
+        failures
+    }
+
+    fn tell(&mut self, news: Vec<News>) {
+        for news in news {
             match news {
                 News::Opened(opened) => {
                     if self.is_verbose {

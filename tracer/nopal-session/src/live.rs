@@ -341,8 +341,9 @@ impl Live {
         }
     }
 
-    /// Closes every site in every process; hits that came before can still be polled.
+    /// Closes every site in every process; hits that came before can still be polled, and the last news be taken.
     pub fn close(&mut self) -> Vec<String> {
+        self.hear_last();
         if let Some(kernel) = &mut self.kernel {
             self.handovers = Handovers::default();
             kernel.close();

@@ -151,7 +151,7 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
         }
     };
     status.clear();
-    for failure in open.live.close() {
+    for failure in open.close() {
         anstream::eprintln!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
     let error = match error {

@@ -68,7 +68,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             std::thread::sleep(IDLE);
         }
     };
-    let failures = open.live.close();
+    let failures = open.close();
     let polled = printing.poll(&mut open.live, true)?;
     losses.extend(polled.losses);
     let n_lost = losses.iter().map(|l: &Loss| l.count).sum::<u64>() + n_damaged + polled.n_damaged;

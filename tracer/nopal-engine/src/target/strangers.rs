@@ -84,6 +84,14 @@ impl Strangers {
         std::mem::take(&mut self.gone)
     }
 
+    /// The same and those that wait, when nobody will look any more.
+    pub fn take_unseen(&mut self) -> Vec<u32> {
+        let mut unseen = self.take_gone();
+        unseen.extend(self.waiting());
+        self.started.clear();
+        unseen
+    }
+
     /// All have been looked at that can be; of those that are ending, the end will be told.
     pub fn settle(&mut self) {
         self.started.retain(|pid, is_wanted| !*is_wanted || !Process::is_alive(*pid));

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use nopal_abi::record::{self, flags};
 use nopal_abi::ring::{Mode, RingState};
 
-use super::libraries::LIBRARY_EVENT;
 use super::ring::{RingMemory, Set};
-use nopal_capture::record::{Parsed, RecordKind, RecordView};
+use nopal_capture::record::{Parsed, RecordView};
 
 /// A record that stays uncommitted this long may have been left by a thread that died.
 const STALL: Duration = Duration::from_secs(1);
@@ -130,7 +129,6 @@ impl Reader {
     /// The same with gaps where they belong.
     pub fn poll_in_order(&mut self, mut each: impl FnMut(Source, Came<'_>)) -> Polled {
         let mut polled = Polled::default();
-        let memory = Arc::clone(&self.memory);
         for stream in &mut self.streams {
             if stream.set == Set::Rseq && self.memory.layout().mode == Mode::Overwrite {
                 continue;
@@ -142,10 +140,7 @@ impl Reader {
                 polled.gaps.push(gap);
                 each(Source { cpu: stream.cpu, set: stream.set }, Came::Gap(gap));
             }
-            let mut record = |source, record: RecordView<'_>| match record.kind {
-                RecordKind::Event(LIBRARY_EVENT) => memory.note_library(record.time.unwrap_or(0)),
-                RecordKind::Event(_) | RecordKind::Process => each(source, Came::Record(record)),
-            };
+            let mut record = |source, record: RecordView<'_>| each(source, Came::Record(record));
             stream.drain(&self.memory, head, &mut self.copy, &mut self.is_alive, &mut polled, &mut record);
         }
         polled
@@ -154,11 +149,6 @@ impl Reader {
     /// Hands out what is left in the rings that are being written over, oldest first, without stopping the writers.
     pub fn snapshot(&mut self, mut each: impl FnMut(Source, RecordView<'_>)) -> Polled {
         let mut polled = Polled::default();
-        let mut each = |source, record: RecordView<'_>| {
-            if record.kind != RecordKind::Event(LIBRARY_EVENT) {
-                each(source, record);
-            }
-        };
         for cpu in 0..self.memory.layout().n_cpus {
             snapshot_ring(&self.memory, cpu, &mut self.copy, &mut polled, &mut each);
         }

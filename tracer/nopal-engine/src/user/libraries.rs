@@ -1,7 +1,8 @@
 //! Libraries loaded later, without a blind window: the place the dynamic linker calls when it has mapped or unmapped
-//! libraries (`_dl_debug_state`, an empty function) is opened like a probe site, with a stub that leaves a record and
-//! waits for the tracer, at most 50 ms. Constructors run only afterwards, so that the first hit of a library is seen.
-//! Where the place does not fit, libraries are found by looking at the mappings from time to time (`watch`).
+//! libraries (`_dl_debug_state`, an empty function) is opened like a probe site, with a stub that takes a ticket and waits
+//! until the tracer has looked at the libraries once more, at most 200 ms; who went on before is counted. Constructors run
+//! only afterwards, so that the first hit of a library is seen. Where the place does not fit, libraries are found by looking
+//! at the mappings from time to time (`watch`).
 
 use super::error::{Error, Result};
 use super::held::Lock;
@@ -15,7 +16,7 @@ use super::session::{
 use super::stub::space::ObjectIdentity;
 use super::tactic::{Refusal, Tactic, Way};
 use super::text::Found;
-use super::watch::Notice;
+use super::watch::{Health, Notice};
 use crate::target::MappedObject;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use nopal_abi::stub_space::JournalKind;
@@ -26,12 +27,12 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 use std::fmt;
 use std::sync::Arc;
 
-/// Stands in the records of the dynamic linker's place; no event of a session may have it. Readers do not hand it out.
+/// Stands for the dynamic linker's place; no event of a session may have it.
 pub const LIBRARY_EVENT: u32 = u32::MAX - 1;
 /// What notices call that place.
 pub const LIBRARY_PROBE: &str = "ld.so:_dl_debug_state";
 /// How long a thread that loads a library waits for the tracer at most.
-pub const WAIT_MS: u32 = 50;
+pub const WAIT_MS: u32 = 200;
 /// `r_state` is the fourth word of `r_debug`: version, list, call, state.
 const STATE_OFFSET: i64 = 24;
 const RT_CONSISTENT: i128 = 0;
@@ -222,8 +223,13 @@ impl Session {
     pub fn libraries(&mut self, pid: i32) -> Libraries {
         let traced = self.traced.iter().find(|t| t.pid == pid);
         let of_loader = |s: &&OpenSite| s.probe == LIBRARY_PROBE;
-        if let Some(site) = traced.and_then(|t| t.sites.iter().find(of_loader)) {
-            return Libraries::AtOnce(site.tactic);
+        if let Some((traced, site)) = traced.and_then(|t| Some((t, t.sites.iter().find(of_loader)?))) {
+            return match traced.health.get(&site.address).copied().unwrap_or_default() {
+                Health::Well => Libraries::AtOnce(site.tactic),
+                Health::Odd | Health::TakenOver | Health::GivenUp => Libraries::Polled(
+                    "another tool has changed the place that its dynamic linker calls".into(),
+                ),
+            };
         }
         let report = traced.and_then(|t| t.reports.iter().find(|r| r.event == LIBRARY_EVENT));
         if let Some(Err(refusal)) = report.map(|r| &r.outcome) {
@@ -236,17 +242,22 @@ impl Session {
         })
     }
 
-    /// The time stamp of the first thread that has loaded or unloaded a library and waits for us, of what was read from
-    /// the ring since the last [`Session::follow_libraries`].
-    pub fn library_news(&self) -> Option<u64> {
-        self.core.ring.library_news()
+    /// Whether a thread has loaded or unloaded a library and waits for us.
+    pub fn has_library_news(&self) -> bool {
+        self.core.ring.is_waited_for()
+    }
+
+    /// How many threads went on, since this was last asked, before we had looked at what they had loaded.
+    pub fn take_impatient(&mut self) -> u64 {
+        let n_before = std::mem::replace(&mut self.n_impatient, self.core.ring.impatient());
+        self.n_impatient.wrapping_sub(n_before)
     }
 
     /// Opens what is wanted of the libraries that were loaded. The threads that loaded them wait until
     /// [`Session::release`].
     pub fn follow_libraries(&mut self) -> Vec<Notice> {
-        // Cleared first: whoever comes from now on is looked at again.
-        self.core.ring.take_library_news();
+        // Before anything is looked at: whoever comes from now on waits for the next look.
+        self.ticket = self.core.ring.tickets();
         let mut again = Vec::new();
         for traced in &mut self.traced {
             let now = code_mappings(traced.pid);
@@ -269,6 +280,7 @@ impl Session {
                 again.push(traced.pid);
             }
             traced.seen = now;
+            traced.is_unannounced = false;
         }
         let mut notices = Vec::new();
         if !self.is_only {
@@ -281,7 +293,7 @@ impl Session {
                 Ok(report) => notices.push(Notice::Opened(report)),
                 Err(Error::Gone { .. } | Error::NoSuchProcess { .. }) => {}
                 Err(error) => {
-                    let report = ProcessReport { pid, outcome: Err(error), interrupted: None };
+                    let report = ProcessReport::failed(pid, error);
                     notices.push(Notice::Opened(report));
                 }
             }
@@ -291,7 +303,7 @@ impl Session {
 
     /// Lets the threads go on that wait because they have loaded a library.
     pub fn release(&self) {
-        self.core.ring.take_turn();
+        self.core.ring.take_turn(self.ticket);
     }
 }
 

@@ -78,9 +78,15 @@ pub struct ProcessReport {
     pub outcome: Result<Vec<SiteReport>>,
     /// The call of the borrowed thread that returned EINTR because of us, if it was one Linux never restarts.
     pub interrupted: Option<&'static str>,
+    /// Whether it was found by looking, though its dynamic linker tells what it loads: it has run since it was loaded.
+    pub is_late: bool,
 }
 
 impl ProcessReport {
+    pub(super) fn failed(pid: i32, error: Error) -> ProcessReport {
+        ProcessReport { pid, outcome: Err(error), interrupted: None, is_late: false }
+    }
+
     /// False for a process that has nothing we want, or inherited all of it.
     pub fn says_something(&self) -> bool {
         self.outcome.as_ref().map_or(true, |sites| !sites.is_empty())
@@ -172,6 +178,8 @@ pub struct Traced {
     pub(super) seen_at: Option<(u64, Instant)>,
     /// Entered before its first thread had its local storage: to be asked again.
     pub(super) is_early: bool,
+    /// Has code of which its dynamic linker has not told yet.
+    pub(super) is_unannounced: bool,
     /// By address of the site.
     pub(super) health: HashMap<u64, super::watch::Health>,
 }
@@ -195,6 +203,7 @@ impl Traced {
             seen: Vec::new(),
             seen_at: None,
             is_early: false,
+            is_unannounced: false,
             health: HashMap::new(),
         }
     }
@@ -384,6 +393,9 @@ pub struct Session {
     /// Processes that could not be entered, not to be tried again.
     pub(super) given_up: Vec<(i32, Option<u64>)>,
     pub(super) last_look: Instant,
+    /// The last thread that had loaded something when libraries were last looked at.
+    pub(super) ticket: u32,
+    pub(super) n_impatient: u64,
     /// Descriptors that nobody else can use up: leaving takes some, and must not fail for want of them.
     spare: Vec<File>,
 }
@@ -411,6 +423,8 @@ impl Session {
             strangers: Strangers::default(),
             given_up: Vec::new(),
             last_look: Instant::now(),
+            ticket: 0,
+            n_impatient: 0,
         })
     }
 
@@ -479,7 +493,7 @@ impl Session {
                     }
                     Err(error) => {
                         self.given_up.push((pid, process::start_time(pid)));
-                        reports.push(ProcessReport { pid, outcome: Err(error), interrupted: None });
+                        reports.push(ProcessReport::failed(pid, error));
                     }
                 }
             }
@@ -557,6 +571,7 @@ impl Session {
             pid: traced.pid,
             outcome: Ok(libraries::of_probes(&traced.reports)),
             interrupted: traced.interrupted,
+            is_late: false,
         };
         self.traced.retain(|t| t.pid != traced.pid);
         self.traced.push(traced);

@@ -4,6 +4,7 @@
 use super::error::{Error, Result};
 use super::held::Lock;
 use super::inject::ask_again;
+use super::libraries::LIBRARY_PROBE;
 use super::process;
 use super::session::{OpenSite, ProcessReport, Session, code_mappings, in_own_thread};
 use super::text::{Direction, Found, apply};
@@ -25,6 +26,8 @@ pub enum Notice {
         pid: i32,
         probe: String,
         address: u64,
+        /// False if nobody had been seen there: somebody came and left between two looks.
+        was_taken_over: bool,
     },
     /// Bytes that are neither ours nor the file's; left alone.
     Changed {
@@ -46,6 +49,17 @@ pub enum Notice {
     Untold,
 }
 
+/// What a session leaves unseen.
+#[derive(Debug, Default)]
+pub struct LastWords {
+    /// Processes that have started a program with wanted sites, which were never opened.
+    pub unseen: Vec<u32>,
+    /// As [`Notice::Untold`].
+    pub is_untold: bool,
+    /// As [`Session::take_impatient`].
+    pub n_impatient: u64,
+}
+
 /// The mappings of a process whose size stays the same are read again this often.
 const FULL_LOOK: Duration = Duration::from_secs(1);
 
@@ -54,6 +68,8 @@ const FULL_LOOK: Duration = Duration::from_secs(1);
 pub(super) enum Health {
     #[default]
     Well,
+    /// Closed, for a reason that the dynamic linker is about to tell.
+    Odd,
     TakenOver,
     GivenUp,
 }
@@ -62,7 +78,7 @@ impl Session {
     /// One look at everything. Cheap when nothing has happened: one read per site and three of each process.
     pub fn look_after(&mut self) -> Vec<Notice> {
         let mut notices = Vec::new();
-        if self.library_news().is_some() {
+        if self.has_library_news() {
             notices = self.follow_libraries();
             self.release();
         }
@@ -80,7 +96,7 @@ impl Session {
             let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
             let n_pages = process::n_pages(pid);
             let is_known = |(pages, at): (u64, Instant)| n_pages == Some(pages) && at.elapsed() < FULL_LOOK;
-            let now = if has_changed || !traced.seen_at.is_some_and(is_known) {
+            let now = if has_changed || traced.is_unannounced || !traced.seen_at.is_some_and(is_known) {
                 traced.seen_at = n_pages.map(|n| (n, Instant::now()));
                 code_mappings(pid)
             } else {
@@ -98,21 +114,32 @@ impl Session {
                 let core = &mut self.core;
                 traced.is_early = !matches!(in_own_thread(move || ask_again(core, pid)), Ok(true));
             }
+            let is_told = traced.sites.iter().any(|s| {
+                s.probe == LIBRARY_PROBE && traced.health.get(&s.address).is_none_or(|h| *h == Health::Well)
+            });
+            // What is being loaded at this moment will be told of before it runs.
+            let is_first = is_told && !std::mem::replace(&mut traced.is_unannounced, false);
             if now.iter().any(|m| !traced.seen.contains(m)) {
-                again.push(pid);
+                if is_first {
+                    traced.is_unannounced = true;
+                } else {
+                    again.push(pid);
+                }
             }
-            traced.seen = now;
+            if !traced.is_unannounced {
+                traced.seen = now;
+            }
             let memory = &traced.memory;
             for (at, site) in traced.sites.iter().enumerate() {
                 let health = traced.health.entry(site.address).or_default();
                 match site.patch.found(memory) {
                     Ok(Found::Ours) => {
                         if *health == Health::TakenOver {
-                            notices.push(opened_again(pid, site));
+                            notices.push(opened_again(pid, site, true));
                         }
                         *health = Health::Well;
                     }
-                    Ok(Found::Breakpoint) if *health == Health::Well => {
+                    Ok(Found::Breakpoint) if matches!(*health, Health::Well | Health::Odd) => {
                         *health = Health::TakenOver;
                         notices.push(Notice::TakenOver {
                             pid,
@@ -121,6 +148,7 @@ impl Session {
                             event: None,
                         });
                     }
+                    Ok(Found::Original) if is_told && *health == Health::Well => *health = Health::Odd,
                     Ok(Found::Original) if site.is_reset(memory) => {
                         if !again.contains(&pid) {
                             again.push(pid);
@@ -134,14 +162,14 @@ impl Session {
                         });
                         match armed {
                             Ok(outcome) if outcome[0].is_none() => {
-                                *health = Health::Well;
-                                notices.push(opened_again(pid, site));
+                                let before = std::mem::replace(health, Health::Well);
+                                notices.push(opened_again(pid, site, before == Health::TakenOver));
                             }
                             // Somebody was quicker, or a debugger holds the process: next time.
                             Ok(_) | Err(_) => {}
                         }
                     }
-                    Ok(Found::Other(found)) if *health == Health::Well => {
+                    Ok(Found::Other(found)) if matches!(*health, Health::Well | Health::Odd) => {
                         *health = Health::GivenUp;
                         notices.push(Notice::Changed {
                             pid,
@@ -163,15 +191,11 @@ impl Session {
         }
         for pid in again {
             match self.attach_more(pid) {
-                Ok(report) => notices.push(Notice::Opened(report)),
+                Ok(report) => notices.push(Notice::Opened(ProcessReport { is_late: true, ..report })),
                 // A process that is just ending has no program any more, as kernel threads have none.
                 Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. }) => {}
                 Err(error) => {
-                    notices.push(Notice::Opened(ProcessReport {
-                        pid,
-                        outcome: Err(error),
-                        interrupted: None,
-                    }));
+                    notices.push(Notice::Opened(ProcessReport::failed(pid, error)));
                 }
             }
         }
@@ -183,7 +207,7 @@ impl Session {
         self.traced.retain(|traced| !ended.contains(&traced.pid));
         notices.extend(self.strangers.take_gone().into_iter().map(|pid| {
             let pid = pid as i32;
-            Notice::Opened(ProcessReport { pid, outcome: Err(Error::EndedEarly { pid }), interrupted: None })
+            Notice::Opened(ProcessReport::failed(pid, Error::EndedEarly { pid }))
         }));
         if self.strangers.take_lost() {
             notices.push(Notice::Untold);
@@ -191,6 +215,16 @@ impl Session {
         self.strangers.settle();
         self.last_look = Instant::now();
         notices
+    }
+
+    /// Before the session ends: what has happened since the last look, and will not be looked at.
+    pub fn last_words(&mut self) -> LastWords {
+        self.has_news();
+        LastWords {
+            unseen: self.strangers.take_unseen(),
+            is_untold: self.strangers.take_lost(),
+            n_impatient: self.take_impatient(),
+        }
     }
 
     /// Forgets that a site was in other hands: the next look tells again how it finds it.
@@ -221,6 +255,6 @@ impl Session {
     }
 }
 
-fn opened_again(pid: i32, site: &OpenSite) -> Notice {
-    Notice::OpenAgain { pid, probe: site.probe.clone(), address: site.address }
+fn opened_again(pid: i32, site: &OpenSite, was_taken_over: bool) -> Notice {
+    Notice::OpenAgain { pid, probe: site.probe.clone(), address: site.address, was_taken_over }
 }

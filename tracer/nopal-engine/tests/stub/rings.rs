@@ -137,25 +137,42 @@ fn a_waiting_stub_goes_on_when_told_or_after_a_while() {
     let mut harness = Harness::new(|_| {});
     let wait = |timeout_ms| StubSpec { action: Action::Wait { timeout_ms }, ..record(6, vec![]) };
     let stub = harness.attach(Place::TwoArguments, &wait(60_000));
-    let mut reader = harness.reader();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| hit2(1, 2));
-        let mut events = 0;
+        let mut n_turns = 0;
         while !waiting.is_finished() {
-            let mut is_there = false;
-            reader.poll(|_, view| is_there |= view.kind == RecordKind::Event(6) && view.time.is_some());
-            if is_there {
-                events += 1;
-                harness.ring.take_turn();
+            if harness.ring.is_waited_for() {
+                n_turns += 1;
+                harness.ring.take_turn(harness.ring.tickets());
             }
             std::thread::yield_now();
         }
-        assert_eq!(events, 1);
+        assert_eq!((n_turns, harness.ring.tickets(), harness.ring.impatient()), (1, 1, 0));
+        // A turn that is not its own does not let it go.
+        let waiting = scope.spawn(|| hit2(1, 2));
+        while !harness.ring.is_waited_for() {
+            std::thread::yield_now();
+        }
+        harness.ring.take_turn(1);
+        assert!(!waiting.is_finished());
+        harness.ring.take_turn(2);
+        waiting.join().unwrap();
     });
     harness.space.unlink(&stub);
-    harness.attach(Place::TwoArguments, &wait(30));
+    let stub = harness.attach(Place::TwoArguments, &wait(30));
     hit2(3, 4);
-    assert!(reader.poll(|_, _| {}).records >= 1, "nobody told it, and it went on");
+    assert_eq!(harness.ring.impatient(), 1, "nobody told it, and it went on");
+    // Whoever finds that many have waited in vain does not wait at all.
+    harness.ring.take_turn(harness.ring.tickets());
+    harness.space.unlink(&stub);
+    let stub = harness.attach(Place::TwoArguments, &wait(1));
+    for _ in 0..32 {
+        hit2(3, 4);
+    }
+    harness.space.unlink(&stub);
+    harness.attach(Place::TwoArguments, &wait(600_000));
+    hit2(3, 4);
+    assert_eq!((harness.ring.tickets(), harness.ring.impatient()), (2 + 1 + 33, 1 + 33));
 }
 
 #[test]

@@ -3,18 +3,25 @@
 
 use super::by_kernel::{ByKernel, open_by_kernel};
 use super::{ASKED_FOR, Door, LOOK, Live, LiveError, News, Way, closed, divide, wanted_in, wanted_in_file};
-use crate::clock::Anchor;
 use nopal_capture::Wanted;
 use nopal_engine::target;
 use nopal_engine::user;
 use nopal_engine::user::libraries::{LIBRARY_PROBE, WAIT_MS};
 use nopal_engine::user::session::ProcessReport;
-use nopal_engine::user::watch::Notice;
+use nopal_engine::user::watch::{LastWords, Notice};
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 /// More was started than the kernel could tell.
 pub(crate) const UNTOLD: &str = "more programs were started than could be looked at; hits may be missing";
+
+/// Threads that loaded or unloaded libraries, and went on before those had been looked at.
+pub(crate) fn impatient_in_words(n_threads: u64) -> String {
+    let times = if n_threads == 1 { "once".to_owned() } else { format!("{n_threads} times") };
+    format!(
+        "{times} a library was loaded or unloaded and could not be looked at within {WAIT_MS} ms; hits of libraries may be missing"
+    )
+}
 
 /// How often processes whose end nobody has told of are forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -59,21 +66,42 @@ impl Live {
     /// Threads that have loaded a library wait for us: its sites are opened by either door, then they go on.
     pub(super) fn follow_libraries(&mut self) {
         let Some((session, _)) = &mut self.user else { return };
-        let Some(since) = session.library_news() else { return };
-        let notices = session.follow_libraries();
-        let has_opened = notices.iter().any(|n| matches!(n, Notice::Opened(r) if r.says_something()));
-        let mut news = std::mem::take(&mut self.pending);
-        self.digest(notices, &mut news);
-        let waited = Duration::from_nanos(Anchor::now().monotonic_ns.saturating_sub(self.clock.ns(since)));
-        if has_opened && waited >= Duration::from_millis(WAIT_MS.into()) {
-            news.push(News::Gap(format!(
-                "a library was opened {} ms after it was loaded; its first hits may be missing",
-                waited.as_millis()
-            )));
+        let n_impatient = session.take_impatient();
+        if session.has_library_news() {
+            let notices = session.follow_libraries();
+            let mut news = std::mem::take(&mut self.pending);
+            self.digest(notices, &mut news);
+            self.pending = news;
+            if let Some((session, _)) = &self.user {
+                session.release();
+            }
         }
-        self.pending = news;
-        if let Some((session, _)) = &self.user {
-            session.release();
+        if n_impatient > 0 {
+            self.pending.push(News::Gap(impatient_in_words(n_impatient)));
+        }
+    }
+
+    /// What came up since the last look. To be asked for once more after everything is closed.
+    pub fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Before everything is closed: states what nobody will look at any more.
+    pub(super) fn hear_last(&mut self) {
+        let words = match &mut self.user {
+            Some((session, _)) => session.last_words(),
+            None => {
+                self.hear();
+                let (unseen, is_untold) = (self.strangers.take_unseen(), self.strangers.take_lost());
+                LastWords { unseen, is_untold, ..LastWords::default() }
+            }
+        };
+        self.pending.extend(words.unseen.into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
+        if words.is_untold {
+            self.pending.push(News::Gap(UNTOLD.to_owned()));
+        }
+        if words.n_impatient > 0 {
+            self.pending.push(News::Gap(impatient_in_words(words.n_impatient)));
         }
     }
 
@@ -91,8 +119,9 @@ impl Live {
                 Notice::TakenOver { pid, probe, address, event } => {
                     self.hand_over(pid as u32, probe, address, event, news);
                 }
-                Notice::OpenAgain { pid, probe, address } => {
-                    let again = self.is_ours_again(pid as u32, &probe, address);
+                Notice::OpenAgain { pid, probe, address, was_taken_over } => {
+                    let is_known = was_taken_over || probe == LIBRARY_PROBE;
+                    let again = self.is_ours_again(pid as u32, &probe, address, is_known);
                     news.push(again);
                 }
                 Notice::Changed { pid, probe, address, .. } => news.push(News::Gap(format!(
@@ -123,6 +152,7 @@ impl Live {
             }
             let libraries = self.user.as_mut().map(|(session, _)| session.libraries(report.pid));
             let is_at_once = self.entered.contains(&pid)
+                && !report.is_late
                 && matches!(libraries, Some(user::libraries::Libraries::AtOnce(_)));
             self.inherit(pid);
             match self.take_reports(vec![report]) {

@@ -5,7 +5,7 @@
 //! the tool: its descriptors of uprobes become fewer, or it ends. Then our uprobe is taken away to look.
 
 use super::by_kernel::ensure;
-use super::{Door, Live, News, wanted_of};
+use super::{Door, LOOK, Live, News, wanted_of};
 use nopal_engine::kernel::Link;
 use nopal_engine::target::{self, mapped_objects};
 use nopal_engine::user::process::status;
@@ -125,14 +125,24 @@ impl Live {
     }
 
     /// What is to be said of a site that the user door has opened again.
-    pub(super) fn is_ours_again(&mut self, pid: u32, probe: &str, address: u64) -> News {
+    pub(super) fn is_ours_again(
+        &mut self,
+        pid: u32,
+        probe: &str,
+        address: u64,
+        was_taken_over: bool,
+    ) -> News {
         let what = format!("{probe} at {address:#x} in process {pid} is open again");
         match self.handovers.given_back.remove(&(pid, address)) {
             Some(since) => News::Gap(format!(
                 "{what}, as the other tool has left; hits of {} ms are missing",
                 since.elapsed().as_millis()
             )),
-            None => News::Message(what),
+            None if was_taken_over => News::Message(what),
+            None => News::Gap(format!(
+                "{what}, as somebody had closed it; hits of at most {} ms are missing",
+                (self.look_span + self.last_look.elapsed() + LOOK).as_millis()
+            )),
         }
     }
 }

@@ -99,7 +99,7 @@ pub enum News {
 /// [`News::Late`] for people.
 pub fn late_in_words(pid: u32, n_sites: usize) -> String {
     match n_sites {
-        0 => format!("process {pid} ended before the sites of its program could be opened"),
+        0 => format!("process {pid}: it or tracing ended before the sites of its program could be opened"),
         n => format!(
             "process {pid}: {n} sites were opened a moment after their program or library had started"
         ),

@@ -10,7 +10,7 @@ use super::tasks::Everyone;
 use super::timers::Timers;
 use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
 use crate::clock::{Anchor, TscClock, is_tsc_steady};
-use crate::live::follow::UNTOLD;
+use crate::live::follow::{UNTOLD, impatient_in_words};
 use crate::live::{BY_TRACEFS, LiveError, Opened, Way, late_in_words};
 use crate::tasks::Tasks;
 use nopal_capture::Task;
@@ -19,7 +19,7 @@ use nopal_engine::target::{self, MappedObject, possible_cpus};
 use nopal_engine::user;
 use nopal_engine::user::consumer::{Reader, any_has_thread};
 use nopal_engine::user::launch::Starting;
-use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries, WAIT_MS};
+use nopal_engine::user::libraries::{LIBRARY_PROBE, Libraries};
 use nopal_engine::user::ring::RingConfig;
 use nopal_engine::user::session::{Options, ProcessReport, Session, SiteReport};
 use nopal_engine::user::watch::Notice;
@@ -366,20 +366,16 @@ impl UserRun {
     /// Threads that have loaded a library wait for us, so long: its sites are opened by either door, then they go on.
     fn follow_libraries(&mut self) {
         let Some(door) = &mut self.door else { return };
-        let Some(since) = door.session.library_news() else { return };
-        let since_ns = door.clock.ns(since);
-        let notices = door.session.follow_libraries();
-        let has_opened = notices.iter().any(|n| matches!(n, Notice::Opened(r) if r.says_something()));
-        self.digest(notices);
-        let waited = Duration::from_nanos(monotonic_ns().saturating_sub(since_ns));
-        if has_opened && waited >= Duration::from_millis(WAIT_MS.into()) {
-            self.gap(format!(
-                "a library was opened {} ms after it was loaded; its first hits may be missing",
-                waited.as_millis()
-            ));
+        let n_impatient = door.session.take_impatient();
+        if door.session.has_library_news() {
+            let notices = door.session.follow_libraries();
+            self.digest(notices);
+            if let Some(door) = &self.door {
+                door.session.release();
+            }
         }
-        if let Some(door) = &self.door {
-            door.session.release();
+        if n_impatient > 0 {
+            self.gap(impatient_in_words(n_impatient));
         }
     }
 
@@ -409,6 +405,16 @@ impl UserRun {
             self.span.end = monotonic_ns();
         }
         self.aside.close();
+        let words = self.door.as_mut().map(|door| door.session.last_words()).unwrap_or_default();
+        self.losses.n_late += words.unseen.len() as u64;
+        let late = words.unseen.into_iter().map(|pid| Note::Detail(late_in_words(pid, 0)));
+        self.notes.extend(late);
+        if words.is_untold {
+            self.gap(UNTOLD.to_owned());
+        }
+        if words.n_impatient > 0 {
+            self.gap(impatient_in_words(words.n_impatient));
+        }
         let failures = self.door.as_mut().map_or_else(Vec::new, |door| door.session.detach().failures);
         self.poll(true);
         self.notes.push(Note::Detail(format!("{} hits were sent", self.n_hits)));
@@ -567,9 +573,13 @@ impl UserRun {
                         Err(why) => format!("{what}; its hits are missing from now on ({why})"),
                     });
                 }
-                Notice::OpenAgain { pid, probe, address } => self
-                    .notes
-                    .push(Note::Detail(format!("{probe} at {address:#x} in process {pid} is open again"))),
+                Notice::OpenAgain { pid, probe, address, was_taken_over } => {
+                    let what = format!("{probe} at {address:#x} in process {pid} is open again");
+                    match was_taken_over || probe == LIBRARY_PROBE {
+                        true => self.notes.push(Note::Detail(what)),
+                        false => self.gap(format!("{what}; hits of at most {} ms are missing", 2 * LOOK.as_millis())),
+                    }
+                }
                 Notice::Changed { pid, probe, address, .. } => self.gap(format!(
                     "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
                 )),
@@ -577,7 +587,7 @@ impl UserRun {
                     let pid = report.pid;
                     let is_known = self.entered.contains(&(pid as u32));
                     let is_at_once =
-                        is_known && self.door.as_mut().is_some_and(|door| matches!(door.session.libraries(pid), Libraries::AtOnce(_)));
+                        is_known && !report.is_late && self.door.as_mut().is_some_and(|door| matches!(door.session.libraries(pid), Libraries::AtOnce(_)));
                     let n_sites = match &report.outcome {
                         Ok(sites) if sites.is_empty() || is_at_once => None,
                         Ok(sites) => Some(sites.len()),

@@ -168,11 +168,25 @@ impl Running {
 
     /// Keeps the probes open and follows new processes. Gives what is missing, in words.
     pub fn look_after(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
-        let mut gaps = Vec::new();
         if !self.live.is_look_due() {
-            return gaps;
+            return Vec::new();
         }
-        for news in self.live.look_after() {
+        let news = self.live.look_after();
+        self.tell(news, in_words, log)
+    }
+
+    /// Closes the probes. Gives what is missing, in words; what could not be put back is logged.
+    pub fn close(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
+        for failure in self.live.close() {
+            log(&format!("cannot close every site: {failure}"));
+        }
+        let news = self.live.take_news();
+        self.tell(news, in_words, log)
+    }
+
+    fn tell(&mut self, news: Vec<News>, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
+        let mut gaps = Vec::new();
+        for news in news {
             match news {
                 News::Opened(opened) => {
                     self.count(&opened);

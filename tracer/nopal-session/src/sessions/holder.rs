@@ -549,6 +549,11 @@ impl<'a> Holder<'a> {
         }
     }
 
+    /// What the recordings say already.
+    pub fn note_gaps(&mut self, gaps: Vec<String>) {
+        note_gaps(&mut self.state, gaps);
+    }
+
     /// Hits are missing in all recordings.
     fn gap(&mut self, text: String) {
         self.running.iter_mut().for_each(|running| running.state_gap(&text));
@@ -565,9 +570,8 @@ impl<'a> Holder<'a> {
 
     fn close_probes(&mut self) {
         for running in self.running.iter_mut().chain(&mut self.trigger) {
-            for failure in running.live.close() {
-                (self.surroundings.log)(&format!("cannot close every site: {failure}"));
-            }
+            let gaps = running.close(self.surroundings.in_words, self.surroundings.log);
+            note_gaps(&mut self.state, gaps);
         }
     }
 

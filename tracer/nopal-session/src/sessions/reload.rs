@@ -143,7 +143,8 @@ impl Holder<'_> {
     /// Closes a channel whose hits from now on are another's. What it has goes where it belongs.
     fn end(&mut self, mut running: Running, cut_ns: u64) -> Result<(), SessionError> {
         running.end_at(cut_ns);
-        running.live.close();
+        let gaps = running.close(self.surroundings.in_words, self.surroundings.log);
+        self.note_gaps(gaps);
         if running.is_overwriting() && self.config.snapshot {
             let (name, max_bytes) = (running.config.name.clone(), max_held_bytes(&running.config));
             self.past.push(running.into_past().map_err(|e| recording_error(&e))?);

@@ -224,8 +224,6 @@ pub enum Set {
 pub struct RingMemory {
     mapping: Mapping,
     layout: RingLayout,
-    /// Time stamp of the first library record that was read and not followed yet; 0: none.
-    library_news: AtomicU64,
 }
 
 impl RingMemory {
@@ -263,10 +261,12 @@ impl RingMemory {
             cells_stride: layout.cells_stride,
             reserved: 0,
             turn: AtomicU32::new(0),
+            tickets: AtomicU32::new(0),
+            impatient: AtomicU64::new(0),
         };
         // SAFETY: the mapping has at least one page, is page-aligned and writable, and no stub knows it yet.
         unsafe { page.write(control) };
-        Ok(RingMemory { mapping, layout, library_news: AtomicU64::new(0) })
+        Ok(RingMemory { mapping, layout })
     }
 
     /// Maps a ring that already is one.
@@ -279,7 +279,7 @@ impl RingMemory {
         // SAFETY: at least one page is mapped, page-aligned; all bit patterns are valid for ControlPage.
         let page = unsafe { &*mapping.start().cast::<ControlPage>() };
         let layout = RingLayout::check(page, mapping.len())?;
-        Ok(RingMemory { mapping, layout, library_news: AtomicU64::new(0) })
+        Ok(RingMemory { mapping, layout })
     }
 
     pub fn layout(&self) -> &RingLayout {
@@ -296,25 +296,27 @@ impl RingMemory {
         self.control().enabled.store(u32::from(is_enabled), Ordering::Release);
     }
 
-    /// Lets go on the threads that wait in a [`Wait`](nopal_capture::Action::Wait) stub.
-    pub fn take_turn(&self) {
+    /// How many threads have ever waited in a [`Wait`](nopal_capture::Action::Wait) stub, or wait now.
+    pub fn tickets(&self) -> u32 {
+        self.control().tickets.load(Ordering::Acquire)
+    }
+
+    /// Whether a thread waits whose turn has not come.
+    pub fn is_waited_for(&self) -> bool {
+        self.tickets() != self.control().turn.load(Ordering::Acquire)
+    }
+
+    /// Lets go on the threads that wait with tickets up to this one.
+    pub fn take_turn(&self, ticket: u32) {
         let turn = &self.control().turn;
-        turn.fetch_add(1, Ordering::Release);
+        turn.store(ticket, Ordering::Release);
         // SAFETY: wakes whoever waits on this word; it is mapped as long as we are.
         unsafe { libc::syscall(libc::SYS_futex, turn.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
     }
 
-    /// Notes that a library record was read.
-    pub(super) fn note_library(&self, time: u64) {
-        let _ = self.library_news.compare_exchange(0, time.max(1), Ordering::AcqRel, Ordering::Acquire);
-    }
-
-    pub(super) fn library_news(&self) -> Option<u64> {
-        Some(self.library_news.load(Ordering::Acquire)).filter(|time| *time != 0)
-    }
-
-    pub(super) fn take_library_news(&self) {
-        self.library_news.store(0, Ordering::Release);
+    /// How many threads have gone on before their turn.
+    pub fn impatient(&self) -> u64 {
+        self.control().impatient.load(Ordering::Acquire)
     }
 
     pub(super) fn state(&self, set: Set, cpu: u32) -> &RingState {

@@ -27,6 +27,10 @@ const SYS_GETPID: u64 = 39;
 const SYS_PRCTL: u64 = 157;
 const SYS_GETTID: u64 = 186;
 const SYS_FUTEX: u64 = 202;
+/// How often a waiting thread waits again that a signal has woken.
+const MAX_WAITS: i32 = 8;
+/// How many may wait, or have waited in vain, before the next one does not wait at all.
+const MAX_UNANSWERED: i32 = 32;
 const PR_GET_NAME: u64 = 16;
 
 /// Registers that a stub without strings takes beside `%rax`, `%rcx` and `%rdx`, if no operand names them.
@@ -63,12 +67,11 @@ pub(super) struct Stubber<'a> {
 
 /// Makes the stub of one site for one session.
 pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubError> {
-    let wait_captures = Vec::new();
+    let no_captures = Vec::new();
     let (captures, has_time, has_task) = match &spec.action {
         Action::Record { captures, has_time, has_task }
         | Action::AggregateOrRecord { captures, has_time, has_task, .. } => (captures, *has_time, *has_task),
-        Action::Wait { .. } => (&wait_captures, true, true),
-        Action::Aggregate(_) => (&wait_captures, false, false),
+        Action::Wait { .. } | Action::Aggregate(_) => (&no_captures, false, false),
     };
     let layout = RecordLayout::new(captures, has_time, has_task);
     for capture in captures {
@@ -92,7 +95,7 @@ pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubErro
     }
     match &spec.action {
         Action::Record { .. } => stubber.record(captures, &layout, spec.event)?,
-        Action::Wait { timeout_ms } => stubber.record_and_wait(&layout, spec.event, *timeout_ms)?,
+        Action::Wait { timeout_ms } => stubber.wait(*timeout_ms),
         Action::Aggregate(cells) => {
             for cell in cells {
                 stubber.update(cell)?;
@@ -532,39 +535,53 @@ impl<'a> Stubber<'a> {
         Ok(())
     }
 
-    fn record_and_wait(
-        &mut self,
-        layout: &RecordLayout,
-        event: u32,
-        timeout_ms: u32,
-    ) -> Result<(), StubError> {
-        let [slow, full, timeout] = [self.asm.label(), self.asm.label(), self.asm.label()];
-        let turn = self.around.ring + offset_of!(ControlPage, turn) as u64;
-        self.meet_process();
-        // What the turn is before the tracer can have seen the record.
-        self.asm.mov_imm(RAX, turn);
-        self.asm.load32(RAX, at(RAX, 0));
-        self.asm.store(at(RSP, self.size_at), RAX, Width::B8);
-        let size = Size::Fixed(record::round_up(layout.payload_offset()));
-        self.asm.jmp(slow);
-        self.asm.bind(timeout);
-        self.asm.data(&u64::from(timeout_ms / 1000).to_le_bytes());
-        self.asm.data(&(u64::from(timeout_ms % 1000) * 1_000_000).to_le_bytes());
-        self.asm.bind(slow);
-        self.slow(&[], layout, event, size, full)?;
+    /// Takes a ticket and waits for its turn: until the tracer has finished a look that it began afterwards.
+    fn wait(&mut self, timeout_ms: u32) {
+        let [begin, timeout, look, impatient] = std::array::from_fn(|_| self.asm.label());
+        let word = |offset: usize| self.around.ring + offset as u64;
+        let (turn, tickets) = (word(offset_of!(ControlPage, turn)), word(offset_of!(ControlPage, tickets)));
+        let n_impatient = word(offset_of!(ControlPage, impatient));
+        let (ticket, tries) = (at(RSP, self.size_at), at(RSP, self.size_at + 4));
         let (asm, exit) = (&mut self.asm, self.exit);
+        asm.jmp(begin);
+        asm.bind(timeout);
+        asm.data(&u64::from(timeout_ms / 1000).to_le_bytes());
+        asm.data(&(u64::from(timeout_ms % 1000) * 1_000_000).to_le_bytes());
+        asm.bind(begin);
+        asm.mov_imm(RCX, tickets);
+        let again = asm.here();
+        asm.load32(RAX, at(RCX, 0));
+        asm.lea(RDX, at(RAX, 1));
+        asm.lock_cmpxchg(at(RCX, 0), RDX, Width::B4);
+        asm.jcc(Cond::NotEqual, again);
+        asm.store(ticket, RDX, Width::B4);
+        asm.store_imm(tries, MAX_WAITS, Width::B4);
         asm.cmp_mem32(path_word(self.around), Path::LockedSilent as i32);
-        asm.jcc(Cond::Equal, exit);
-        asm.mov_imm(RAX, SYS_FUTEX);
+        asm.jcc(Cond::Equal, impatient);
+        asm.bind(look);
         asm.mov_imm(RDI, turn);
+        asm.load32(RDX, at(RDI, 0));
+        asm.cmp32(RDX, ticket);
+        asm.jcc(Cond::AboveEqual, exit);
+        // Where so many went unanswered there is no tracer any more.
+        asm.lea(RAX, at(RDX, MAX_UNANSWERED));
+        asm.cmp32(RAX, ticket);
+        asm.jcc(Cond::Below, impatient);
+        asm.mov_imm(RAX, SYS_FUTEX);
         asm.clear(RSI); // FUTEX_WAIT, shared between processes
-        asm.load32(RDX, at(RSP, self.size_at));
         asm.lea(R10, Mem::Label(timeout));
         asm.syscall();
+        asm.alu_imm32(Alu::Cmp, RAX, -libc::ETIMEDOUT);
+        asm.jcc(Cond::Equal, impatient);
+        // Signals end a wait, too.
+        asm.load32(RAX, tries);
+        asm.alu_imm32(Alu::Sub, RAX, 1);
+        asm.store(tries, RAX, Width::B4);
+        asm.jcc(Cond::NotEqual, look);
+        asm.bind(impatient);
+        asm.mov_imm(RAX, n_impatient);
+        asm.lock_inc(at(RAX, 0));
         asm.jmp(exit);
-        asm.bind(full);
-        count_lost(asm, self.state);
-        Ok(())
     }
 }
 
