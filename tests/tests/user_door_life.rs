@@ -4,9 +4,12 @@ use nopal_engine::user::consumer::Reader;
 use nopal_engine::user::session::Session;
 use nopal_engine::user::tactic::Tactic;
 use nopal_engine::user::watch::Notice;
+use nopal_tests::cycles::rounds;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build, build_with};
-use nopal_tests::user_door::{Door, Hit, options, select};
+use nopal_tests::user_door::{Door, Hit, options, select, text};
+use nopal_tests::{nopal, run, scratch};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -263,4 +266,40 @@ fn several_sessions_share_a_site() {
     let text = nopal_engine::user::leave::detach(pid as i32).unwrap();
     assert_eq!((text.n_restored, text.n_orphans), (0, 0), "nothing was left: {text:?}");
     drop(running);
+}
+
+#[test]
+fn children_forked_while_a_tracer_comes_and_goes_are_as_their_file_says() {
+    let program = build("brood", &["brood.c"], Build::Pie);
+    for n in 0..rounds(4) {
+        let end = scratch(&format!("user-door-brood-{n}")).join("end");
+        let mut brood = Running::start(Command::new(&program).arg(&end).stdout(Stdio::piped()));
+        let pid = brood.pid();
+        std::thread::sleep(Duration::from_millis(100));
+        let before = text(pid);
+        let mut trace = Command::new(nopal());
+        trace.args(["trace", "--door", "user", "-p", &pid.to_string(), "brood:pass"]);
+        if n % 2 == 0 {
+            run(trace.args(["--duration", "700ms"]));
+        } else {
+            // Killed at work, and put back by somebody else.
+            let mut trace = Running::start(trace.stdout(Stdio::piped()));
+            let mut line = String::new();
+            BufReader::new(trace.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert!(line.contains("brood:pass"), "{line}");
+            drop(trace);
+            run(Command::new(nopal()).args(["detach", "-p", &pid.to_string()]));
+        }
+        let children = nopal_engine::target::descendants(pid);
+        assert!(children.len() > 20, "{}", children.len());
+        for child in children {
+            text(child).assert_is(&before);
+        }
+        text(pid).assert_is(&before);
+        std::fs::write(&end, "").unwrap();
+        assert!(brood.0.wait().unwrap().success());
+        let mut said = String::new();
+        brood.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains(" 0 raised"), "{said}");
+    }
 }

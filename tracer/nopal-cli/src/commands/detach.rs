@@ -27,15 +27,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
         if args.json {
             let result = serde_json::json!({
                 "pid": pid, "processes": report.processes, "restored": report.n_restored,
+                "semaphores": report.n_lowered,
                 "orphans": report.n_orphans, "live_tracers": report.live_tracers,
             });
             anstream::println!("{result}");
-        } else if report.n_restored == 0 {
+        } else if report.n_restored + report.n_lowered == 0 {
             anstream::eprintln!("process {pid}: nothing to restore{}", still(&report.live_tracers));
         } else {
             anstream::eprintln!(
-                "process {pid}: {} restored in {}{}",
+                "process {pid}: {} and {} restored in {}{}",
                 counted(report.n_restored as u64, "place"),
+                counted(report.n_lowered as u64, "semaphore"),
                 match report.processes.len() {
                     1 => "1 process".to_owned(),
                     n => format!("{n} processes"),

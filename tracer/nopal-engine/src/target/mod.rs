@@ -1,6 +1,7 @@
 //! Running processes as the kernel shows them in `/proc`: their memory maps, the files they map, their children.
 //! Reads only; stopping and changing a process is the doors' work.
 
+pub mod births;
 pub mod chronicle;
 mod cpus;
 mod error;

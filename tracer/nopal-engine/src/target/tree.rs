@@ -39,7 +39,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
 }
 
 /// The number that was last given to a process or thread, in our namespace. `None` where the kernel does not say.
-fn last_number() -> Option<u32> {
+pub(super) fn last_number() -> Option<u32> {
     let text = read_short(Path::new("/proc/loadavg")).ok()?;
     let last = std::str::from_utf8(&text).ok()?.split_ascii_whitespace().nth(4)?.parse().ok()?;
     (last != 0).then_some(last)

@@ -18,11 +18,13 @@ use super::session::{Core, RING_NAME, Traced, in_own_thread};
 use super::tactic::Way;
 use super::text::{Direction, Files, Found, Patch, apply};
 use crate::target;
+use crate::target::births::Births;
 use nopal_abi::ring::ControlPage;
 use nopal_abi::stub_space::{JournalKind, JournalState};
 use std::collections::HashSet;
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// What was put back.
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ pub struct LeaveReport {
     pub processes: Vec<i32>,
     /// Changed places in the code that were put back, over all processes.
     pub n_restored: usize,
+    /// Semaphores that were put back.
+    pub n_lowered: usize,
     /// Places that hold neither our bytes nor the file's and were left alone: process, address, what stands there.
     pub left_alone: Vec<(i32, u64, Found)>,
     /// Sessions of killed tracers that were found.
@@ -51,27 +55,18 @@ pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
             n.space.unlink_session(index);
         }
     }
+    let births = Births::from_now_on();
     let inodes: HashSet<u64> = core.neighbourhoods.iter().map(|n| n.inode).collect();
     let mut pids: Vec<i32> = traced.iter().map(|t| t.pid).collect();
     pids.extend(sharing(&inodes));
     pids.sort_unstable();
     pids.dedup();
-    for pid in pids.into_iter().filter(|pid| process::is_alive(*pid)) {
-        let neighbourhoods = &core.neighbourhoods;
-        let outcome = while_it_shares(pid, &inodes, || {
-            in_own_thread(|| {
-                let mut one = LeaveReport::default();
-                close_process(
-                    pid,
-                    |maps, memory| own_spaces(neighbourhoods, maps, memory),
-                    generation,
-                    &mut one,
-                )?;
-                Ok(one)
-            })
-        });
-        report.add(pid, outcome);
+    let neighbourhoods = &core.neighbourhoods;
+    let views = |maps: &Maps, memory: &Memory| own_spaces(neighbourhoods, maps, memory);
+    for pid in pids.iter().copied().filter(|pid| process::is_alive(*pid)) {
+        report.add(pid, close_while_it_shares(pid, &inodes, &views, generation));
     }
+    close_newborn(&births, &pids, &inodes, &views, generation, &mut report);
     for n in &core.neighbourhoods {
         if let Some(index) = n.session(generation) {
             n.space.leave_session(index);
@@ -101,6 +96,7 @@ impl LeaveReport {
             Ok(one) => {
                 self.processes.push(pid);
                 self.n_restored += one.n_restored;
+                self.n_lowered += one.n_lowered;
                 self.left_alone.extend(one.left_alone);
                 self.n_orphans += one.n_orphans;
                 for tracer in one.live_tracers {
@@ -125,6 +121,7 @@ pub fn detach(pid: i32) -> Result<LeaveReport> {
     let maps = Maps::read(pid)?;
     let inodes: HashSet<u64> = spaces_in(&maps).iter().map(|r| r.inode).collect();
     drop(memory);
+    let births = Births::from_now_on();
     let mut pids = vec![pid];
     pids.extend(sharing(&inodes));
     for descendant in target::descendants(pid as u32) {
@@ -133,20 +130,87 @@ pub fn detach(pid: i32) -> Result<LeaveReport> {
     pids[1..].sort_unstable();
     pids.dedup();
     let mut report = LeaveReport::default();
-    for (i, one) in pids.into_iter().enumerate() {
-        let outcome = while_it_shares(one, &inodes, || {
-            in_own_thread(|| {
-                let mut r = LeaveReport::default();
-                close_process(one, all_spaces, 0, &mut r)?;
-                Ok(r)
-            })
-        });
-        match outcome {
+    for (i, one) in pids.iter().copied().enumerate() {
+        match close_while_it_shares(one, &inodes, &all_spaces, 0) {
             Err(error) if i == 0 => return Err(error),
             other => report.add(one, other),
         }
     }
+    close_newborn(&births, &pids, &inodes, &all_spaces, 0, &mut report);
     Ok(report)
+}
+
+fn close_while_it_shares<'c>(
+    pid: i32,
+    inodes: &HashSet<u64>,
+    views: &(impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>> + Sync),
+    generation: u64,
+) -> Result<LeaveReport> {
+    while_it_shares(pid, inodes, || {
+        in_own_thread(|| {
+            let mut report = LeaveReport::default();
+            close_process(pid, views, generation, &mut report)?;
+            Ok(report)
+        })
+    })
+}
+
+/// How often, and how long apart, children are looked for that may have been forked from a process before it was closed.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// However many come.
+const MAX_LOOKS: u32 = 200;
+
+/// A child that was forked from a process before it was closed is a copy of what that was, and can be seen only some
+/// moments later. Where nobody has ever forked, one look is enough.
+fn close_newborn<'c>(
+    births: &Births,
+    visited: &[i32],
+    inodes: &HashSet<u64>,
+    views: &(impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>> + Sync),
+    generation: u64,
+    report: &mut LeaveReport,
+) {
+    if inodes.is_empty() {
+        return;
+    }
+    let mut known: HashSet<i32> = visited.iter().copied().collect();
+    let (mut n_looks, mut n_quiet) = (0, if visited.len() > 1 { 0 } else { LOOKS - 1 });
+    while n_quiet < LOOKS && n_looks < MAX_LOOKS {
+        let fresh = births.so_far().into_iter().map(|pid| pid as i32).filter(|pid| !known.contains(pid));
+        // One that cannot be read is on its way still, or gone.
+        let fresh: Vec<i32> = fresh.filter(|pid| shares(*pid, inodes)).collect();
+        known.extend(&fresh);
+        let touched: Vec<i32> =
+            fresh.iter().copied().filter(|pid| is_touched(*pid, views, generation)).collect();
+        // Those that have nothing were forked afterwards.
+        (n_looks, n_quiet) = (n_looks + 1, if touched.is_empty() { n_quiet + 1 } else { 0 });
+        for pid in touched {
+            report.add(pid, close_while_it_shares(pid, inodes, views, generation));
+        }
+        if n_quiet < LOOKS {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+}
+
+/// Whether a process has something to be put back.
+fn is_touched<'c>(
+    pid: i32,
+    views: &impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>>,
+    generation: u64,
+) -> bool {
+    let look = || -> Result<bool> {
+        let (memory, maps, mut files) = (Memory::open(pid)?, Maps::read(pid)?, Files::of(pid)?);
+        let all = views(&maps, &memory)?;
+        let mut changed = all.iter().map(|view| {
+            let n = view.get();
+            Changes::of(n, &Ending::of(n, generation), &mut files, &memory, &maps)
+        });
+        Ok(changed.any(|changes| !changes.patches.is_empty() || !changes.semaphores.is_empty()))
+    };
+    // What cannot be looked at is closed, if that can be.
+    look().unwrap_or(true)
 }
 
 /// Processes that map one of these stub spaces.
@@ -216,10 +280,62 @@ fn all_spaces<'c>(maps: &Maps, memory: &Memory) -> Result<Vec<View<'c>>> {
         .collect()
 }
 
-/// Leaves one process. Sessions to be ended: the one with this generation, and all whose tracer is dead.
+/// Whose changes are to be taken back: the session's with this generation, and those of tracers that are dead or have left.
+struct Ending {
+    own: Option<u16>,
+    /// With whether their tracer is alive.
+    sessions: Vec<(u16, bool)>,
+}
+
+impl Ending {
+    fn of(n: &Neighbourhood, generation: u64) -> Ending {
+        let own = n.session(generation).filter(|_| generation != 0);
+        Ending { own, sessions: n.sessions() }
+    }
+
+    fn is_ending(&self, index: u16) -> bool {
+        self.own == Some(index) || !self.sessions.iter().any(|(i, is_alive)| *i == index && *is_alive)
+    }
+}
+
+/// What is to be put back in one process, of one stub space.
+struct Changes {
+    patches: Vec<Patch>,
+    /// Entries of the journal, with the address.
+    semaphores: Vec<(usize, u64)>,
+    /// Sites that others go on with.
+    wanted: HashSet<u64>,
+}
+
+impl Changes {
+    fn of(n: &Neighbourhood, ending: &Ending, files: &mut Files, memory: &Memory, maps: &Maps) -> Changes {
+        let wanted: HashSet<u64> = n
+            .space
+            .entries()
+            .filter(|(_, e, state)| {
+                e.kind == JournalKind::Stub && *state != JournalState::Undone && !ending.is_ending(e.session)
+            })
+            .map(|(_, e, _)| e.address)
+            .collect();
+        let patches = patches(n, files, memory, |site| wanted.contains(&site));
+        let mut semaphores = Vec::new();
+        if n.has_private_pages(maps) {
+            let ledger = Ledger::new(memory, n.ledger());
+            for (index, entry, _) in n.space.entries() {
+                let is_left = entry.kind == JournalKind::Semaphore && ending.is_ending(entry.session);
+                if is_left && ledger.is_noted(index) {
+                    semaphores.push((index, entry.address));
+                }
+            }
+        }
+        Changes { patches, semaphores, wanted }
+    }
+}
+
+/// Leaves one process. Sessions to be ended: the one with this generation, and all whose tracer is dead or has left.
 fn close_process<'c>(
     pid: i32,
-    views: impl FnOnce(&Maps, &Memory) -> Result<Vec<View<'c>>>,
+    views: &impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>>,
     generation: u64,
     report: &mut LeaveReport,
 ) -> Result<()> {
@@ -227,7 +343,8 @@ fn close_process<'c>(
     let maps = Maps::read(pid)?;
     let has_spaces = !spaces_in(&maps).is_empty();
     let _lock = Lock::take(pid)?;
-    if generation == 0 && entry::mend(&memory, &[])? {
+    // Also in a child that was forked while its parent was being entered.
+    if entry::mend(&memory, &[])? {
         report.n_restored += 1;
     }
     if !has_spaces {
@@ -239,48 +356,30 @@ fn close_process<'c>(
     let mut files = Files::of(pid)?;
     for view in views(&maps, &memory)? {
         let n = view.get();
-        let own = n.session(generation).filter(|_| generation != 0);
-        let sessions = n.sessions();
-        let is_ending =
-            |index: u16| own == Some(index) || sessions.iter().any(|(i, alive)| *i == index && !alive);
-        let orphans = sessions.iter().filter(|(i, alive)| !alive && own != Some(*i));
-        for (index, _) in orphans {
-            // Its place stays in the stub space; once it is silent it is nobody's.
-            report.n_orphans += usize::from(silence(&memory, &maps, n, *index)?);
-        }
-        for (index, is_alive) in &sessions {
-            if *is_alive && own != Some(*index) {
+        let ending = Ending::of(n, generation);
+        for (index, is_alive) in &ending.sessions {
+            if ending.own == Some(*index) {
+                continue;
+            }
+            if *is_alive {
                 report.live_tracers.push(n.space.session_line(*index).tracer_pid);
+            } else {
+                // Its place stays in the stub space; once it is silent it is nobody's.
+                report.n_orphans += usize::from(silence(&memory, &maps, n, *index)?);
             }
         }
-        let wanted: HashSet<u64> = n
-            .space
-            .entries()
-            .filter(|(_, e, state)| {
-                e.kind == JournalKind::Stub
-                    && *state != JournalState::Undone
-                    && sessions.iter().any(|(i, _)| *i == e.session)
-                    && !is_ending(e.session)
-            })
-            .map(|(_, e, _)| e.address)
-            .collect();
-        let is_wanted = |site: u64| wanted.contains(&site);
-        let patches = patches(n, &mut files, &memory, is_wanted);
-        let outcome = apply(&memory, &patches, Direction::Out, &[])?;
-        for (patch, found) in patches.iter().zip(outcome) {
+        let changes = Changes::of(n, &ending, &mut files, &memory, &maps);
+        let outcome = apply(&memory, &changes.patches, Direction::Out, &[])?;
+        for (patch, found) in changes.patches.iter().zip(outcome) {
             match found {
                 None => report.n_restored += 1,
                 Some(found) => report.left_alone.push((pid, patch.address, found)),
             }
         }
-        lock_pages(n, &memory, is_wanted)?;
+        lock_pages(n, &memory, |site| changes.wanted.contains(&site))?;
         let ledger = Ledger::new(&memory, n.ledger());
-        if n.has_private_pages(&maps) {
-            for (index, entry, _) in n.space.entries() {
-                if entry.kind == JournalKind::Semaphore && is_ending(entry.session) {
-                    ledger.lower(index, entry.address)?;
-                }
-            }
+        for (index, semaphore) in changes.semaphores {
+            report.n_lowered += usize::from(ledger.lower(index, semaphore)?);
         }
     }
     Ok(())

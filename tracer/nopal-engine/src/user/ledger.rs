@@ -82,18 +82,25 @@ impl<'a> Ledger<'a> {
         if entry < ENTRIES { self.set(entry, NONE) } else { Ok(()) }
     }
 
-    /// Takes back what [`Ledger::raise`] added; never below zero.
-    pub fn lower(&self, entry: usize, semaphore: u64) -> Result<()> {
+    /// Whether something is written about the entry's semaphore.
+    pub fn is_noted(&self, entry: usize) -> bool {
+        entry < ENTRIES && self.get(entry).is_ok_and(|state| state != NONE)
+    }
+
+    /// Takes back what [`Ledger::raise`] added; never below zero. Whether there was something to take back.
+    pub fn lower(&self, entry: usize, semaphore: u64) -> Result<bool> {
         // One that cannot be read went with its library.
         if !self.is_raised(entry, semaphore).unwrap_or(false) {
-            return self.forget(entry);
+            self.forget(entry)?;
+            return Ok(false);
         }
         let value = self.memory.read_u16(semaphore)?;
         if value > 0 {
             self.set(entry, if value % 2 == 0 { LOWERING_EVEN } else { LOWERING_ODD })?;
             self.memory.write(semaphore, &(value - 1).to_le_bytes())?;
         }
-        self.set(entry, NONE)
+        self.set(entry, NONE)?;
+        Ok(value > 0)
     }
 }
 

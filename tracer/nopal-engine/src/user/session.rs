@@ -459,6 +459,8 @@ impl Session {
     pub(super) fn attach_descendants(&mut self) -> Vec<ProcessReport> {
         let mut reports = Vec::new();
         loop {
+            // Who was forked by somebody that has ended since is known before that one is forgotten.
+            self.hear();
             let fresh: BTreeSet<i32> = self
                 .roots
                 .iter()
