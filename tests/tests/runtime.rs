@@ -479,3 +479,26 @@ fn the_library_exports_the_header_and_nothing_else() {
     let stack = text.lines().find(|l| l.contains("GNU_STACK")).unwrap();
     assert!(!stack.contains('E'), "{stack}");
 }
+
+#[test]
+fn a_provider_that_only_a_worker_has_is_no_gap_in_its_parent() {
+    let mut talk = Talk::start();
+    let worker: u32 = talk.ask("fork").parse().unwrap();
+    assert_ne!(worker, talk.pid());
+    talk.expect(&[("provider worker", "0"), ("probe 0 one 8:n", "0"), ("load 0", "0"), ("often 0 i7", "0")]);
+    let script = "usdt:*:worker:one { @ = count(); } interval:ms:300 { exit(); }";
+    for door in ["kernel", "user"] {
+        let pid = talk.pid().to_string();
+        let output = Command::new("timeout")
+            .arg("60")
+            .arg(nopal())
+            .args(["run", "--json", "--door", door, "-p", &pid, "-e", script])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let answer: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert!(answer["rows"][0]["value"].as_u64().unwrap() > 0, "{door}: {answer}");
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((&answer["complete"], &answer["gaps"]), (&json!(true), &json!(0)), "{door}: {why}");
+    }
+}

@@ -75,6 +75,14 @@ impl ScriptDoor {
                 if self.attached.contains(&key) && !self.waiting.contains(&key) {
                     continue;
                 }
+                // Only who has made it, or was forked by its maker, can have it.
+                let is_in_memory = path.starts_with("/memfd:");
+                if is_in_memory
+                    && pid.is_some()
+                    && !objects.iter().any(|object| object.path == Path::new(path))
+                {
+                    continue;
+                }
                 let found = match pid {
                     Some(pid) => self.binaries.in_process(pid, &objects, path),
                     None => self.binaries.by_path(path),
