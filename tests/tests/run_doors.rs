@@ -2,7 +2,7 @@
 
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
-use nopal_tests::{nopal, run, scratch};
+use nopal_tests::{copy_program, nopal, run, scratch};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,18 +81,29 @@ fn sites_that_the_user_door_cannot_open_are_the_kernels() {
 }
 
 #[test]
-fn a_program_started_anew_counts_once_where_uprobes_are_inherited() {
+fn children_have_the_kernels_sites_also_where_uprobes_are_not_inherited() {
     const ROUNDS: i64 = 300;
-    let folder = scratch("run_doors_anew");
-    let (gate, again) = (folder.join("gate"), folder.join("again"));
-    let (out, log) = (folder.join("out"), folder.join("log"));
-    let program = build("behind", &["behind.c"], Build::Pie);
+    // Of the kernel's rights only those that eBPF needs: tracefs, by which uprobes are inherited, is root's.
+    let place = std::env::temp_dir().join(format!("nopal-run-doors-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    let (tool, program) = (place.join("nopal"), place.join("behind"));
+    copy_program(nopal(), &tool);
+    copy_program(&build("behind", &["behind.c"], Build::Pie), &program);
+    run(Command::new("chmod").args(["-R", "a+rwX"]).arg(&place));
+    let nobody = |rights: &str, program: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", rights]);
+        command.args(["--ambient-caps", rights]).arg(program);
+        command
+    };
+    let (gate, forked) = (place.join("gate"), place.join("forked"));
+    let (out, log) = (place.join("out"), place.join("log"));
     let mut target = Running::start(
-        Command::new(&program)
+        nobody("-all", &program)
             .args(["-t", "1", "-n", &ROUNDS.to_string(), "-g"])
             .arg(&gate)
-            .arg("-x")
-            .arg(&again)
+            .arg("-f")
+            .arg(&forked)
             .stdout(Stdio::piped()),
     );
     let mut ready = String::new();
@@ -101,28 +112,29 @@ fn a_program_started_anew_counts_once_where_uprobes_are_inherited() {
     assert_eq!(ready, "ready\n");
     let script = format!("usdt:{}:behind:* {{ @[probe] = count(); }}", program.display());
     let mut tracer = Running::start(
-        Command::new(nopal())
+        nobody("+bpf,+perfmon", &tool)
             .args(["run", "-v", "--json", "-e", &script, "-p", &target.pid().to_string()])
             .stdout(fs::File::create(&out).unwrap())
             .stderr(fs::File::create(&log).unwrap()),
     );
     let said = || fs::read_to_string(&log).unwrap();
     wait_until("the sites are open", 60, || said().contains("sites: "));
-    assert!(said().contains("kernel door"), "{}", said());
+    assert!(said().contains("5 user door, 2 kernel door"), "{}", said());
     fs::write(&gate, "").unwrap();
-    // The child's program is a new one, whose sites the user door opens or leaves again.
-    wait_until("the new program's sites are open", 60, || {
-        said().contains("sites were opened a moment after")
-    });
-    fs::write(&again, "").unwrap();
+    wait_until("the child's sites are open", 60, || said().contains("2 sites were opened a moment after"));
+    fs::write(&forked, "").unwrap();
     assert!(target.0.wait().unwrap().success());
     assert!(tracer.0.wait().unwrap().success(), "{}", said());
-    let (_, rows) = rows(&answer(&fs::read_to_string(&out).unwrap()));
+    let (is_complete, rows) = rows(&answer(&fs::read_to_string(&out).unwrap()));
+    let said = said();
+    fs::remove_dir_all(&place).unwrap();
     for probe in ["and", "jump", "load", "stack", "branch", "entered", "short"] {
         let name = format!("@[\"usdt:{}:behind:{probe}\"]", program.display());
         let n = if probe == "entered" { ROUNDS } else { 2 * ROUNDS };
-        assert_eq!(rows.get(&name), Some(&json!(n)), "{probe}: {rows:?} {}", said());
+        assert_eq!(rows.get(&name), Some(&json!(n)), "{probe}: {rows:?} {said}");
     }
+    // What a child hits before it is seen is not known.
+    assert!(!is_complete, "{said}");
 }
 
 #[test]

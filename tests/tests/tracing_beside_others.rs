@@ -19,7 +19,7 @@ struct Recording {
 impl Recording {
     /// `None` if the user door cannot open the site where this process happens to be loaded.
     fn start(program: &Path, arguments: &[&str]) -> Option<Recording> {
-        let folder = scratch("beside-others");
+        let folder = scratch(&format!("beside-others-{}", arguments[0]));
         let target = Running::start(Command::new(program).arg("600000").stdout(Stdio::null()));
         let nopal = Running::start(
             Command::new(nopal())
@@ -132,7 +132,11 @@ fn a_script_gets_the_site_back_that_bpftrace_took_over() {
     let (printed, _) = run.finish();
     let (lines, answer) = printed.trim_end().rsplit_once('\n').unwrap();
     let answer: Value = serde_json::from_str(answer).unwrap();
-    let rounds: Vec<u64> = lines.lines().map(|line| line.parse().unwrap()).collect();
+    let round = |line: &str| {
+        let printed: Value = serde_json::from_str(line).unwrap();
+        printed["data"].as_str().unwrap().trim_end().parse().unwrap()
+    };
+    let rounds: Vec<u64> = lines.lines().map(round).collect();
     assert!(rounds.windows(2).all(|w| w[0] < w[1]), "in order, and no hit came twice");
     let blocks: Vec<usize> = rounds.chunk_by(|a, b| b - a == 1).map(<[u64]>::len).collect();
     let n_gaps = answer["gaps"].as_u64().unwrap();
