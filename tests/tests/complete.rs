@@ -100,7 +100,8 @@ fn all_processes_behind_p_are_traced() {
     let steps = [&format!("wait:{}", text(&go)), "fire:50:0"];
     // The first tick comes when all are open.
     let script = "usdt:counted:hit { @ = count(); } interval:ms:100 { printf(\"on\\n\"); }";
-    let spellings: [fn(&[String]) -> Vec<String>; 3] = [
+    type Spelling = fn(&[String]) -> Vec<String>;
+    let spellings: [Spelling; 3] = [
         |pids| [&["-p".to_owned()], pids].concat(),
         |pids| vec!["-p".to_owned(), pids.join(",")],
         |pids| pids.iter().flat_map(|pid| ["-p".to_owned(), pid.clone()]).collect(),
