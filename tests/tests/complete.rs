@@ -1,7 +1,7 @@
 //! `complete` is a promise: programs that count their own hits say whether it was kept, whatever happens to them and to
 //! their tracer meanwhile.
 
-use nopal_tests::cycles::rounds;
+use nopal_tests::cycles::{Chance, rounds};
 use nopal_tests::process::Running;
 use nopal_tests::targets::{Build, build, build_with};
 use nopal_tests::{nopal, run, scratch};
@@ -200,5 +200,56 @@ fn a_library_that_comes_and_goes_is_counted_or_told_of() {
             let is_all = ran["rows"][0]["value"] == 150;
             assert!(is_all || ran["complete"] == false, "{door}: {ran}");
         }
+    }
+}
+
+#[test]
+fn whatever_goes_wrong_by_chance_complete_is_true() {
+    let mut chance = Chance::new("complete");
+    let load = format!("load:10:{}", plug());
+    for n in 0..rounds(12) {
+        let place = Place::new("chance");
+        let (few, many) = (format!("fire:{}:500", 1 + chance.below(200)), "fire:200000:0".to_owned());
+        let mut steps: Vec<&str> = Vec::new();
+        for _ in 0..1 + chance.below(4) {
+            let all = ["exec", "spawn", "daemon", "fork:5:2000", &load, &many, &few, "rest:20"];
+            steps.push(all[chance.below(all.len() as u64) as usize]);
+            steps.push(&few);
+        }
+        let door = ["auto", "user"][chance.below(2) as usize];
+        let out = text(&place.dir.join("rec"));
+        let mut record = place.nopal(&["record", "--json", "--door", door, "--buffer-size", "64k"]);
+        record.args(["-e", "counted:*", "-o", &out, "--"]).args(place.target(&steps));
+        let mut record = Running::start(record.stdout(Stdio::piped()).stderr(Stdio::null()));
+        let signal = [None, Some("STOP"), Some("KILL"), Some("INT")][chance.below(4) as usize];
+        if let Some(signal) = signal {
+            std::thread::sleep(std::time::Duration::from_millis(20 + chance.below(300)));
+            let kill = |signal: &str| {
+                // It may have ended before.
+                let _ =
+                    Command::new("kill").args([&format!("-{signal}"), &record.pid().to_string()]).output();
+            };
+            kill(signal);
+            if signal == "STOP" {
+                std::thread::sleep(std::time::Duration::from_millis(chance.below(300)));
+                kill("CONT");
+            }
+        }
+        let mut said = String::new();
+        record.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        record.0.wait().unwrap();
+        // The target goes on when its tracer is ended; nothing is asked of what came afterwards.
+        if signal == Some("INT") || signal == Some("KILL") {
+            if Path::new(&out).join("metadata").exists() && signal == Some("KILL") {
+                let viewed = place.nopal(&["view", &out, "--count", "--json"]).output().unwrap();
+                let is_over = said.contains("\"complete\":true");
+                assert!(is_over || json(&viewed, false)["complete"] == false, "round {n} {steps:?}: killed");
+            }
+            continue;
+        }
+        let recorded = last_object(&said);
+        let is_all = recorded["events"] == place.n_hits();
+        let what = format!("round {n}, {door}, {signal:?}, {steps:?}: {} hits, {recorded}", place.n_hits());
+        assert!(is_all || recorded["complete"] == false, "{what}");
     }
 }
