@@ -31,6 +31,11 @@ fn command(program: &str) -> Command {
 
 impl Postgres {
     pub fn start(name: &str) -> Postgres {
+        Postgres::start_with(name, &[])
+    }
+
+    /// With more options of the server.
+    pub fn start_with(name: &str, options: &[&str]) -> Postgres {
         // The user postgres cannot reach the build folder of root.
         let folder = std::env::temp_dir().join(format!("nopal-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -42,7 +47,7 @@ impl Postgres {
         let data = folder.join("data");
         run(command("initdb").args(["-A", "trust", "--no-sync", "-D"]).arg(&data));
         let mut server = command("postgres");
-        server.arg("-D").arg(&data).args(["-h", "", "-c", "fsync=off", "-k"]).arg(&folder);
+        server.arg("-D").arg(&data).args(["-h", "", "-c", "fsync=off", "-k"]).arg(&folder).args(options);
         let running = Running::start(server.stdout(Stdio::null()).stderr(Stdio::null()));
         let postgres = Postgres { running, folder };
         let answers = || {

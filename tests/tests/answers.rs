@@ -1,13 +1,14 @@
 //! Answers from spans. What must come out is what the traced program planned, or what another tool counted.
 
+use nopal_tests::postgres::Postgres;
 use nopal_tests::process::Running;
 use nopal_tests::targets::{Build, build};
-use nopal_tests::{nopal, root, scratch};
+use nopal_tests::{nopal, root, run, scratch};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -371,4 +372,116 @@ fn a_wrong_question_is_told_what_there_is() {
     assert!(none.contains("-p PID") && none.contains("--recording"), "{none}");
     let nobody = refusal(&[&"latency", &"x", &"-n", &"no-such-program"]);
     assert!(nobody.contains("no process runs a program called `no-such-program`"), "{nobody}");
+}
+
+/// Calls by text, of rows that have both.
+fn calls(answer: &Value, key: &str) -> HashMap<String, u64> {
+    let rows = answer["rows"].as_array().expect("rows").iter();
+    rows.map(|row| (row[key].as_str().unwrap_or_default().to_owned(), number(&row["count"]))).collect()
+}
+
+/// Statements sent as text and prepared ones are counted as PostgreSQL's own statistics count them.
+#[test]
+fn postgresql_counts_the_same_calls() {
+    let postgres = Postgres::start_with("answers", &["-c", "shared_preload_libraries=pg_stat_statements"]);
+    run(postgres.client("pgbench").args(["-i", "-q", "postgres"]));
+    postgres.query("create extension pg_stat_statements");
+    for mode in ["simple", "prepared"] {
+        postgres.query("select pg_stat_statements_reset()");
+        let mut command = Command::new(nopal());
+        command.args(["latency", "postgresql:query", "--by", "query", "--fingerprint", "--json", "-v", "-p"]);
+        let mut tracer = tracer(command.arg(postgres.pid().to_string()));
+        const N_TRANSACTIONS: u64 = 200;
+        run(postgres.client("pgbench").args(["-n", "-M", mode, "-c", "2", "-t", "100", "postgres"]));
+        // SAFETY: a pid we started and have not reaped.
+        unsafe { libc::kill(tracer.id() as i32, libc::SIGINT) };
+        let mut text = String::new();
+        tracer.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");
+        assert!(tracer.wait().expect("it ends").success());
+        let said: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(said["complete"], true, "{}", said["verdict"]);
+        let ours = calls(&said, "query");
+        let theirs = postgres
+            .query("select calls || ' ' || query from pg_stat_statements where query like '%pgbench_%'");
+        let mut n_compared = 0;
+        for line in theirs.lines().filter(|line| line.contains(" WHERE ") || line.contains("INSERT")) {
+            let (n, query) = line.split_once(' ').expect("calls and text");
+            let same = (1..9).fold(query.to_owned(), |text, n| text.replace(&format!("${n}"), "?"));
+            // Longer texts are cut by both, each in its own way.
+            if same.len() > 200 {
+                continue;
+            }
+            assert_eq!(ours.get(&same).copied(), n.parse().ok(), "{mode}: {same}: {ours:?}");
+            n_compared += 1;
+        }
+        assert_eq!(n_compared, 5, "{theirs}");
+        assert_eq!((ours["BEGIN"], ours["END"]), (N_TRANSACTIONS, N_TRANSACTIONS), "{mode}");
+    }
+}
+
+#[test]
+fn python_and_ruby_count_the_same_calls() {
+    let dir = scratch("answers-calls");
+    let python = dir.join("calls.py");
+    fs::write(
+        &python,
+        "def leaf(n):\n    return n\ndef fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\n\
+         def fails():\n    raise ValueError\ndef main():\n    for i in range(300):\n        leaf(i)\n    fib(12)\n    \
+         for i in range(7):\n        try:\n            fails()\n        except ValueError:\n            pass\n\
+         import sys\nif len(sys.argv) > 1:\n    import cProfile, pstats\n    p = cProfile.Profile()\n    p.runcall(main)\n    \
+         for (_, _, name), (_, n, *_) in pstats.Stats(p).stats.items():\n        print(name, n)\nelse:\n    main()\n",
+    )
+    .unwrap();
+    let theirs = run(Command::new("/usr/bin/python3").arg(&python).arg("profile"));
+    // The interpreter's own modules have functions of these names, too.
+    let arguments: [&dyn AsRef<OsStr>; 9] = [
+        &"latency",
+        &"python:function",
+        &"--by",
+        &"funcname",
+        &"--where=filename == \"*calls.py\"",
+        &"--json",
+        &"--",
+        &"/usr/bin/python3",
+        &python,
+    ];
+    let said = answer(&arguments);
+    let ours = calls(&said, "funcname");
+    for name in ["leaf", "fib", "fails", "main"] {
+        let line =
+            theirs.lines().find_map(|line| line.strip_prefix(&format!("{name} "))).expect("it was called");
+        assert_eq!(ours.get(name).copied(), line.trim().parse().ok(), "{name}: {ours:?}");
+    }
+    assert_eq!(said["complete"], true);
+
+    let ruby = dir.join("calls.rb");
+    fs::write(
+        &ruby,
+        "def main\n  250.times { |i| [3, 1, i].sort }\n  40.times { 'abc'.unpack('C*') }\nend\n\
+         if ARGV[0]\n  n = Hash.new(0)\n  TracePoint.new(:c_call) { |t| n[t.method_id] += 1 }.enable { main }\n  \
+         n.each { |k, v| puts \"#{k} #{v}\" }\nelse\n  main\nend\n",
+    )
+    .unwrap();
+    let theirs = run(Command::new("ruby").arg("--disable-gems").arg(&ruby).arg("profile"));
+    let arguments: [&dyn AsRef<OsStr>; 9] = [
+        &"latency",
+        &"ruby:cmethod",
+        &"--by",
+        &"methodname",
+        &"--json",
+        &"--",
+        &"ruby",
+        &"--disable-gems",
+        &ruby,
+    ];
+    let ours = calls(&answer(&arguments), "methodname");
+    for name in ["sort", "times"] {
+        let line =
+            theirs.lines().find_map(|line| line.strip_prefix(&format!("{name} "))).expect("it was called");
+        assert_eq!(ours.get(name).copied(), line.trim().parse().ok(), "{name}: {ours:?}");
+    }
+    // Nothing comes of methods written in Ruby without a TracePoint, and the answer says why.
+    let nothing = answer(&[&"latency", &"ruby:method", &"--json", &"--", &"ruby", &"--disable-gems", &ruby]);
+    assert_eq!(nothing["rows"].as_array().map(Vec::len), Some(0));
+    assert!(nothing["notes"].to_string().contains("TracePoint"), "{nothing}");
 }
