@@ -384,17 +384,13 @@ pub fn is_stopped() -> bool {
 pub fn failure_of(error: &LiveError) -> Failure {
     match error {
         LiveError::User(error) => user_failure(error),
-        LiveError::Kernel(error) => Failure::new("kernel-door", error.to_string())
+        LiveError::Kernel(_) => Failure::new("kernel-door", error.to_string())
             .hint("--door user needs no privilege for your own processes"),
-        LiveError::Target(error) => with_next_step("target", &error.to_string()),
-        LiveError::Unfit(Unfit::Condition(e)) => Failure::new(
-            "bad-condition",
-            format!("{}: in `{}` at column {}: {}", e.probe, e.condition, e.error.offset + 1, e.error.reason),
-        )
-        .hint(format!("its arguments are: {}", e.arguments.join(", "))),
+        LiveError::Target(_) => with_next_step("target", &error.to_string()),
+        LiveError::Unfit(Unfit::Condition(e)) => Failure::new("bad-condition", error.to_string())
+            .hint(format!("its arguments are: {}", e.arguments.join(", "))),
         LiveError::Unfit(Unfit::NoProbe { pattern, suggestion, has_probes }) => {
-            let failure =
-                Failure::new("no-such-probe", format!("no probe matches `{pattern}` in what is traced"));
+            let failure = Failure::new("no-such-probe", error.to_string());
             match (suggestion, has_probes) {
                 (Some(suggestion), _) if suggestion == pattern => {
                     failure.hint("it is there, but excluded, or less severe than the log level asked for")
@@ -406,16 +402,10 @@ pub fn failure_of(error: &LiveError) -> Failure {
                 (None, false) => failure.hint("neither the program nor its libraries have probes"),
             }
         }
-        LiveError::AllClosed { reason } => {
-            with_next_step("closed", &format!("no site could be opened: {reason}"))
-        }
-        LiveError::UnsteadyTsc => {
-            Failure::new("unsteady-clock", "this machine's time stamp counter does not run steadily")
-                .hint("use --door kernel, which takes the kernel's clock")
-        }
-        LiveError::Cpus(error) => {
-            Failure::new("cpus", format!("cannot tell how many CPUs there are: {error}"))
-        }
+        LiveError::AllClosed { .. } => with_next_step("closed", &error.to_string()),
+        LiveError::UnsteadyTsc => Failure::new("unsteady-clock", error.to_string())
+            .hint("use --door kernel, which takes the kernel's clock"),
+        LiveError::Cpus(_) => Failure::new("cpus", error.to_string()),
     }
 }
 

@@ -17,6 +17,7 @@ use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -124,6 +125,17 @@ pub enum Unfit {
         suggestion: Option<String>,
         has_probes: bool,
     },
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Condition(ConditionError { probe, condition, error, .. }) => {
+                write!(f, "{probe}: in `{condition}` at column {}: {}", error.offset + 1, error.reason)
+            }
+            Unfit::NoProbe { pattern, .. } => write!(f, "no probe matches `{pattern}` in what is traced"),
+        }
+    }
 }
 
 impl Registry {

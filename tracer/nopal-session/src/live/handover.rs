@@ -85,10 +85,7 @@ impl<S: Selection> Live<S> {
         let how = self.how();
         ensure(&mut self.kernel, how).map_err(|e| e.to_string())?;
         let kernel = self.kernel.as_ref().ok_or("the kernel door is closed")?;
-        let link = kernel.share(pid, mapped, &place.by_kernel).map_err(|e| match e {
-            super::LiveError::Kernel(error) => error.to_string(),
-            other => format!("{other:?}"),
-        })?;
+        let link = kernel.share(pid, mapped, &place.by_kernel).map_err(|e| e.to_string())?;
         Ok((event, link))
     }
 

@@ -6,6 +6,7 @@ use nopal_capture::Loss;
 use nopal_engine::kernel::KernelError;
 use nopal_engine::target::TargetError;
 use nopal_engine::user;
+use std::fmt;
 use std::path::PathBuf;
 
 /// Which way into a process.
@@ -104,6 +105,22 @@ pub enum LiveError {
     UnsteadyTsc,
 }
 
+impl fmt::Display for LiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LiveError::User(error) => write!(f, "{error}"),
+            LiveError::Kernel(error) => write!(f, "{error}"),
+            LiveError::Target(error) => write!(f, "{error}"),
+            LiveError::Unfit(unfit) => write!(f, "{unfit}"),
+            LiveError::AllClosed { reason } => write!(f, "no site could be opened: {reason}"),
+            LiveError::Cpus(error) => write!(f, "cannot tell how many CPUs there are: {error}"),
+            LiveError::UnsteadyTsc => f.write_str("this machine's time stamp counter does not run steadily"),
+        }
+    }
+}
+
+impl std::error::Error for LiveError {}
+
 /// Something that happened while tracing.
 #[derive(Debug)]
 pub enum News {
@@ -141,4 +158,23 @@ pub struct Polled {
     pub losses: Vec<Loss>,
     /// Places where a ring made no sense, and records that dying threads never finished.
     pub n_damaged: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_said_in_words() {
+        let pattern = "p:nmae".to_owned();
+        let unfit = Unfit::NoProbe { pattern, suggestion: Some("p:name".into()), has_probes: true };
+        for (error, said) in [
+            (LiveError::AllClosed { reason: "too short".into() }, "no site could be opened: too short"),
+            (LiveError::Unfit(unfit), "no probe matches `p:nmae` in what is traced"),
+            (LiveError::UnsteadyTsc, "this machine's time stamp counter does not run steadily"),
+        ] {
+            assert_eq!(error.to_string(), said);
+            assert_eq!(crate::script::RunError::Live(error).to_string(), said);
+        }
+    }
 }

@@ -44,7 +44,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunError::Live(error) => write!(f, "{error:?}"),
+            RunError::Live(error) => write!(f, "{error}"),
             RunError::Recording(error) => write!(f, "{error}"),
             RunError::Program(error) => write!(f, "the compiled script is damaged: {error}"),
             RunError::Kernel(error) => write!(f, "{error}"),

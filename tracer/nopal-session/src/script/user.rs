@@ -340,7 +340,7 @@ impl UserRun {
                 News::Opened(opened) => self.keep(opened),
                 News::Gap(text) => self.gap(text),
                 News::NotFollowed { pid, error } => {
-                    self.gap(format!("process {pid} could not be followed: {}", RunError::Live(error)));
+                    self.gap(format!("process {pid} could not be followed: {error}"));
                 }
                 News::Late { pid, n_sites } => {
                     self.losses.n_late += 1;
