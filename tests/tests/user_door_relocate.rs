@@ -219,7 +219,7 @@ fn ruby_by_the_user_door_alone() {
     let before = text(ruby.pid());
     let mut door = Door::open_with(ruby.pid(), "ruby:*", &options()).unwrap();
     let sites = door.reports.iter().flat_map(|r| r.outcome.iter().flatten());
-    let is_moved = |tactic: &Tactic| matches!(tactic, Tactic::Behind | Tactic::Relocate);
+    let is_moved = |tactic: &Tactic| matches!(tactic, Tactic::Behind | Tactic::Retarget | Tactic::Relocate);
     let n_moved = sites.filter(|s| s.outcome.as_ref().is_ok_and(is_moved)).count();
     println!("{:?}, moved: {n_moved}, {:?}", door.n_sites(), relocated(&door));
     assert!(n_moved > 10, "{n_moved}");

@@ -19,7 +19,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nopalstb");
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// What is reserved in one neighbourhood unless the creator says otherwise.
 pub const DEFAULT_BYTES: usize = 4 << 20;
 pub const DEFAULT_JOURNAL_ENTRIES: u32 = 8192;
@@ -118,11 +118,12 @@ pub struct JournalEntry {
     /// Patch, Scratch: run-time address of the first changed byte. Semaphore: of the counter. Landing: of the page.
     /// Site, Stub: of the site.
     pub address: u64,
-    /// Site: offset of the thunk. Stub: of the stub's entry.
+    /// Site: offset of the thunk. Stub: of the stub's entry. Landing: of the page that is shown there, which others may
+    /// show as well. Patch: the distance of its jump, from the end of that on.
     pub code: u32,
-    /// Site: offset of the slot. Stub: of its next-slot. Patch: 1 if instructions were moved and their pages unlocked.
+    /// Site: offset of the slot. Stub: of its next-slot. Patch: a [`PatchForm`].
     pub slot: u32,
-    /// Site: offset of the resume code. Stub: bytes of code.
+    /// Site: offset of the resume code. Stub: bytes of code. Patch: how far behind its site it is.
     pub extent: u32,
     /// Semaphore: the process, as the tracer counts; 0 = every process that maps this space.
     pub pid: u32,
@@ -135,6 +136,28 @@ pub struct JournalEntry {
 }
 
 pub const NO_SESSION: u16 = u16::MAX;
+
+/// What the changed bytes of a patch are.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchForm {
+    /// The opcode of a jump and as much of its distance as the length says; with ten bytes a 5-byte nop follows.
+    Jump = 0,
+    /// The same in place of instructions that were moved; their pages are writable meanwhile.
+    Relocated = 1,
+    /// As `Jump`, behind the first byte of the instruction, a prefix.
+    Prefixed = 2,
+    /// The distance of a jump that is the program's own.
+    Distance = 3,
+}
+
+impl PatchForm {
+    pub fn from_code(code: u32) -> Option<PatchForm> {
+        [PatchForm::Jump, PatchForm::Relocated, PatchForm::Prefixed, PatchForm::Distance]
+            .into_iter()
+            .find(|form| *form as u32 == code)
+    }
+}
 
 #[repr(u16)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

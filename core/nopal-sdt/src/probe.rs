@@ -21,7 +21,7 @@ pub struct Site {
     pub file_offset: u64,
     pub semaphore: Option<Semaphore>,
     pub args: Vec<Arg>,
-    /// The bytes in the file from the site on; fewer than 16 only at the end of a segment.
+    /// The bytes in the file from the site on; fewer than 32 only at the end of a segment.
     pub code: Vec<u8>,
 }
 

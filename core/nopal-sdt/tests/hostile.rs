@@ -20,7 +20,7 @@ fn check(object: &Object, n_file_bytes: usize) {
     for probe in &object.probes {
         assert!(!probe.sites.is_empty());
         for site in &probe.sites {
-            assert!(site.address != 0 && site.code.len() <= 16);
+            assert!(site.address != 0 && site.code.len() <= 32);
             assert!(site.code.is_empty() || site.file_offset as usize + site.code.len() <= n_file_bytes);
         }
     }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 const MAX_WARNINGS: usize = 8;
 /// systemtap's macros stop at 12, nopal's at 12.
 const MAX_ARGS: usize = 64;
-const CODE_BYTES: u64 = 16;
+const CODE_BYTES: u64 = 32;
 
 /// A stapsdt note as it is in the file.
 struct Stapsdt<'data> {

@@ -18,7 +18,7 @@ use super::session::{Core, OpenSite, SiteReport, Traced, WantedObject};
 use super::tactic::Refusal;
 use super::{process, ptrace};
 use nopal_abi::PAGE_BYTES;
-use nopal_abi::stub_space::{Path, RSEQ_SIGNATURE};
+use nopal_abi::stub_space::{PatchForm, Path, RSEQ_SIGNATURE};
 use std::collections::HashMap;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -85,6 +85,9 @@ struct Work<'a, 'c> {
 /// A site that is ready to be opened.
 struct Ready {
     site: OpenSite,
+    form: PatchForm,
+    /// Of its jump.
+    distance: u32,
     entry_semaphore: Option<usize>,
     landing_pages: Vec<u64>,
     neighbourhood: usize,
@@ -160,15 +163,9 @@ impl Work<'_, '_> {
             for wanted in &object.sites {
                 let report = reports.len();
                 match self.prepare(at, object, wanted) {
-                    Ok((site, landing_pages)) => {
-                        reports.push(SiteReport::new(object, wanted, Ok(site.tactic)));
-                        ready.push(Ready {
-                            site,
-                            entry_semaphore: None,
-                            landing_pages,
-                            neighbourhood: at,
-                            report,
-                        });
+                    Ok(prepared) => {
+                        reports.push(SiteReport::new(object, wanted, Ok(prepared.site.tactic)));
+                        ready.push(Ready { report, ..prepared });
                     }
                     Err(Failure::Site(refusal)) => {
                         reports.push(SiteReport::new(object, wanted, Err(refusal)))

@@ -15,13 +15,12 @@ use super::pass_fd::Caller;
 use super::process;
 use super::relocate::{pages_of, protect};
 use super::session::{Core, RING_NAME, Traced, in_own_thread};
-use super::tactic::Way;
 use super::text::{Direction, Files, Found, Patch, apply};
 use crate::target;
 use crate::target::births::Births;
 use nopal_abi::ring::ControlPage;
 use nopal_abi::stub_space::{JournalKind, JournalState};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -392,40 +391,30 @@ fn patches(
     memory: &Memory,
     is_wanted: impl Fn(u64) -> bool,
 ) -> Vec<Patch> {
-    let mut patches = Vec::new();
+    let mut patches: Vec<(Patch, bool)> = Vec::new();
     for (_, entry, _) in n.space.entries() {
         let site = entry.address.wrapping_sub(u64::from(entry.extent));
-        let is_ours = entry.kind == JournalKind::Patch && matches!(entry.length, 1 | 5);
-        if !is_ours || is_wanted(site) {
+        if entry.kind != JournalKind::Patch || is_wanted(site) {
             continue;
         }
-        let len = usize::from(entry.length);
-        let Some(original) = files.original(entry.address, len) else { continue };
-        // The same site opened by one byte at one time and by five at another: both begin alike.
-        if len == 1 && is_relocated(n, memory, entry.address) {
-            continue;
-        }
-        let patched = match n.space.site(site) {
-            _ if len == 1 => vec![0xe9],
-            Some(site) => {
-                let distance = site.thunk.wrapping_sub(entry.address + 5) as i32;
-                [&[0xe9][..], &distance.to_le_bytes()].concat()
-            }
-            None => continue,
-        };
-        let patch = Patch { address: entry.address, original, patched };
-        // A site that was never opened in this process, or is closed already, needs nothing.
-        if patch.found(memory).is_ok_and(|found| found != Found::Original) {
-            patches.push(patch);
+        let Some(patch) = Patch::of_entry(&entry, files) else { continue };
+        match patch.found(memory) {
+            // A site that was never opened in this process, or is closed already, needs nothing.
+            Ok(Found::Original) | Err(_) => {}
+            Ok(Found::Other(_)) => patches.push((patch, false)),
+            Ok(Found::Ours | Found::FirstByteBack | Found::Breakpoint) => patches.push((patch, true)),
         }
     }
-    patches
-}
-
-fn is_relocated(n: &Neighbourhood, memory: &Memory, address: u64) -> bool {
-    let jump = n.space.site(address).and_then(|site| Way::relocation(address).patched(site.thunk));
-    n.space.is_relocation(address)
-        && jump.is_some_and(|jump| memory.read_vec(address, jump.len()).is_ok_and(|now| now == jump))
+    // The same site opened otherwise at another time: all begin alike, and the longest that stands there is the one.
+    let mut longest: HashMap<u64, usize> = HashMap::new();
+    for (patch, _) in patches.iter().filter(|(_, stands)| *stands) {
+        let len = longest.entry(patch.address).or_default();
+        *len = patch.patched.len().max(*len);
+    }
+    let is_one = |(patch, stands): &(Patch, bool)| {
+        longest.get(&patch.address).is_none_or(|len| *stands && patch.patched.len() == *len)
+    };
+    patches.into_iter().filter(is_one).map(|(patch, _)| patch).collect()
 }
 
 /// Closes the descriptors that killed tracers had open in the process.

@@ -14,7 +14,7 @@ use super::session::{
     in_own_thread,
 };
 use super::stub::space::ObjectIdentity;
-use super::tactic::{Refusal, Tactic, Way};
+use super::tactic::{Refusal, Tactic, Way, ways_of_ret};
 use super::text::Found;
 use super::watch::{Health, Notice};
 use crate::target::MappedObject;
@@ -172,28 +172,7 @@ pub(super) fn loader_in(
 
 /// The ways to open a `ret` with these bytes from it on, best first.
 pub(super) fn ways(address: u64, code: &[u8]) -> std::result::Result<Vec<Way>, Refusal> {
-    let way = |tactic, landing| Way {
-        tactic,
-        patch: address,
-        landing,
-        resume: address,
-        is_tail_copied: false,
-        is_narrow: false,
-    };
-    let mut ways = Vec::new();
-    match code {
-        [0xcc, ..] => return Err(Refusal::Breakpoint),
-        [0xc3, a, b, c, d, ..] => {
-            let distance = i32::from_le_bytes([*a, *b, *c, *d]);
-            let landing = address.wrapping_add(5).wrapping_add(distance as i64 as u64);
-            ways.push(way(Tactic::Pun, Some(landing)));
-            if has_padding(&code[1..]) {
-                ways.push(way(Tactic::Jump, None));
-            }
-        }
-        _ => return Err(Refusal::NotANop { bytes: code.iter().take(5).copied().collect() }),
-    }
-    Ok(ways)
+    ways_of_ret(address, code, has_padding(code.get(1..).unwrap_or_default()))
 }
 
 /// Whether the next four bytes are nothing but what fills the room up to the next function.
@@ -363,7 +342,7 @@ mod tests {
             };
             assert_eq!(text, expected, "{code:02x?}");
         }
-        let way = ways(0x1000, &[0xc3, 0x66, 0x66, 0x2e, 0x0f]).unwrap()[0];
-        assert_eq!(way.landing, Some(0x1005 + 0x0f2e_6666));
+        let way = &ways(0x1000, &[0xc3, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0]).unwrap()[0];
+        assert_eq!(way.landings(0x0f2e_6666), (0x1005 + 0x0f2e_6666, vec![]));
     }
 }

@@ -1,7 +1,9 @@
 //! The user door: enters a running process for a moment, maps a ring and generated code into it, and turns the nops of
 //! probe sites into jumps. No trap on a hit, no library, no signal handler and no libc call in the target.
 
+mod behind;
 pub mod consumer;
+mod distance;
 mod enter;
 pub mod entry;
 pub mod error;
@@ -9,6 +11,7 @@ mod frame;
 mod held;
 pub mod hijack;
 mod inject;
+mod landings;
 pub mod launch;
 pub mod leave;
 mod ledger;

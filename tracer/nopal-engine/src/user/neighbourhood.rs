@@ -5,7 +5,7 @@
 //! address         the memfd, r-x, shared by forked relatives
 //! + len           process page   private, wiped in forked children
 //! + len + 4096    ledger         private, copied to forked children: four bits per journal entry
-//! landing pages   single pages of the same memfd, r-x, where punned jumps land
+//! landing pages   single pages of the same memfd, r-x, where punned jumps land; one page of it at many addresses
 //! ```
 
 use super::error::{Error, Result};
@@ -140,12 +140,14 @@ impl Neighbourhood {
         self.space.landings()
     }
 
-    /// The memfd page for a landing page, made if there is none yet.
-    pub fn landing_page(&self, address: u64) -> Result<u64> {
-        if let Some(offset) = self.space.landing_at(address) {
-            return Ok(offset);
-        }
+    /// One more page of the memfd, for landings: its offset.
+    pub(super) fn add_page(&self) -> Result<u64> {
         let offset = self.space.append(&[0; PAGE_BYTES], PAGE_BYTES).map_err(stub_failed)?;
+        Ok(offset as u64)
+    }
+
+    /// Writes down that the page of the memfd is shown at this address.
+    pub(super) fn note_landing_page(&self, address: u64, offset: u64) -> Result<()> {
         let entry = Entry {
             kind: JournalKind::Landing,
             session: NO_SESSION,
@@ -157,28 +159,7 @@ impl Neighbourhood {
             pid: 0,
             object: ObjectIdentity::default(),
         };
-        self.journal_once(&entry)?;
-        Ok(offset as u64)
-    }
-
-    /// Writes a landing's code, unless another site's landing overlaps it.
-    pub fn write_landing(&self, address: u64, code: &[u8]) -> Result<bool> {
-        let mut places = Vec::new();
-        for (i, byte) in code.iter().enumerate() {
-            let at = address + i as u64;
-            let page = self.landing_page(at & !(PAGE - 1))?;
-            places.push(((page + at % PAGE) as usize, *byte));
-        }
-        let is_free = places.iter().all(|(offset, _)| self.space.get(*offset, 1) == [0]);
-        let is_there = places.iter().all(|(offset, byte)| self.space.get(*offset, 1) == [*byte]);
-        if !is_free && !is_there {
-            return Ok(false);
-        }
-        // The opcode last: whoever reads a half-written landing reads a zero there.
-        for (offset, byte) in places.into_iter().rev() {
-            self.space.put(offset, &[byte]);
-        }
-        Ok(true)
+        self.journal_once(&entry).map(drop)
     }
 
     /// Writes an entry in force, unless it stands there already; its index.

@@ -10,12 +10,12 @@ use crate::target::functions::search_table;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use nopal_abi::PAGE_BYTES;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that a jump takes.
 pub const WINDOW: u64 = 5;
-/// A nop and a jump behind it.
-const WIDE: u64 = WINDOW + 1;
+/// Farther behind a site nobody asks.
+const MAX_WINDOW: u64 = 32;
 
 /// The page or the two pages that a site's five bytes lie in.
 pub fn pages_of(site: u64) -> Vec<u64> {
@@ -29,17 +29,14 @@ pub fn protect(page: u64, rights: u64) -> Call {
     Call::new("change the rights of", libc::SYS_mprotect, [page, PAGE_BYTES as u64, rights, 0, 0, 0])
 }
 
-/// The sites of an object whose instructions must stay where they are, with the reason; all link-time addresses.
+/// What leads to the instructions behind the sites of an object; all link-time addresses.
 #[derive(Debug)]
 pub struct Fixed {
-    /// By address of the site: why not, if only the bytes up to the first number are in question, and for all of them.
-    verdicts: Vec<(u64, Verdict)>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Verdict {
-    narrow: Result<(), &'static str>,
-    wide: Result<(), &'static str>,
+    /// Sites that begin an instruction of a function that could be decoded whole, with the start of that function.
+    decoded: BTreeMap<u64, u64>,
+    /// Sites behind which something leads, and how far behind.
+    entered: BTreeSet<(u64, u64)>,
+    exceptions: Vec<u8>,
 }
 
 impl Fixed {
@@ -47,23 +44,27 @@ impl Fixed {
     pub fn of<'a, R: ReadRef<'a>>(image: R, sites: &'a [u64]) -> Fixed {
         match Survey::new(image, sites) {
             Some(survey) => survey.judge(),
-            None => Fixed { verdicts: Vec::new() },
+            None => Fixed { decoded: BTreeMap::new(), entered: BTreeSet::new(), exceptions: Vec::new() },
         }
     }
 
-    /// For a jump at the site.
-    pub fn check(&self, site: u64) -> Result<(), &'static str> {
-        self.verdict(site)?.narrow
-    }
-
-    /// For a jump right behind the nop of the site.
-    pub fn check_behind(&self, site: u64) -> Result<(), &'static str> {
-        self.verdict(site)?.wide
-    }
-
-    fn verdict(&self, site: u64) -> Result<Verdict, &'static str> {
-        let at = self.verdicts.binary_search_by_key(&site, |(address, _)| *address);
-        at.map(|at| self.verdicts[at].1).map_err(|_| "its functions cannot be told apart")
+    /// Whether nothing leads into the bytes behind the first of `window` bytes at the site; else why they must stay.
+    pub fn check(&self, site: u64, window: u64) -> Result<(), &'static str> {
+        if window > MAX_WINDOW {
+            return Err("they are too far behind it");
+        }
+        if self.entered.range((site, 1)..(site, window)).next().is_some() {
+            return Err("a branch leads into them");
+        }
+        let Some(start) = self.decoded.get(&site) else {
+            return Err("its function cannot be decoded");
+        };
+        // Landing pads are written as distances from their function: any bytes that could be such a one count.
+        let is_landing_pad = (1..window).any(|inside| {
+            let encoded = uleb128(site + inside - start);
+            self.exceptions.windows(encoded.len()).any(|bytes| bytes == encoded)
+        });
+        if is_landing_pad { Err("an exception may land in them") } else { Ok(()) }
     }
 }
 
@@ -141,7 +142,7 @@ impl<'a> Survey<'a> {
     fn lead_to(&mut self, address: u64) {
         let at = self.sites.partition_point(|site| *site < address);
         if let Some(site) = at.checked_sub(1).and_then(|before| self.sites.get(before))
-            && address - site < WIDE
+            && address - site < MAX_WINDOW
         {
             self.entered.insert((*site, address - site));
         }
@@ -163,20 +164,16 @@ impl<'a> Survey<'a> {
         for start in self.starts.clone() {
             self.lead_to(start);
         }
-        let verdict = |site: u64, window: u64| {
-            if self.entered.range((site, 1)..(site, window)).next().is_some() {
-                Err("a branch leads into them")
-            } else if !self.decoded.contains(&site) {
-                Err("its function cannot be decoded")
-            } else if self.may_be_landing_pad(site, window) {
-                Err("an exception may land in them")
-            } else {
-                Ok(())
-            }
-        };
-        let both =
-            |site: &u64| (*site, Verdict { narrow: verdict(*site, WINDOW), wide: verdict(*site, WIDE) });
-        Fixed { verdicts: self.sites.iter().map(both).collect() }
+        // Without a start before it a site would be in no function.
+        let decoded = self.decoded.iter().filter_map(|site| {
+            let start = self.starts.range(..=*site).next_back()?;
+            Some((*site, *start))
+        });
+        Fixed {
+            decoded: decoded.collect(),
+            entered: std::mem::take(&mut self.entered),
+            exceptions: self.exceptions.to_vec(),
+        }
     }
 
     fn decode_part(&mut self, part: &Part<'_>) {
@@ -260,15 +257,6 @@ impl<'a> Survey<'a> {
             self.lead_to(to);
         }
     }
-
-    /// Landing pads are written as distances from their function: any bytes that could be such a one count.
-    fn may_be_landing_pad(&self, site: u64, window: u64) -> bool {
-        let Some(start) = self.starts.range(..=site).next_back() else { return true };
-        (1..window).any(|inside| {
-            let encoded = uleb128(site + inside - start);
-            self.exceptions.windows(encoded.len()).any(|bytes| bytes == encoded)
-        })
-    }
 }
 
 fn uleb128(mut value: u64) -> Vec<u8> {
@@ -308,7 +296,7 @@ mod tests {
     }
 
     fn verdict(code: &[u8], site: u64, table: &[i32], exceptions: &[u8]) -> Result<(), &'static str> {
-        fixed(code, site, table, exceptions).check(site)
+        fixed(code, site, table, exceptions).check(site, WINDOW)
     }
 
     #[test]
@@ -390,16 +378,17 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_behind_the_nop_takes_one_byte_more() {
+    fn the_window_is_as_wide_as_asked_for() {
         // nop; and $0x61ffffff,%ecx; a short jump
         let code = |distance: u8| [0x90, 0x81, 0xe1, 0xff, 0xff, 0xff, 0x61, 0xeb, distance];
         for (to, narrow, wide) in [(0u8, true, true), (1, false, false), (5, true, false), (7, true, true)] {
             let fixed = fixed(&code(to.wrapping_sub(9)), 0x1000, &[], &[]);
             assert_eq!(
-                (fixed.check(0x1000).is_ok(), fixed.check_behind(0x1000).is_ok()),
+                (fixed.check(0x1000, 5).is_ok(), fixed.check(0x1000, 7).is_ok()),
                 (narrow, wide),
                 "{to}"
             );
+            assert!(fixed.check(0x1000, 33).is_err());
         }
     }
 
@@ -407,7 +396,7 @@ mod tests {
     fn rubbish_is_refused() {
         for image in [&[][..], &[0x7f, b'E', b'L', b'F'], &[0; 4096]] {
             let fixed = Fixed::of(image, &[0x1000]);
-            assert!(fixed.check(0x1000).is_err() && fixed.check_behind(0x1000).is_err());
+            assert!(fixed.check(0x1000, 1).is_err());
         }
     }
 }

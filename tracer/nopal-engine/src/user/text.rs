@@ -1,10 +1,14 @@
 //! The changed bytes in a process's code: what the file has there, whether they are ours, putting them in and out.
 
+use super::distance::BREAKPOINT;
 use super::error::{Error, Result};
 use super::held::stop_all;
 use super::memory::Memory;
 use super::ptrace;
+use super::stub::space::Entry;
+use super::tactic::Way;
 use crate::target::{Image, MappedObject, mapped_objects};
+use nopal_abi::stub_space::PatchForm;
 use std::collections::HashMap;
 
 /// The files of a process's code, opened as they are needed.
@@ -35,6 +39,8 @@ impl Files {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
     pub address: u64,
+    /// Bytes of the same instruction before `address`, which stay. Others may have a breakpoint on the first.
+    pub kept: Vec<u8>,
     pub original: Vec<u8>,
     pub patched: Vec<u8>,
 }
@@ -44,23 +50,59 @@ pub struct Patch {
 pub enum Found {
     Ours,
     Original,
-    /// 0xCC on top of it, by a debugger or a kernel tracer.
+    /// Ours but for the first byte, which is the file's: what a kernel tracer leaves behind.
+    FirstByteBack,
+    /// 0xCC on the instruction's first byte, by a debugger or a kernel tracer.
     Breakpoint,
     Other(Vec<u8>),
 }
 
 impl Patch {
+    /// The change that the journal tells of, if it is one that can be.
+    pub fn of_entry(entry: &Entry, files: &mut Files) -> Option<Patch> {
+        let form = PatchForm::from_code(entry.slot)?;
+        let len = usize::from(entry.length);
+        let (kept_len, patched) = match form {
+            PatchForm::Jump | PatchForm::Relocated => (0, Way::jump_bytes(entry.code)),
+            PatchForm::Prefixed => (1, Way::jump_bytes(entry.code)),
+            PatchForm::Distance => (1, entry.code.to_le_bytes().to_vec()),
+        };
+        let patched = patched.get(..len).filter(|bytes| !bytes.is_empty())?.to_vec();
+        let mut kept = files.original(entry.address.checked_sub(kept_len)?, kept_len as usize + len)?;
+        let original = kept.split_off(kept_len as usize);
+        Some(Patch { address: entry.address, kept, original, patched })
+    }
+
+    /// Where the instruction begins.
+    pub fn start(&self) -> u64 {
+        self.address - self.kept.len() as u64
+    }
+
     pub fn found(&self, memory: &Memory) -> Result<Found> {
-        let now = memory.read_vec(self.address, self.original.len())?;
-        Ok(if now == self.patched {
+        let mut kept = memory.read_vec(self.start(), self.kept.len() + self.original.len())?;
+        let now = kept.split_off(self.kept.len());
+        Ok(self.judge(&kept, now))
+    }
+
+    fn judge(&self, kept: &[u8], now: Vec<u8>) -> Found {
+        let is_covered = kept.iter().chain(&now).next() == Some(&BREAKPOINT);
+        if kept == self.kept && now == self.patched {
             Found::Ours
-        } else if now == self.original {
+        } else if kept == self.kept && now == self.original {
             Found::Original
-        } else if now[0] == 0xcc {
+        } else if is_covered && (kept.is_empty() || now == self.patched || now == self.original) {
             Found::Breakpoint
+        } else if kept.is_empty() && now[0] == self.original[0] && now[1..] == self.patched[1..] {
+            Found::FirstByteBack
         } else {
-            Found::Other(now)
-        })
+            Found::Other([kept, &now].concat())
+        }
+    }
+
+    /// Whether our bytes behind somebody's breakpoint can be taken back: it will go on with the whole instruction as the
+    /// file has it. A breakpoint on a byte that we changed may bring ours back.
+    fn is_free_under_breakpoint(&self) -> bool {
+        !self.kept.is_empty()
     }
 }
 
@@ -82,12 +124,16 @@ pub fn apply(
     let pid = memory.pid();
     let mut outcome = vec![None; patches.len()];
     let change = |patch: &Patch| -> Result<Option<Found>> {
-        let (wanted, bytes) = match direction {
-            Direction::In => (Found::Original, &patch.patched),
-            Direction::Out => (Found::Ours, &patch.original),
-        };
         let found = patch.found(memory)?;
-        if found == wanted {
+        let (bytes, is_expected) = match direction {
+            Direction::In => (&patch.patched, matches!(found, Found::Original | Found::FirstByteBack)),
+            Direction::Out => (
+                &patch.original,
+                matches!(found, Found::Ours | Found::FirstByteBack)
+                    || (found == Found::Breakpoint && patch.is_free_under_breakpoint()),
+            ),
+        };
+        if is_expected {
             memory.write(patch.address, bytes)?;
             return Ok(None);
         }
@@ -116,4 +162,63 @@ pub fn apply(
         }
     }
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_there_is_told_apart() {
+        let patch = |kept: &[u8], original: &[u8], patched: &[u8]| Patch {
+            address: 0x1000,
+            kept: kept.to_vec(),
+            original: original.to_vec(),
+            patched: patched.to_vec(),
+        };
+        let pun = patch(&[], &[0x90], &[0xe9]);
+        let nop5 = patch(&[], &[0x0f, 0x1f, 0x44, 0, 0], &[0xe9, 0x1f, 0x44, 1, 2]);
+        let prefixed = patch(&[0x48], &[0x8d, 5], &[0xe9, 7]);
+        for (patch, now, expected) in [
+            (&pun, &[0xe9][..], Found::Ours),
+            (&pun, &[0x90], Found::Original),
+            (&pun, &[0xcc], Found::Breakpoint),
+            (&pun, &[0x91], Found::Other(vec![0x91])),
+            (&nop5, &[0xe9, 0x1f, 0x44, 1, 2], Found::Ours),
+            (&nop5, &[0x0f, 0x1f, 0x44, 1, 2], Found::FirstByteBack),
+            (&nop5, &[0xcc, 0x1f, 0x44, 1, 2], Found::Breakpoint),
+            (&nop5, &[0xcc, 0x1f, 0x44, 0, 0], Found::Breakpoint),
+            (&nop5, &[0x0f, 0x1f, 0x44, 0, 0], Found::Original),
+            (&nop5, &[0xe8, 1, 2, 3, 4], Found::Other(vec![0xe8, 1, 2, 3, 4])),
+            (&prefixed, &[0x48, 0xe9, 7], Found::Ours),
+            (&prefixed, &[0x48, 0x8d, 5], Found::Original),
+            // Theirs on the prefix: ours is behind it or not, and is passed by either way.
+            (&prefixed, &[0xcc, 0xe9, 7], Found::Breakpoint),
+            (&prefixed, &[0xcc, 0x8d, 5], Found::Breakpoint),
+            (&prefixed, &[0xcc, 1, 2], Found::Other(vec![0xcc, 1, 2])),
+            (&prefixed, &[0x48, 0xcc, 7], Found::Other(vec![0x48, 0xcc, 7])),
+            (&prefixed, &[0x49, 0xe9, 7], Found::Other(vec![0x49, 0xe9, 7])),
+        ] {
+            let (kept, rest) = now.split_at(patch.kept.len());
+            assert_eq!(patch.judge(kept, rest.to_vec()), expected, "{now:02x?}");
+        }
+    }
+
+    #[test]
+    fn under_a_breakpoint_only_what_is_behind_it_is_taken_back() {
+        let me = Memory::open(std::process::id() as i32).unwrap();
+        for (kept, now, after) in [
+            (&[0x48u8][..], vec![0xccu8, 0xe9], vec![0xcc, 0x8d]),
+            (&[0x48], vec![0x48, 0xe9], vec![0x48, 0x8d]),
+            (&[], vec![0xcc], vec![0xcc]),
+            (&[], vec![0xe9], vec![0x8d]),
+        ] {
+            let place = now.clone();
+            let address = place.as_ptr() as u64 + kept.len() as u64;
+            let patch = Patch { address, kept: kept.to_vec(), original: vec![0x8d], patched: vec![0xe9] };
+            apply(&me, &[patch], Direction::Out, &[]).unwrap();
+            let bytes = me.read_vec(place.as_ptr() as u64, place.len()).unwrap();
+            assert_eq!(bytes, after, "{now:02x?}");
+        }
+    }
 }

@@ -20,6 +20,9 @@ pub enum Notice {
         address: u64,
         /// Whose records stand for the site, for whoever can open it otherwise meanwhile.
         event: Option<u32>,
+        /// The breakpoint is on the nop, where a uprobe of our own would be, too. Else, behind the nop, the site is open
+        /// again the moment the other tool leaves, and what is opened on the nop meanwhile would count twice.
+        is_on_nop: bool,
     },
     /// The other tool has left; the site is open again. Hits since `TakenOver` are missing.
     OpenAgain {
@@ -146,6 +149,7 @@ impl Session {
                             probe: site.probe.clone(),
                             address: site.address,
                             event: None,
+                            is_on_nop: site.patch.start() == site.address,
                         });
                     }
                     Ok(Found::Original) if is_told && *health == Health::Well => *health = Health::Odd,
@@ -154,7 +158,7 @@ impl Session {
                             again.push(pid);
                         }
                     }
-                    Ok(Found::Original) if *health != Health::GivenUp => {
+                    Ok(Found::Original | Found::FirstByteBack) if *health != Health::GivenUp => {
                         let patches = std::slice::from_ref(&traced.sites[at].patch);
                         let armed = in_own_thread(|| {
                             let _lock = Lock::take(pid)?;

@@ -131,7 +131,13 @@ impl<S: Selection> Live<S> {
                         "another tool watches which libraries process {pid} loads; they are opened a moment later"
                     )));
                 }
-                Notice::TakenOver { pid, probe, address, event } => {
+                Notice::TakenOver { pid, probe, address, is_on_nop: false, .. } => {
+                    news.push(News::Gap(format!(
+                        "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing until \
+                         it leaves"
+                    )));
+                }
+                Notice::TakenOver { pid, probe, address, event, is_on_nop: true } => {
                     self.hand_over(pid as u32, probe, address, event, news);
                 }
                 Notice::OpenAgain { pid, probe, address, was_taken_over } => {

@@ -24,7 +24,6 @@ impl Work<'_, '_> {
                 .collect();
             pages.sort_unstable();
             pages.dedup();
-            // A second page is needed only where a landing was written across the end of the first.
             let known = n.landing_pages();
             let missing: Vec<(u64, u64)> = pages
                 .into_iter()
@@ -134,8 +133,8 @@ impl Work<'_, '_> {
                 session: NO_SESSION,
                 length: r.site.patch.original.len() as u16,
                 address: r.site.patch.address,
-                code: 0,
-                slot: u32::from(r.site.tactic == Tactic::Relocate),
+                code: r.distance,
+                slot: r.form as u32,
                 extent: (r.site.patch.address - r.site.address) as u32,
                 pid: 0,
                 object: ObjectIdentity::default(),
@@ -216,7 +215,9 @@ impl Work<'_, '_> {
                         Found::Breakpoint => Refusal::Breakpoint,
                         Found::Other(bytes) if bytes.is_empty() => Refusal::ThreadInside,
                         Found::Other(bytes) => Refusal::BytesChanged { found: bytes },
-                        Found::Ours | Found::Original => Refusal::BytesChanged { found: Vec::new() },
+                        Found::Ours | Found::Original | Found::FirstByteBack => {
+                            Refusal::BytesChanged { found: Vec::new() }
+                        }
                     });
                 }
             }

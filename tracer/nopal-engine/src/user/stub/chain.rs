@@ -66,6 +66,11 @@ impl Space {
         })
     }
 
+    /// Where the thunk of a site is, or would be put.
+    pub fn thunk(&self, address: u64) -> u64 {
+        self.site(address).map_or_else(|| self.cursor().0 + LINE as u64, |site| site.thunk)
+    }
+
     /// Makes thunk, slot and resume code, or finds those that are there. The slot leads to the resume code.
     pub fn add_site(&self, address: u64, tail: &Tail, object: ObjectIdentity) -> Result<Site, StubError> {
         let (at, offset) = self.cursor();

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU16;
 
 use nopal_abi::PAGE_BYTES;
-use nopal_abi::stub_space::{JournalEntry, JournalKind, JournalState};
+use nopal_abi::stub_space::{JournalEntry, JournalKind, JournalState, PatchForm};
 
 /// Which object an address belongs to, so that it is found again in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -97,7 +97,7 @@ impl Entry {
 
     /// A patch for which instructions were moved.
     fn is_relocation(&self) -> bool {
-        self.kind == JournalKind::Patch && self.length == 5 && self.slot == 1
+        self.kind == JournalKind::Patch && self.length == 5 && self.slot == PatchForm::Relocated as u32
     }
 }
 
@@ -115,6 +115,8 @@ pub(super) struct Journal {
     /// Page and place in the space, the first of each page.
     landings: HashMap<u64, u64>,
     relocations: HashSet<u64>,
+    /// By address of the first changed byte.
+    patches: HashMap<u64, Vec<usize>>,
     /// Entries that say nothing any more.
     vacant: Vec<usize>,
 }
@@ -151,10 +153,13 @@ impl Journal {
                     self.landings.entry(page).or_insert(place);
                 }
             }
-            JournalKind::Patch if entry.is_relocation() => {
-                self.relocations.insert(entry.address);
+            JournalKind::Patch => {
+                self.patches.entry(entry.address).or_default().push(index);
+                if entry.is_relocation() {
+                    self.relocations.insert(entry.address);
+                }
             }
-            JournalKind::Patch | JournalKind::Semaphore | JournalKind::Scratch => {}
+            JournalKind::Semaphore | JournalKind::Scratch => {}
         }
     }
 
@@ -230,6 +235,18 @@ impl Journal {
 
     pub fn landing(&self, page: u64) -> Option<u64> {
         self.landings.get(&page).copied()
+    }
+
+    /// The newest patches at this address, at most `limit`.
+    pub fn patches_at(&self, address: u64, limit: usize) -> Vec<Entry> {
+        let indices = self.patches.get(&address).map_or(&[][..], Vec::as_slice);
+        indices
+            .iter()
+            .rev()
+            .filter_map(|index| self.get(*index))
+            .map(|(entry, _)| entry)
+            .take(limit)
+            .collect()
     }
 
     pub fn relocations(&self) -> &HashSet<u64> {

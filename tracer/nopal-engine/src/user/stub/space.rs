@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nopal_abi::PAGE_BYTES;
 use nopal_abi::stub_space::{
-    JournalEntry, JournalState, MAGIC, MAX_SESSIONS, Path, RSEQ_SIGNATURE, SessionEntry, SessionState,
-    StubSpace, VERSION,
+    JournalEntry, JournalState, MAGIC, MAX_SESSIONS, PatchForm, Path, RSEQ_SIGNATURE, SessionEntry,
+    SessionState, StubSpace, VERSION,
 };
 
 pub use super::chain::{PlacedStub, Site, landing};
@@ -375,8 +375,13 @@ impl Space {
         self.books().relocations().iter().copied().collect()
     }
 
-    pub fn is_relocation(&self, site: u64) -> bool {
-        self.books().relocations().contains(&site)
+    /// The distances that jumps with these changed bytes had, newest first.
+    pub fn distances(&self, address: u64, len: usize, form: PatchForm) -> Vec<u32> {
+        /// A forged journal has thousands.
+        const NEWEST: usize = 16;
+        let patches = self.books().patches_at(address, NEWEST);
+        let is_alike = |entry: &Entry| usize::from(entry.length) == len && entry.slot == form as u32;
+        patches.into_iter().filter(is_alike).map(|entry| entry.code).collect()
     }
 
     // --- code ---

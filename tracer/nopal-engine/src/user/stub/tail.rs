@@ -1,6 +1,9 @@
 //! How the program goes on after the stubs of a site: a copy of the instructions that the patch displaced or read as part
 //! of its jump, then a jump behind them. Copying is an optimisation (10 to 15 ns a hit): in doubt nothing is copied and
 //! the program goes on where the patch ends.
+//!
+//! What follows a one-byte patch stays where it is and is copied besides. While somebody has a breakpoint in it, that is
+//! to be met: so the original bytes are compared with what they were, and if they differ the program goes on there.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, Encoder, FlowControl, Instruction, InstructionInfoFactory, OpKind,
@@ -12,6 +15,8 @@ use super::asm::{OutOfReach, rel32};
 /// What is copied, and where the program is then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
+    /// Where the copied instructions are, and their first four bytes: copied only as long as these stand there.
+    original: Option<(u64, u32)>,
     pieces: Vec<Piece>,
     /// Where to jump after the pieces; `None` if the last piece does not come back.
     resume: Option<u64>,
@@ -31,21 +36,32 @@ enum Piece {
 impl Tail {
     /// Copies nothing.
     pub fn to(address: u64) -> Tail {
-        Tail { pieces: Vec::new(), resume: Some(address) }
+        Tail { original: None, pieces: Vec::new(), resume: Some(address) }
     }
 
     /// A site that is itself a `ret`, as the place the dynamic linker calls for debuggers is.
     pub fn ret() -> Tail {
-        Tail { pieces: vec![Piece::Bytes(vec![0xc3])], resume: None }
+        Tail { original: None, pieces: vec![Piece::Bytes(vec![0xc3])], resume: None }
     }
 
     pub fn copies_nothing(&self) -> bool {
         self.pieces.is_empty()
     }
 
+    /// The same way on without the copy of instructions that are still there, for code that cannot be read.
+    pub fn without_copies(self) -> Tail {
+        match self.original {
+            Some((address, _)) => Tail::to(address),
+            None => self,
+        }
+    }
+
     /// The resume code as it must be when it stands at `address`.
     pub fn encode(&self, address: u64) -> Result<Vec<u8>, OutOfReach> {
-        let mut code = Vec::with_capacity(32);
+        let mut code = Vec::with_capacity(96);
+        if let Some((original, bytes)) = self.original {
+            compare(&mut code, address, original, bytes)?;
+        }
         for piece in &self.pieces {
             let here = address + code.len() as u64;
             match piece {
@@ -72,6 +88,25 @@ impl Tail {
     }
 }
 
+/// Goes on at `original` unless these bytes stand there; below the red zone, with no register and no flag changed.
+fn compare(code: &mut Vec<u8>, address: u64, original: u64, bytes: u32) -> Result<(), OutOfReach> {
+    const RESTORE: [u8; 9] = [0x59, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0];
+    // lea -128(%rsp),%rsp; push %rcx; mov original(%rip),%ecx
+    code.extend_from_slice(&[0x48, 0x8d, 0x64, 0x24, 0x80, 0x51, 0x8b, 0x0d]);
+    let offset = rel32(address + code.len() as u64 + 4, original)?;
+    code.extend_from_slice(&offset.to_le_bytes());
+    // lea -bytes(%rcx),%ecx; jrcxz over the next two instructions and the jump
+    code.extend_from_slice(&[0x8d, 0x89]);
+    code.extend_from_slice(&bytes.wrapping_neg().to_le_bytes());
+    const JUMP_BYTES: u8 = 5;
+    code.extend_from_slice(&[0xe3, RESTORE.len() as u8 + JUMP_BYTES]);
+    // pop %rcx; lea 128(%rsp),%rsp
+    code.extend_from_slice(&RESTORE);
+    jump(code, address, original)?;
+    code.extend_from_slice(&RESTORE);
+    Ok(())
+}
+
 fn jump(code: &mut Vec<u8>, address: u64, to: u64) -> Result<(), OutOfReach> {
     code.push(0xe9);
     let offset = rel32(address + code.len() as u64 + 4, to)?;
@@ -79,11 +114,14 @@ fn jump(code: &mut Vec<u8>, address: u64, to: u64) -> Result<(), OutOfReach> {
     Ok(())
 }
 
-/// Plans the tail of a one-byte patch. `code` is what follows the patched byte, `address` where that is: up to four of
-/// these bytes are read as the jump's distance, and the instructions they belong to are copied if they are simple.
+/// Plans the tail of a one-byte patch. `code` is what follows the patched byte, `address` where that is: four of these
+/// bytes are read as the jump's distance, and the instructions they belong to are copied if they are simple.
 pub fn plan_tail(code: &[u8], address: u64) -> Tail {
     const DISTANCE_BYTES: usize = 4;
-    plan(code, address, DISTANCE_BYTES, is_harmless).unwrap_or_else(|| Tail::to(address))
+    let Some(bytes) = code.first_chunk::<DISTANCE_BYTES>() else { return Tail::to(address) };
+    let original = Some((address, u32::from_le_bytes(*bytes)));
+    plan(code, address, DISTANCE_BYTES, is_harmless)
+        .map_or_else(|| Tail::to(address), |tail| Tail { original, ..tail })
 }
 
 /// Plans the tail of a patch that replaces `length` bytes of instructions: all of them must be carried over, or it cannot
@@ -92,14 +130,9 @@ pub fn plan_relocation(code: &[u8], address: u64, length: usize) -> Option<Tail>
     plan(code, address, length, |_| true)
 }
 
-/// Plans the tail of a 5-byte jump in the place of the one instruction at `address`. `None` unless it is a single one that
-/// long, so that no place to be lies between, and a simple one.
+/// Plans the tail of a patch within the one instruction at `address`, which must be a simple one.
 pub fn plan_instruction(code: &[u8], address: u64) -> Option<Tail> {
-    const JUMP_BYTES: usize = 5;
-    plan(code, address, 1, is_harmless).filter(|_| {
-        let first = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
-        first.len() >= JUMP_BYTES
-    })
+    plan(code, address, 1, is_harmless)
 }
 
 fn plan(code: &[u8], address: u64, length: usize, may_move: impl Fn(&Instruction) -> bool) -> Option<Tail> {
@@ -126,11 +159,11 @@ fn plan(code: &[u8], address: u64, length: usize, may_move: impl Fn(&Instruction
             }
             FlowControl::UnconditionalBranch => {
                 pieces.push(Piece::Jump(instruction.near_branch_target()));
-                return (position >= length).then_some(Tail { pieces, resume: None });
+                return (position >= length).then_some(Tail { original: None, pieces, resume: None });
             }
             FlowControl::Return => {
                 pieces.push(Piece::Bytes(bytes.to_vec()));
-                return (position >= length).then_some(Tail { pieces, resume: None });
+                return (position >= length).then_some(Tail { original: None, pieces, resume: None });
             }
             FlowControl::ConditionalBranch => {
                 // loop and jrcxz reach 127 bytes only.
@@ -145,7 +178,7 @@ fn plan(code: &[u8], address: u64, length: usize, may_move: impl Fn(&Instruction
             | FlowControl::Exception => return None,
         }
     }
-    Some(Tail { pieces, resume: Some(address + position as u64) })
+    Some(Tail { original: None, pieces, resume: Some(address + position as u64) })
 }
 
 fn condition(instruction: &Instruction) -> Option<u8> {
@@ -176,7 +209,7 @@ fn condition(instruction: &Instruction) -> Option<u8> {
 
 /// Whether nobody could tell that the instruction ran elsewhere: it cannot fault (a signal handler, an unwinder or a
 /// runtime's table of fault addresses would see the wrong place), is not privileged and does not look at its own address.
-fn is_harmless(instruction: &Instruction) -> bool {
+pub fn is_harmless(instruction: &Instruction) -> bool {
     if instruction.is_privileged() || instruction.has_lock_prefix() || instruction.is_string_instruction() {
         return false;
     }
@@ -259,6 +292,46 @@ fn is_known(instruction: &Instruction) -> bool {
 mod tests {
     use super::*;
 
+    const COMPARE_BYTES: usize = 43;
+
+    /// The resume code at 0x9000, from the copied instructions on.
+    fn behind_compare(tail: &Tail) -> Vec<u8> {
+        let bytes = tail.encode(0x9000).unwrap();
+        if tail.copies_nothing() { bytes } else { bytes[COMPARE_BYTES..].to_vec() }
+    }
+
+    #[test]
+    fn copies_run_only_while_the_originals_are_untouched() {
+        use iced_x86::Mnemonic as M;
+        let code = [0x48, 0x89, 0xc7, 0x48, 0x89, 0xe5, 0xff];
+        let bytes = plan_tail(&code, 0x5000).encode(0x9000).unwrap();
+        let decoder = Decoder::with_ip(64, &bytes, 0x9000, DecoderOptions::NONE);
+        let all: Vec<Instruction> = decoder.into_iter().take(11).collect();
+        let mnemonics: Vec<M> = all.iter().map(|i| i.mnemonic()).collect();
+        // Nothing that changes a flag.
+        let expected =
+            [M::Lea, M::Push, M::Mov, M::Lea, M::Jrcxz, M::Pop, M::Lea, M::Jmp, M::Pop, M::Lea, M::Mov];
+        assert_eq!(mnemonics, expected);
+        assert_eq!(all[2].ip_rel_memory_address(), 0x5000);
+        assert_eq!((all[2].op0_register(), all[2].memory_size().size()), (Register::ECX, 4));
+        assert_eq!((all[3].op0_register(), all[3].memory_base()), (Register::ECX, Register::RCX));
+        assert_eq!((all[3].memory_displacement64() as u32).wrapping_add(0x48c7_8948), 0, "minus the bytes");
+        assert_eq!(all[4].near_branch_target(), all[8].ip());
+        assert_eq!(all[7].near_branch_target(), 0x5000);
+        assert_eq!(all[10].ip() as usize, 0x9000 + COMPARE_BYTES);
+        for (down, up) in [(0, 6), (0, 9)] {
+            let moved = |i: usize| all[i].memory_displacement64() as i64;
+            assert_eq!((moved(down), moved(up)), (-128, 128));
+        }
+    }
+
+    #[test]
+    fn code_that_cannot_be_read_is_not_compared() {
+        let tail = plan_tail(&[0x48, 0x89, 0xc7, 0x48, 0x89, 0xe5, 0xff], 0x5000);
+        assert_eq!(tail.without_copies(), Tail::to(0x5000));
+        assert_eq!(Tail::ret().without_copies(), Tail::ret());
+    }
+
     #[test]
     fn simple_instructions_are_copied_and_others_left_where_they_are() {
         type Row = (&'static str, &'static [u8], Option<&'static [u8]>);
@@ -284,7 +357,7 @@ mod tests {
         ];
         for (name, code, copied) in table {
             let tail = plan_tail(code, 0x5000);
-            let bytes = tail.encode(0x9000).unwrap();
+            let bytes = behind_compare(&tail);
             match copied {
                 Some(copied) => assert_eq!(&bytes[..copied.len()], *copied, "{name}"),
                 None => {
@@ -310,8 +383,9 @@ mod tests {
         for (code, target) in table {
             let tail = plan_tail(code, 0x5000);
             assert!(!tail.copies_nothing(), "{code:x?}");
-            let bytes = tail.encode(0x9000).unwrap();
-            let first = Decoder::with_ip(64, &bytes, 0x9000, DecoderOptions::NONE).decode();
+            let bytes = behind_compare(&tail);
+            let at = 0x9000 + COMPARE_BYTES as u64;
+            let first = Decoder::with_ip(64, &bytes, at, DecoderOptions::NONE).decode();
             let found = if first.is_ip_rel_memory_operand() {
                 first.ip_rel_memory_address()
             } else {
@@ -322,19 +396,17 @@ mod tests {
     }
 
     #[test]
-    fn one_long_instruction_makes_room_for_a_jump() {
+    fn one_instruction_is_carried_over_if_it_is_simple() {
         let table: &[(&str, &[u8], bool)] = &[
             ("and $0x61ffffff,%ecx", &[0x81, 0xe1, 0xff, 0xff, 0xff, 0x61, 0x90], true),
             ("mov $1,%esi", &[0xbe, 1, 0, 0, 0], true),
+            ("push %r15", &[0x41, 0x57, 0x90, 0x90], true),
             ("jmp", &[0xe9, 0x10, 0, 0, 0], true),
             ("je, near", &[0x0f, 0x84, 0x10, 0, 0, 0], true),
             ("mov 0x100(%rip),%rax", &[0x48, 0x8b, 0x05, 0, 1, 0, 0], true),
             ("mov %ebx,-0x84(%rbp)", &[0x89, 0x9d, 0x7c, 0xff, 0xff, 0xff], true),
             ("a load that may fault", &[0x48, 0x8b, 0xbb, 0x58, 1, 0, 0], false),
             ("call", &[0xe8, 0, 0, 0, 0], false),
-            ("short ones", &[0x31, 0xc9, 0x4c, 0x89, 0xc7], false),
-            ("four bytes", &[0x48, 0x8b, 0x45, 0xf8, 0x90, 0x90], false),
-            ("jmp, short", &[0xeb, 0x10, 0x90, 0x90, 0x90], false),
             ("cut off", &[0x81, 0xe1, 0xff, 0xff], false),
         ];
         for (name, code, is_planned) in table {
