@@ -7,7 +7,7 @@ use nopal_trace::{EnvValue, EventType, Recording, RecordingInfo, Type, Verdict, 
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -472,6 +472,14 @@ fn names_do_not_steer_the_terminal() {
 fn a_script_from_a_pipe_can_be_interrupted() {
     let mut command = Command::new(nopal());
     command.args(["run", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What a shell starts in the background ignores SIGINT, and so would all that it starts.
+    // SAFETY: signal(2) may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     let mut child = Running(command.spawn().unwrap());
     child.0.stdin.as_mut().unwrap().write_all(b"BEGIN {").unwrap();
     let pid = child.pid();
