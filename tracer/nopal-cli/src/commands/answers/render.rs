@@ -94,7 +94,8 @@ pub fn table(columns: &[Column], rows: &[Vec<Cell>], is_shown: impl Fn(&Column) 
         let texts = |places: &[usize]| places.iter().map(|at| cell(&row[*at])).collect();
         (texts(&numbers), texts(&keys))
     }));
-    let widest = |at: usize, of: fn(&(Vec<String>, Vec<String>)) -> &Vec<String>| {
+    type Line = (Vec<String>, Vec<String>);
+    let widest = |at: usize, of: fn(&Line) -> &Vec<String>| {
         lines.iter().map(|line| of(line)[at].chars().count()).max().unwrap_or(0)
     };
     let number_widths: Vec<usize> = (0..numbers.len()).map(|at| widest(at, |line| &line.0)).collect();
