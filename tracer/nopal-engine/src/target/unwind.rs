@@ -230,7 +230,7 @@ mod tests {
         };
         let entry = table + index * size_of::<SectionHeader64<LittleEndian>>();
         // sh_flags is behind the name and the type.
-        file[entry + 8..entry + 16].copy_from_slice(&u64::from(SHF_COMPRESSED.0 | 2).to_le_bytes());
+        file[entry + 8..entry + 16].copy_from_slice(&(SHF_COMPRESSED.0 | 2).to_le_bytes());
         file
     }
 

@@ -250,7 +250,7 @@ mod tests {
         let mut all: Vec<(u64, Vec<Piece>)> = Vec::new();
         // Few sites, many addresses: as a site with four short instructions behind it has.
         for site in 0..200u64 {
-            let main = 0x5000_4000_0000 + site * 0x1234_5d;
+            let main = 0x5000_4000_0000 + site * 0x0012_345d;
             let addresses = (0..16u64).map(|i| main + i * 0x10_0000 + i * 7);
             let pieces = pieces(addresses, thunk + site * 64, 0).unwrap();
             let mut landings = Landings::of(&n);
