@@ -13,7 +13,7 @@ fn refusal(pid: u32) -> (Error, String) {
 }
 
 fn mapped(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().contains("nopal")
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().contains("memfd:nopal")
 }
 
 #[test]
