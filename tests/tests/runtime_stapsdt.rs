@@ -6,8 +6,15 @@ use nopal_tests::{lab, nopal, root, run, scratch};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Compiled once: the tests that share it run at the same time.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile("stapsdt", &["-lstapsdt"]))
+}
 
 /// Starts a program that says its pid.
 fn start(command: &mut Command) -> (Running, String) {
@@ -31,13 +38,13 @@ fn bpftrace(pid: &str, script: &str) -> String {
 
 #[test]
 fn functions_structures_and_values() {
-    let program = compile("stapsdt", &["-lstapsdt"]);
-    assert_eq!(run(&mut Command::new(&program)), "ok\n");
+    let program = program();
+    assert_eq!(run(&mut Command::new(program)), "ok\n");
     // No invalid read or write, nothing lost.
     run(Command::new("valgrind")
         .args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"])
-        .arg(&program));
-    let (_running, pid) = start(Command::new(&program).arg("a text"));
+        .arg(program));
+    let (_running, pid) = start(Command::new(program).arg("a text"));
     for door in ["user", "kernel"] {
         assert_eq!(trace(&pid, "compat:one", door), json!({"arg0": -1}), "{door}");
         let mut six = trace(&pid, "compat:six", door);
@@ -56,9 +63,9 @@ fn functions_structures_and_values() {
 /// Wrappers that look at the first byte of a site themselves see every tracer.
 #[test]
 fn whoever_listens_changes_the_first_byte() {
-    let program = compile("stapsdt", &["-lstapsdt"]);
+    let program = program();
     for door in ["user", "kernel"] {
-        let (_running, pid) = start(Command::new(&program).arg("inline"));
+        let (_running, pid) = start(Command::new(program).arg("inline"));
         // The site is changed a moment before its hits count.
         let args = trace(&pid, "inline:hit", door);
         assert!(args["arg0"].as_u64().is_some_and(|n| n > 0), "{door}: {args}");
