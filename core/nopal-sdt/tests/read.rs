@@ -36,7 +36,7 @@ fn probes_with_their_sites() {
 
     let one = &object.probes[0].sites[0];
     assert_eq!(one.file_offset, 0x410, "through the segment of the code");
-    assert_eq!(one.code, (0x10..0x20).collect::<Vec<u8>>());
+    assert_eq!(one.code, (0x10..0x30).collect::<Vec<u8>>());
     let semaphore = one.semaphore.expect("it has one");
     assert_eq!(
         (semaphore.address, semaphore.file_offset),
