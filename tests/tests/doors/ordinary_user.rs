@@ -1,13 +1,12 @@
 //! The tests of the user door once more, as a user without any privilege, on processes of that user.
 
 use nopal_tests::{copy_program, nopal, root, run};
-use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Test binaries, and the tests in them that need root for another reason than the user door.
+/// Files of this folder, and the tests in them that need root for another reason than the user door.
 const SUITES: [(&str, &[&str]); 4] = [
     ("user_door", &["an_ordinary_user_traces_its_own_program", "bpftrace"]),
     ("user_door_hijack", &[]),
@@ -32,13 +31,13 @@ const USER: u32 = 65534;
 #[test]
 fn the_user_door_needs_no_privilege() {
     let place = Place::new();
+    let program = place.copy(&std::env::current_exe().expect("this program is a file"), "doors");
     for (suite, skipped) in SUITES {
-        let program = place.copy(&built(suite), suite);
         let mut command = Command::new("setpriv");
         command
             .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups"])
-            .arg(program)
-            .arg("--test-threads=2")
+            .arg(&program)
+            .args([&format!("{suite}::"), "--test-threads=2"])
             .args(skipped.iter().flat_map(|name| ["--skip", name]))
             .env("HOME", &place.0)
             .env("CARGO_TARGET_DIR", place.0.join("target"))
@@ -50,18 +49,6 @@ fn the_user_door_needs_no_privilege() {
         assert!(output.status.success(), "{suite}: {said}{}", String::from_utf8_lossy(&output.stderr));
         assert!(!said.contains("result: ok. 0 passed"), "{suite} ran no test: {said}");
     }
-}
-
-/// The binary of a suite, by cargo's own word.
-fn built(suite: &str) -> PathBuf {
-    let text = run(Command::new(env!("CARGO"))
-        .args(["test", "--no-run", "--quiet", "-p", "nopal-tests", "--message-format=json", "--test", suite])
-        .current_dir(root()));
-    text.lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == suite)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .unwrap_or_else(|| panic!("cargo built no {suite}"))
 }
 
 /// A folder that belongs to the user, with what the tests need: the source tree may be out of the user's reach.

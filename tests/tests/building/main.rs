@@ -1,0 +1,20 @@
+//! What programs are built with: `dtrace`, the headers, the runtime, bindings for Rust, Python, Ruby and LTTng's users.
+
+mod bindings_python;
+mod bindings_ruby;
+mod dtrace_command;
+mod dtrace_memcached;
+mod dtrace_projects;
+mod dtrace_results;
+mod headers;
+mod headers_cost;
+mod headers_surface;
+mod lttng_headers;
+mod runtime;
+mod runtime_arm64;
+mod runtime_cost;
+mod runtime_stapsdt;
+mod rust_probes;
+mod rust_probes_arm64;
+mod rust_probes_cost;
+mod rust_probes_live;

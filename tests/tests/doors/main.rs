@@ -1,0 +1,17 @@
+//! The two doors into a process, on programs of many kinds: what they trace, leave alone, tell and put back.
+
+mod complete;
+mod hostile_files;
+mod kernel_door;
+mod ordinary_user;
+mod tracing;
+mod tracing_beside_others;
+mod user_door;
+mod user_door_behind;
+mod user_door_hijack;
+mod user_door_hostile;
+mod user_door_libraries;
+mod user_door_life;
+mod user_door_real;
+mod user_door_refusals;
+mod user_door_relocate;

@@ -1,0 +1,9 @@
+//! `nopal list`, the catalog and the demo, and whole servers from first probe to answer.
+
+mod catalog;
+mod demo;
+mod list_errors;
+mod list_live;
+mod list_real;
+mod redis_example;
+mod valkey;

@@ -1,0 +1,11 @@
+//! Recordings and sessions, and the answers given from them and from live processes.
+
+mod answers;
+mod recording;
+mod recording_dead;
+mod recording_foreign;
+mod recording_killed;
+mod recording_losses;
+mod recording_lttng;
+mod sessions;
+mod sessions_latecomers;

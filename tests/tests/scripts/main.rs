@@ -1,0 +1,12 @@
+//! `nopal run`: scripts by each door, beside bpftrace, and the tools that are scripts.
+
+mod language_examples;
+mod published_tools;
+mod run_cells;
+mod run_differential;
+mod run_doors;
+mod run_kernel;
+mod run_points;
+mod run_tools;
+mod run_user;
+mod tools_agree;
