@@ -1,7 +1,7 @@
 //! Answers as text and as JSON.
 
 use super::source::Gathered;
-use super::{AnswerArgs, numbers, print};
+use super::{AnswerArgs, numbers, print_json};
 use crate::failure::Failure;
 use crate::tracing::counted;
 use clap::builder::styling::Style;
@@ -182,11 +182,11 @@ pub fn unmatched(unmatched: &Unmatched) -> Option<String> {
 /// The last lines on standard error: what the reader should know, and whether anything is missing.
 pub fn conclude(gathered: &Gathered, answer: &Answer, n: u64, what: &str) {
     for note in answer.notes.iter().chain(&gathered.notes) {
-        anstream::eprintln!("nopal: {note}");
+        tell!("nopal: {note}");
     }
     let mut parts = vec![counted(n, what)];
     parts.extend(unmatched(&answer.unmatched));
-    anstream::eprintln!("{}; {}", parts.join("; "), gathered.verdict);
+    tell!("{}; {}", parts.join("; "), gathered.verdict);
 }
 
 /// The answer as one object.
@@ -231,7 +231,7 @@ pub fn json(
     if let Value::Object(object) = &mut object {
         object.extend(more);
     }
-    print(&format!("{object}\n"))
+    print_json(&format!("{object}\n"))
 }
 
 fn slow_json(slow: &Slow, has_strings: bool) -> Value {

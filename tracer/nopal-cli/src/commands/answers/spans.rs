@@ -1,7 +1,7 @@
 //! `nopal spans`: the spans one can ask for.
 
 use super::source::{declared, open_recording};
-use super::{print, render};
+use super::{print, print_json, render};
 use crate::commands::{cannot_read, provider_file};
 use crate::failure::Failure;
 use crate::tracing::counted;
@@ -68,14 +68,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let n_probes = probes.len();
     let available = Available::new(files, probes, false);
     if args.json {
-        return print(&format!("{}\n", object(&available)));
+        return print_json(&format!("{}\n", object(&available)));
     }
     let mut text = String::new();
     for span in &available.spans {
         one(span, &available, args.verbose, &mut text);
     }
     print(&text)?;
-    anstream::eprintln!(
+    tell!(
         "{} in {}{}",
         counted(available.spans.len() as u64, "span"),
         counted(n_probes as u64, "probe"),
