@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use nopal_capture::record::{RecordLayout, Value};
 use nopal_sdt::operand::{Arch, parse, split};
 use nopal_sdt::probe::{About, Arg, ArgAbout, Element, Kind, Probe, Site};
-use nopal_session::plan::{EventPlan, Limits};
+use nopal_live::plan::{EventPlan, Limits};
 
 const OPERANDS: &str = "-4@%edi 8@%rsi 2@%dx 8@%rcx 1@%r8b 8f@%xmm0 4f@%xmm1 8@%r9 16@%xmm2";
 const KINDS: [Kind; 13] = [

@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use nopal_engine::target::unwind::{StackTop, Tables, unwind_by};
+use nopal_proc::unwind::{StackTop, Tables, unwind_by};
 use object::{Object as _, ObjectSection as _};
 
 /// This program's own file up to and with its section table is too large to be changed at random; a small library is not.

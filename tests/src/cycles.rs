@@ -1,7 +1,7 @@
 //! What tests share that open and close a program again and again: how often, at which moments, what must not grow, and
 //! other tracers that come and go meanwhile.
 
-use nopal_engine::user::maps::Maps;
+use nopal_user::maps::Maps;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

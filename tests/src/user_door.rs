@@ -2,12 +2,12 @@
 
 use nopal_capture::record::{RecordKind, RecordView, Value};
 use nopal_capture::{Action, Capture, Wanted};
-use nopal_engine::target::MappedObject;
-use nopal_engine::target::possible_cpus;
-use nopal_engine::user::consumer::{Polled, Reader};
-use nopal_engine::user::ring::RingConfig;
-use nopal_engine::user::session::{Options, ProcessReport, Select, Session};
+use nopal_proc::MappedObject;
+use nopal_proc::possible_cpus;
 use nopal_sdt::Pattern;
+use nopal_user::consumer::{Polled, Reader};
+use nopal_user::ring::RingConfig;
+use nopal_user::session::{Options, ProcessReport, Select, Session};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -86,11 +86,11 @@ pub struct Hit {
 }
 
 impl Door {
-    pub fn open(pid: u32, pattern: &str) -> nopal_engine::user::Result<Door> {
+    pub fn open(pid: u32, pattern: &str) -> nopal_user::Result<Door> {
         Door::open_with(pid, pattern, &options())
     }
 
-    pub fn open_with(pid: u32, pattern: &str, options: &Options) -> nopal_engine::user::Result<Door> {
+    pub fn open_with(pid: u32, pattern: &str, options: &Options) -> nopal_user::Result<Door> {
         let (select, events) = select(pattern);
         let mut session = Session::new(options, select)?;
         let reports = session.attach(pid as i32)?;
@@ -145,8 +145,8 @@ fn hit(session: &Session, record: &RecordView<'_>) -> Option<Hit> {
 pub struct Text(Vec<(String, u64, Vec<u8>)>);
 
 pub fn text(pid: u32) -> Text {
-    let maps = nopal_engine::user::maps::Maps::read(pid as i32).unwrap();
-    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
+    let maps = nopal_user::maps::Maps::read(pid as i32).unwrap();
+    let memory = nopal_user::memory::Memory::open(pid as i32).unwrap();
     let mut pieces: Vec<(String, u64, Vec<u8>)> = Vec::new();
     for range in maps.ranges.iter().filter(|r| r.is_executable && r.inode != 0 && !r.is_shared) {
         let bytes = memory.read_vec(range.start, (range.end - range.start) as usize).unwrap();

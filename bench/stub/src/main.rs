@@ -2,7 +2,7 @@
 //! `cargo run --release -p nopal-bench-stub`. Prints min and median over the bursts,
 //! what was lost, and what the reader takes for one record at best.
 
-#[path = "../../../tracer/nopal-engine/tests/stub/harness.rs"]
+#[path = "../../../tracer/nopal-user/tests/stub/harness.rs"]
 mod harness;
 
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use harness::{Harness, Place, hit2, operand, record, value};
 use nopal_abi::stub_space::Path;
 use nopal_capture::{Action, Capture, Cell, Predicate, Relation};
-use nopal_engine::user::stub::StubSpec;
 use nopal_program::aggregate::Aggregate;
+use nopal_user::stub::StubSpec;
 
 const BURST: u64 = 16_384;
 const BURSTS: usize = 300;

@@ -2,9 +2,9 @@
 
 use nopal_capture::Capture;
 use nopal_capture::record::{RecordKind, RecordLayout, Value};
-use nopal_engine::kernel::uprobes::Uprobes;
-use nopal_engine::kernel::{KernelDoor, KernelSite};
-use nopal_engine::target::mapped_objects;
+use nopal_kernel::uprobes::Uprobes;
+use nopal_kernel::{KernelDoor, KernelSite};
+use nopal_proc::mapped_objects;
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::Site;
 use nopal_tests::{root, run, scratch};

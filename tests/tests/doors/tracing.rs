@@ -580,7 +580,7 @@ fn processes_of_other_namespaces_have_both_numbers_in_a_recording() {
             .args(["-q", "-t", "2"])
             .stdout(Stdio::null()),
     );
-    let inner = || nopal_engine::target::children(outer.pid()).first().copied();
+    let inner = || nopal_proc::children(outer.pid()).first().copied();
     wait_until("the inner process", 20, || {
         inner().is_some_and(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
     });

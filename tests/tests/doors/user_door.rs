@@ -124,8 +124,8 @@ fn every_hit_of_other_kinds_of_programs() {
 }
 
 fn semaphores(pid: u32) -> Vec<u16> {
-    let objects = nopal_engine::target::mapped_objects(pid).unwrap();
-    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
+    let objects = nopal_proc::mapped_objects(pid).unwrap();
+    let memory = nopal_user::memory::Memory::open(pid as i32).unwrap();
     let program = objects.iter().find(|o| o.path.to_string_lossy().contains("busy")).unwrap();
     let image = program.open().unwrap();
     let object = nopal_sdt::read(image.bytes()).unwrap();
@@ -236,14 +236,14 @@ fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
             None,
             "kill {i}: the program lives with a new session"
         );
-        let report = nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        let report = nopal_user::leave::detach(busy.pid() as i32).unwrap();
         assert!(report.failures.is_empty() && report.left_alone.is_empty(), "kill {i}: {report:?}");
         n_orphans += report.n_orphans;
         assert!(semaphores(busy.pid()).iter().all(|s| *s == 0), "kill {i}: {:?}", semaphores(busy.pid()));
     }
     assert!(n_orphans > 0, "some kills hit a session in progress");
     wait_until("the code to be what it was, once no borrowed thread is in it", 30, || {
-        nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        nopal_user::leave::detach(busy.pid() as i32).unwrap();
         text(busy.pid()) == before
     });
     let footprint = Footprint::of(busy.pid());
@@ -280,10 +280,10 @@ fn tracer_of_its_own_program() {
         );
         std::thread::sleep(std::time::Duration::from_millis(120));
         drop(tracer);
-        nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        nopal_user::leave::detach(busy.pid() as i32).unwrap();
     }
     wait_until("the code to be what it was", 30, || {
-        nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        nopal_user::leave::detach(busy.pid() as i32).unwrap();
         text(busy.pid()) == before
     });
     busy.end();
@@ -349,7 +349,7 @@ fn bpftrace_attaching_and_leaving_during_the_cycles_disturbs_nobody() {
         footprints.push(Footprint::of(busy.pid()));
     }
     let visits = others.finish();
-    nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+    nopal_user::leave::detach(busy.pid() as i32).unwrap();
     text(busy.pid()).assert_is(&before);
     wait_until("the semaphores to be down", 10, || semaphores(busy.pid()).iter().all(|s| *s == 0));
     let last = *footprints.last().unwrap();

@@ -1,11 +1,11 @@
 //! The user door where a one-byte jump has no place to land: the jump lies within an instruction behind the nop, whose first
 //! byte stays. The nop itself is left to others, who see every hit as well.
 
-use nopal_engine::user::tactic::Tactic;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::scratch;
 use nopal_tests::targets::{Build, build};
 use nopal_tests::user_door::{Door, small_options, text};
+use nopal_user::tactic::Tactic;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStdout, Command, Stdio};

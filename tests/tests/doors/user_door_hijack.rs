@@ -1,9 +1,9 @@
 //! Borrowing a thread of a running program: it makes our calls and never notices, even if the tracer is killed midway.
 
-use nopal_engine::user::hijack::{Call, Hijack};
-use nopal_engine::user::memory::Memory;
 use nopal_tests::process::Running;
 use nopal_tests::targets::{Build, build, build_with};
+use nopal_user::hijack::{Call, Hijack};
+use nopal_user::memory::Memory;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -120,7 +120,7 @@ fn a_stopped_process_is_still_stopped_afterwards() {
     let pid = running.pid() as i32;
     // SAFETY: a pid we started and have not reaped.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
-    let state = || nopal_engine::user::process::status(pid).unwrap().state;
+    let state = || nopal_user::process::status(pid).unwrap().state;
     nopal_tests::process::wait_until("the process is stopped", 10, || state() == 'T');
     let memory = Memory::open(pid).unwrap();
     in_a_thread(|| {
@@ -166,6 +166,6 @@ fn a_killed_tracer_leaves_the_program_running() {
     // Threads still in our code go back by themselves within a second.
     std::thread::sleep(Duration::from_millis(700));
     let memory = Memory::open(running.pid() as i32).unwrap();
-    in_a_thread(|| nopal_engine::user::entry::mend(&memory, &[]).unwrap());
+    in_a_thread(|| nopal_user::entry::mend(&memory, &[]).unwrap());
     end(running, out);
 }

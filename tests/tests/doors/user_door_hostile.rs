@@ -147,7 +147,7 @@ fn programs_under_limits() {
 fn a_stopped_program_stays_stopped() {
     let busy = Busy::start();
     busy.signal(libc::SIGSTOP);
-    let state = || nopal_engine::user::process::status(busy.pid() as i32).unwrap().state;
+    let state = || nopal_user::process::status(busy.pid() as i32).unwrap().state;
     wait_until("it to stop", 10, || state() == 'T');
     assert_recorded(&record(busy.pid(), "", ""));
     assert_eq!(state(), 'T');
@@ -163,7 +163,7 @@ fn a_program_under_strace_names_it() {
             .args(["-f", "-o", "/dev/null", "-p", &busy.pid().to_string()])
             .stderr(Stdio::null()),
     );
-    let tracer = || nopal_engine::user::process::status(busy.pid() as i32).unwrap().tracer_pid;
+    let tracer = || nopal_user::process::status(busy.pid() as i32).unwrap().tracer_pid;
     wait_until("strace to attach", 20, || tracer() != 0);
     assert_refused(&record(busy.pid(), "", ""), "(strace)");
     send(strace.pid(), libc::SIGINT);

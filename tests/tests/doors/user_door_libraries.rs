@@ -1,12 +1,12 @@
 //! The user door and libraries that a program loads while it is traced: their very first hits are seen.
 
-use nopal_engine::user::leave;
-use nopal_engine::user::libraries::Libraries;
-use nopal_engine::user::session::Session;
 use nopal_tests::process::Running;
 use nopal_tests::targets::{Build, build, build_with};
 use nopal_tests::user_door::{Door, Hit, options, select, text};
 use nopal_tests::{nopal, scratch};
+use nopal_user::leave;
+use nopal_user::libraries::Libraries;
+use nopal_user::session::Session;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ fn patient(pid: u32, pattern: &str) -> Door {
     let mut session = Session::new(&options(), select).unwrap();
     session.set_library_wait(LONG_MS);
     let reports = session.attach(pid as i32).unwrap();
-    let reader = nopal_engine::user::consumer::Reader::new(Arc::clone(session.ring()));
+    let reader = nopal_user::consumer::Reader::new(Arc::clone(session.ring()));
     Door { session, reader, events, reports }
 }
 
@@ -134,7 +134,7 @@ fn a_started_program_and_its_libraries_are_seen_from_the_beginning() {
         let mut command = Command::new(build("loads", &["loads.c"], Build::Pie));
         command.arg("20").arg(library()).arg(&go).args(["0", "0"]);
         let (child, reports) = session.launch(command.stdin(Stdio::null()).stdout(Stdio::piped())).unwrap();
-        let reader = nopal_engine::user::consumer::Reader::new(Arc::clone(session.ring()));
+        let reader = nopal_user::consumer::Reader::new(Arc::clone(session.ring()));
         let mut doors = [Door { session, reader, events, reports }];
         let mut loads = Loads { running: Running(child), go };
         let hits = follow(&mut loads, &mut doors);

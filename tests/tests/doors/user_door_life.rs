@@ -1,14 +1,14 @@
 //! The user door through a program's life: started by us, libraries loaded later, exec, other tracers on the same sites.
 
-use nopal_engine::user::consumer::Reader;
-use nopal_engine::user::session::Session;
-use nopal_engine::user::tactic::Tactic;
-use nopal_engine::user::watch::Notice;
 use nopal_tests::cycles::rounds;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build, build_with};
 use nopal_tests::user_door::{Door, Hit, options, select, text};
 use nopal_tests::{nopal, run, scratch};
+use nopal_user::consumer::Reader;
+use nopal_user::session::Session;
+use nopal_user::tactic::Tactic;
+use nopal_user::watch::Notice;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -263,7 +263,7 @@ fn several_sessions_share_a_site() {
     for door in &mut doors {
         door.session.detach();
     }
-    let text = nopal_engine::user::leave::detach(pid as i32).unwrap();
+    let text = nopal_user::leave::detach(pid as i32).unwrap();
     assert_eq!((text.n_restored, text.n_orphans), (0, 0), "nothing was left: {text:?}");
     drop(running);
 }
@@ -290,7 +290,7 @@ fn children_forked_while_a_tracer_comes_and_goes_are_as_their_file_says() {
             drop(trace);
             run(Command::new(nopal()).args(["detach", "-p", &pid.to_string()]));
         }
-        let children = nopal_engine::target::descendants(pid);
+        let children = nopal_proc::descendants(pid);
         assert!(children.len() > 20, "{}", children.len());
         for child in children {
             text(child).assert_is(&before);

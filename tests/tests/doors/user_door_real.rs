@@ -147,7 +147,7 @@ fn bpftrace_counting(pid: u32, file: &str, provider: &str, probes: &[&str]) -> R
     command.args(["-q", "-f", "json", "-p", &pid.to_string(), "-e", &script]);
     // It has words about files that newer kernels do not have.
     let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
-    let objects = nopal_engine::target::mapped_objects(pid).unwrap();
+    let objects = nopal_proc::mapped_objects(pid).unwrap();
     let object = objects.iter().find(|o| o.path == Path::new(file)).expect("the process maps the file");
     let image = object.open().unwrap();
     let read = nopal_sdt::read(image.bytes()).unwrap();
@@ -159,7 +159,7 @@ fn bpftrace_counting(pid: u32, file: &str, provider: &str, probes: &[&str]) -> R
         .flat_map(|p| p.sites.iter().map(|s| bias.wrapping_add(s.address)))
         .collect();
     assert!(sites.len() >= probes.len());
-    let memory = nopal_engine::user::memory::Memory::open(pid as i32).unwrap();
+    let memory = nopal_user::memory::Memory::open(pid as i32).unwrap();
     wait_until("bpftrace to have attached", 60, || {
         sites.iter().all(|site| memory.read_vec(*site, 1).is_ok_and(|byte| byte == [0xcc]))
     });
@@ -408,9 +408,7 @@ fn wait_for_hits(door: &mut Door, probe: &str) -> HashMap<u32, u64> {
 fn python_with_its_own_probes() {
     let script = "def f(n):\n    return n + 1\nn = 0\nwhile True:\n    n = f(n)\n";
     let running = Running::start(Command::new("/usr/bin/python3.11").args(["-c", script]));
-    wait_until("python to run", 30, || {
-        nopal_engine::target::mapped_objects(running.pid()).is_ok_and(|o| o.len() > 2)
-    });
+    wait_until("python to run", 30, || nopal_proc::mapped_objects(running.pid()).is_ok_and(|o| o.len() > 2));
     std::thread::sleep(Duration::from_millis(300));
     let mut door = Door::open(running.pid(), "python:*").unwrap();
     println!("python: {:?} {:?}", door.n_sites(), refusals(&door));
@@ -453,7 +451,7 @@ fn a_java_machine_with_garbage_and_threads() {
     let mut chance = Chance::new("java");
     // SAFETY: geteuid has no arguments and cannot fail.
     let others = (unsafe { libc::geteuid() } == 0).then(|| {
-        let objects = nopal_engine::target::mapped_objects(pid).unwrap();
+        let objects = nopal_proc::mapped_objects(pid).unwrap();
         let machine = objects.iter().find(|o| o.path.ends_with("libjvm.so")).expect("it is a Java machine");
         let probes = ["thread__start", "thread__stop", "gc__begin", "gc__end", "mem__pool__gc__begin"];
         Visitors::start(pid, &machine.path, "hotspot", &probes)
@@ -479,7 +477,7 @@ fn a_java_machine_with_garbage_and_threads() {
     let n_hits = counts.values().sum::<u64>();
     println!("java: {cycles} cycles, {spans}, {n_hits} hits, {visits:?}, {:?}", footprints.last());
     assert!(n_hits > 100, "{counts:?}");
-    nopal_engine::user::leave::detach(pid as i32).unwrap();
+    nopal_user::leave::detach(pid as i32).unwrap();
     text(pid).assert_is(&before);
     let later = &footprints[footprints.len() / 2..];
     assert!(later.iter().all(|one| *one == later[0]), "what is left in it grows: {footprints:?}");
@@ -500,7 +498,7 @@ fn a_program_in_namespaces_of_its_own() {
             .args(["-q", "-t", "2"])
             .stdout(Stdio::null()),
     );
-    let inner = || nopal_engine::target::descendants(running.pid()).first().copied();
+    let inner = || nopal_proc::descendants(running.pid()).first().copied();
     wait_until("the inner process", 20, || {
         inner().is_some_and(|pid| {
             std::fs::read_link(format!("/proc/{pid}/exe"))

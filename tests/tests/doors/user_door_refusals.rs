@@ -1,9 +1,9 @@
 //! What the user door will not do: one clear sentence each, and the target goes on untouched.
 
-use nopal_engine::user::Error;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
 use nopal_tests::user_door::Door;
+use nopal_user::Error;
 use std::process::{Command, Stdio};
 
 fn refusal(pid: u32) -> (Error, String) {
@@ -39,7 +39,7 @@ fn a_process_under_a_debugger_names_it() {
             .stdout(Stdio::null())
             .stderr(Stdio::null()),
     );
-    let tracer = || nopal_engine::user::process::status(running.pid() as i32).unwrap().tracer_pid;
+    let tracer = || nopal_user::process::status(running.pid() as i32).unwrap().tracer_pid;
     wait_until("gdb to attach", 30, || tracer() != 0);
     let (error, text) = refusal(running.pid());
     assert!(matches!(error, Error::AlreadyTraced { tracer, .. } if tracer == gdb.pid() as i32), "{text}");

@@ -1,12 +1,12 @@
 //! The user door with `--relocate`: instructions moved out of the way of a jump, and put back.
 
-use nopal_engine::user::maps::Maps;
-use nopal_engine::user::session::Options;
-use nopal_engine::user::tactic::Tactic;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::scratch;
 use nopal_tests::targets::{Build, build};
 use nopal_tests::user_door::{Door, small_options, text};
+use nopal_user::maps::Maps;
+use nopal_user::session::Options;
+use nopal_user::tactic::Tactic;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdout, Command, Stdio};
@@ -158,13 +158,13 @@ fn a_killed_tracer_can_be_cleaned_up_after() {
             door.count(&mut HashMap::new());
             door.session.detach();
         }
-        let report = nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        let report = nopal_user::leave::detach(busy.pid() as i32).unwrap();
         assert!(report.failures.is_empty() && report.left_alone.is_empty(), "kill {i}: {report:?}");
         n_orphans += report.n_orphans;
     }
     assert!(n_orphans > 0, "some kills hit a session in progress");
     wait_until("the code to be what it was", 30, || {
-        nopal_engine::user::leave::detach(busy.pid() as i32).unwrap();
+        nopal_user::leave::detach(busy.pid() as i32).unwrap();
         text(busy.pid()) == before && n_writable(busy.pid()) == 0
     });
     busy.end();

@@ -1,7 +1,7 @@
 //! What the words of a question mean: spans, probes, fields, conditions; and what is wrong with those that mean nothing.
 
+use nopal_live::predicate::PredicateError;
 use nopal_sdt::pattern::nearest;
-use nopal_session::predicate::PredicateError;
 use nopal_spans::{Available, FieldKind, KeyField, KnownField, Mode, NoSpan, Shape, Span};
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Conditions on the fields of a span or an event, in the words of `nopal trace`.
 
-use nopal_session::predicate::{self, Predicate, PredicateError, Source, Truth};
+use nopal_live::predicate::{self, Predicate, PredicateError, Source, Truth};
 use nopal_spans::{KnownField, Value};
 use std::cell::RefCell;
 

@@ -1,9 +1,9 @@
 //! The probes of what is asked about: processes, a program, a recording.
 
-use nopal_engine::target::TargetError;
+use nopal_live::plan::{EventPlan, Limits};
+use nopal_proc::TargetError;
+use nopal_run::catalog::LiveCatalog;
 use nopal_sdt::probe::{PairRole, Probe};
-use nopal_session::plan::{EventPlan, Limits};
-use nopal_session::script::catalog::LiveCatalog;
 use nopal_spans::{FieldKind, KnownField, KnownPair, KnownProbe, ProbeName};
 use nopal_trace::{EventType, Recording, Type};
 use std::path::Path;

@@ -3,8 +3,8 @@
 use crate::decode::FieldReader;
 use crate::event::{At, Consumer};
 use nopal_capture::{Hit, Loss, StreamKind, Task as HitTask};
-use nopal_session::live::{self, Live, Polled};
-use nopal_session::registry::Registry;
+use nopal_live::registry::Registry;
+use nopal_live::{Live, Polled};
 use nopal_spans::{Fields, Needs, Task};
 use nopal_trace::Scratch;
 use nopal_trace::live::LiveClass;
@@ -50,7 +50,7 @@ struct Gathering<'a> {
     n_malformed: u64,
 }
 
-impl live::Consumer<Registry> for Gathering<'_> {
+impl nopal_live::Consumer<Registry> for Gathering<'_> {
     fn hit(&mut self, registry: &Registry, hit: &Hit<'_>) {
         let event = &registry.events[hit.event as usize];
         let to = &mut *self.to;

@@ -2,13 +2,12 @@
 
 use crate::commands::provider_file;
 use crate::failure::Failure;
-use nopal_engine::target::possible_cpus;
-use nopal_engine::user;
-use nopal_session::live::{
+use nopal_live::plan::Limits;
+use nopal_live::registry::{Choice, Unfit};
+use nopal_live::{
     self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Options, Request, Way, attach_when_free,
 };
-use nopal_session::plan::Limits;
-use nopal_session::registry::{Choice, Unfit};
+use nopal_proc::possible_cpus;
 use nopal_trace::localtime::{ClockText, text_of};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -184,7 +183,7 @@ impl Open {
                 News::Late { pid, n_sites } => {
                     self.n_late += 1;
                     if self.is_verbose {
-                        tell!("nopal: {}", live::late_in_words(pid, n_sites));
+                        tell!("nopal: {}", nopal_live::late_in_words(pid, n_sites));
                     }
                 }
                 News::Message(text) => {
@@ -409,18 +408,18 @@ pub fn failure_of(error: &LiveError) -> Failure {
     }
 }
 
-fn user_failure(error: &user::Error) -> Failure {
+fn user_failure(error: &nopal_user::Error) -> Failure {
     let code = match error {
-        user::Error::NoSuchProcess { .. } => "no-such-process",
-        user::Error::Gone { .. } | user::Error::EndedEarly { .. } => "gone",
-        user::Error::Permission { .. } => "not-permitted",
-        user::Error::AlreadyTraced { .. } => "already-traced",
-        user::Error::ThirtyTwoBit { .. } => "32-bit",
-        user::Error::Seccomp { .. } => "seccomp",
+        nopal_user::Error::NoSuchProcess { .. } => "no-such-process",
+        nopal_user::Error::Gone { .. } | nopal_user::Error::EndedEarly { .. } => "gone",
+        nopal_user::Error::Permission { .. } => "not-permitted",
+        nopal_user::Error::AlreadyTraced { .. } => "already-traced",
+        nopal_user::Error::ThirtyTwoBit { .. } => "32-bit",
+        nopal_user::Error::Seccomp { .. } => "seccomp",
         _ => "user-door",
     };
     let errno = match error {
-        user::Error::Io { source, .. } => source.raw_os_error(),
+        nopal_user::Error::Io { source, .. } => source.raw_os_error(),
         _ => None,
     };
     match errno {

@@ -1,13 +1,19 @@
-//! Tracing in progress: which probes, what each hit leaves, where the events go.
+//! Sessions in LTTng's words, without a daemon. A session is a folder that only its owner can read: `session.toml` says
+//! what is wanted, and while it is started one recorder process holds the folder's lock and listens on its socket. Every
+//! command finds the recorder again through the folder.
 
-pub mod clock;
-pub mod context;
-pub mod live;
-pub mod plan;
-pub mod predicate;
-pub mod recorder;
-pub mod registry;
-mod remembered;
-pub mod script;
-pub mod sessions;
-pub mod tasks;
+mod channel;
+pub mod config;
+pub mod control;
+pub mod ctf_recorder;
+mod error;
+mod flight_buffer;
+pub mod home;
+pub mod killed;
+mod programs;
+pub mod recorder_process;
+mod reload;
+
+pub use config::{Channel, Rule, SessionConfig, Tracked};
+pub use error::SessionError;
+pub use home::{Home, Session};

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::tracing::{counted, failure_of};
-use nopal_session::live::LiveError;
+use nopal_live::LiveError;
 
 /// Restores the code and semaphores of processes whose tracer has gone.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failure> {
     // Belongs to no process: what killed tracers left in the kernel.
-    let swept = nopal_engine::kernel::leftovers::sweep();
+    let swept = nopal_kernel::leftovers::sweep();
     if swept.n_events + swept.n_instances > 0 && !args.json {
         tell!(
             "{} of a killed tracer removed from the kernel",
@@ -30,8 +30,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         );
     }
     for pid in &args.pids {
-        let report =
-            nopal_engine::user::leave::detach(*pid as i32).map_err(|e| failure_of(&LiveError::User(e)))?;
+        let report = nopal_user::leave::detach(*pid as i32).map_err(|e| failure_of(&LiveError::User(e)))?;
         if args.json {
             let result = serde_json::json!({
                 "pid": pid, "processes": report.processes, "restored": report.n_restored,

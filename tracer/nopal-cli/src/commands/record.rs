@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
 use nopal_files::own::Folder;
-use nopal_session::context::ContextField;
-use nopal_session::recorder::{Closed, Recorder};
+use nopal_live::context::ContextField;
+use nopal_session::ctf_recorder::{Closed, Recorder};
 use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{EnvValue, Error, RecordingInfo, Verdict};
 use std::io::IsTerminal;
@@ -50,7 +50,7 @@ const STATUS: Duration = Duration::from_millis(500);
 
 pub fn run(args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
-    nopal_engine::kernel::leftovers::sweep();
+    nopal_kernel::leftovers::sweep();
     let dir = args.output.clone().unwrap_or_else(default_dir);
     if dir.join("metadata").exists() {
         return Err(exists(&dir));
@@ -224,7 +224,7 @@ fn info(args: &Args) -> RecordingInfo {
     let mut info = RecordingInfo::of_this_host().env("nopal_version", text(env!("CARGO_PKG_VERSION")));
     if let Some(pid) = args.target.pids.first() {
         info = info.env("pid", EnvValue::Number(i128::from(*pid)));
-        if let Ok(process) = nopal_engine::target::Process::read(*pid) {
+        if let Ok(process) = nopal_proc::Process::read(*pid) {
             info = info.env("program", text(&process.name));
         }
     } else if let Some(program) = args.target.command.first() {

@@ -6,15 +6,15 @@ mod running;
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
 use input::Source;
-use nopal_engine::user::launch::Held;
+use nopal_live::LiveError;
 use nopal_program::Program;
+use nopal_run::catalog::LiveCatalog;
+use nopal_run::recording::{RecordingCatalog, RecordingRun};
+use nopal_run::{Losses, Performer, RunError, Step, needs_process, user_door_obstacle};
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
-use nopal_session::live::LiveError;
-use nopal_session::script::catalog::LiveCatalog;
-use nopal_session::script::recording::{RecordingCatalog, RecordingRun};
-use nopal_session::script::{Losses, Performer, RunError, Step, needs_process, user_door_obstacle};
 use nopal_trace::Recording;
+use nopal_user::launch::HeldCommand;
 use running::Running;
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -114,7 +114,7 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
     crate::pids::check_further(&args.pids, &args.further_pid, &source.text)?;
     args.pids.append(&mut args.further_pid);
     tracing::stop_on_signals();
-    nopal_engine::kernel::leftovers::sweep();
+    nopal_kernel::leftovers::sweep();
     if let Some(line) = &args.command_line {
         if !args.command.is_empty() {
             return Err(Failure::usage("-c and -- COMMAND exclude each other"));
@@ -149,11 +149,14 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
                 Some((program, arguments)) if script.names("cpid") => {
                     let mut command = Command::new(program);
                     command.args(arguments);
-                    Some(Held::new(command).map_err(|e| failure_of(&RunError::Live(LiveError::User(e))))?)
+                    Some(
+                        HeldCommand::new(command)
+                            .map_err(|e| failure_of(&RunError::Live(LiveError::User(e))))?,
+                    )
                 }
                 Some(_) | None => None,
             };
-            catalog.child_pid = held.as_ref().map(Held::pid);
+            catalog.child_pid = held.as_ref().map(HeldCommand::pid);
             let program = compile(&source, &script, &catalog, &args)?;
             drop(catalog);
             live(&args, given, program, held)
@@ -236,7 +239,7 @@ fn live(
     args: &Args,
     given: Vec<nopal_provider::File>,
     program: Arc<Program>,
-    held: Option<Held>,
+    held: Option<HeldCommand>,
 ) -> Result<u8, Failure> {
     if args.emit_bpf {
         return emit_bpf(args, given, program);

@@ -2,10 +2,10 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, TargetArgs};
-use nopal_session::live::{Consumer, Hit, Live, Loss, Polled};
-use nopal_session::recorder::widen;
-use nopal_session::registry::Registry;
-use nopal_session::tasks::Tasks;
+use nopal_live::registry::Registry;
+use nopal_live::tasks::Tasks;
+use nopal_live::widen;
+use nopal_live::{Consumer, Hit, Live, Loss, Polled};
 use nopal_trace::live::{LiveClass, LivePrinter, Seen};
 use nopal_trace::{RecordingInfo, TextForm};
 use std::io::{ErrorKind, Write};
@@ -44,7 +44,7 @@ const IDLE: Duration = Duration::from_millis(10);
 
 pub fn run(args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
-    nopal_engine::kernel::leftovers::sweep();
+    nopal_kernel::leftovers::sweep();
     let mut open = args.target.open(&args.probes)?;
     if !args.json {
         tracing::announce(&open.opened, args.target.verbose);

@@ -2,9 +2,9 @@
 
 use crate::failure::Failure;
 use crate::tracing::{counted, unlisted};
-use nopal_session::sessions::control::{Request, ask};
-use nopal_session::sessions::home::Life;
-use nopal_session::sessions::{Home, Session};
+use nopal_session::control::{Request, ask};
+use nopal_session::home::Life;
+use nopal_session::{Home, Session};
 use nopal_trace::localtime::{self, ClockText};
 use nopal_trace::{
     Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm,

@@ -8,8 +8,7 @@ use crate::tracing::{self, counted};
 use nopal_answers::inventory;
 use nopal_answers::ordered::Ordered;
 use nopal_answers::{Consumer, recorded};
-use nopal_engine::target;
-use nopal_session::recorder::widen;
+use nopal_live::widen;
 use nopal_spans::span::{ProbeName, Source as From};
 use nopal_spans::{Available, Span, catalog, file};
 use nopal_trace::localtime::{ClockText, text_of};
@@ -331,7 +330,7 @@ fn processes_of(name: &str) -> Result<Vec<u32>, Failure> {
     let me = std::process::id();
     let mut names = Vec::new();
     let mut found = Vec::new();
-    for process in target::processes().into_iter().filter(|process| process.pid != me) {
+    for process in nopal_proc::processes().into_iter().filter(|process| process.pid != me) {
         let program = process.program().ok();
         let file =
             program.as_deref().and_then(Path::file_name).map(|file| file.to_string_lossy().into_owned());
@@ -341,7 +340,7 @@ fn processes_of(name: &str) -> Result<Vec<u32>, Failure> {
         }
         names.push(process.name);
     }
-    let young: Vec<u32> = found.iter().flat_map(|pid| target::descendants(*pid)).collect();
+    let young: Vec<u32> = found.iter().flat_map(|pid| nopal_proc::descendants(*pid)).collect();
     found.retain(|pid| !young.contains(pid));
     if found.is_empty() {
         let failure = Failure::new("no-such-process", format!("no process runs a program called `{name}`"));

@@ -2,7 +2,7 @@
 
 use super::{Args, folder};
 use crate::failure::Failure;
-use nopal_engine::target::{self, Image, TargetError};
+use nopal_proc::{Image, TargetError};
 use nopal_sdt::{Object, Pattern, ReadError};
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Read};
@@ -199,10 +199,10 @@ pub fn cannot_read(error: &TargetError) -> Failure {
 }
 
 fn read_process(findings: &mut Findings, pid: u32) -> Result<(), Failure> {
-    let objects = target::mapped_objects(pid).map_err(|error| cannot_read(&error))?;
+    let objects = nopal_proc::mapped_objects(pid).map_err(|error| cannot_read(&error))?;
     if objects.is_empty() {
         // No code at all: a zombie or a kernel thread.
-        let process = target::Process::read(pid).map_err(|error| cannot_read(&error))?;
+        let process = nopal_proc::Process::read(pid).map_err(|error| cannot_read(&error))?;
         let why = process.check_traceable().err().unwrap_or(TargetError::KernelThread { pid });
         return Err(cannot_read(&why));
     }

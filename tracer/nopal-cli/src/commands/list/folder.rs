@@ -2,8 +2,8 @@
 
 use super::find::Findings;
 use crate::failure::Failure;
-use nopal_engine::target::Image;
 use nopal_files::foreign::{self, ForeignError};
+use nopal_proc::Image;
 use nopal_sdt::ReadError;
 use std::collections::HashSet;
 use std::ffi::CString;

@@ -3,7 +3,7 @@
 use super::{is_coloured, print, text::printable};
 use crate::failure::Failure;
 use clap::builder::styling::Style;
-use nopal_engine::target::{self, TargetError};
+use nopal_proc::TargetError;
 use nopal_sdt::Pattern;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -45,8 +45,8 @@ pub fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Result<(), 
     let mut programs = Vec::new();
     let mut n_not_permitted = 0;
     let me = std::process::id();
-    for process in target::processes().into_iter().filter(|process| process.pid != me) {
-        let objects = match target::mapped_objects(process.pid) {
+    for process in nopal_proc::processes().into_iter().filter(|process| process.pid != me) {
+        let objects = match nopal_proc::mapped_objects(process.pid) {
             Ok(objects) => objects,
             Err(TargetError::NotPermitted { .. }) => {
                 n_not_permitted += 1;
@@ -89,7 +89,7 @@ pub fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Result<(), 
 /// How many probes of which provider a mapped file has.
 fn providers(
     files: &mut HashMap<FileId, Names>,
-    object: &target::MappedObject,
+    object: &nopal_proc::MappedObject,
     patterns: &[Pattern],
 ) -> Vec<ProviderJson> {
     let first = &object.mappings[0];

@@ -3,15 +3,15 @@
 use super::{Args, failure_of, form, say};
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
-use nopal_engine::capability::Capability;
-use nopal_engine::kernel::script::{ScriptError, State};
-use nopal_engine::user::launch::Held;
+use nopal_kernel::script::{ScriptError, State};
+use nopal_live::{Door, LiveError, Way};
+use nopal_proc::capability::Capability;
 use nopal_program::Program;
-use nopal_session::live::{Door, LiveError, Way};
-use nopal_session::script::kernel::KernelRun;
-use nopal_session::script::user::{UserOptions, UserRun};
-use nopal_session::script::{Losses, Note, Performer, RunError, Step, user_door_obstacle};
+use nopal_run::kernel::KernelRun;
+use nopal_run::user::{UserOptions, UserRun};
+use nopal_run::{Losses, Note, Performer, RunError, Step, user_door_obstacle};
 use nopal_trace::clock::monotonic_ns;
+use nopal_user::launch::HeldCommand;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Running {
         args: &Args,
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
-        held: Option<Held>,
+        held: Option<HeldCommand>,
     ) -> Result<Running, Failure> {
         let options = UserOptions {
             given: given.clone(),
@@ -95,7 +95,7 @@ impl Running {
         args: &Args,
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
-        held: Option<Held>,
+        held: Option<HeldCommand>,
     ) -> Result<Running, Failure> {
         let mut run = match open_kernel(args, given.clone(), Arc::clone(&program)) {
             Ok(run) => run,
@@ -122,7 +122,7 @@ impl Running {
         args: &Args,
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
-        held: Option<Held>,
+        held: Option<HeldCommand>,
         reason: &str,
     ) -> Result<Running, Failure> {
         let reason = without_rights(reason);
@@ -270,7 +270,7 @@ fn kernel_ring_bytes(args: &Args) -> u64 {
     args.buffer_size.unwrap_or(16 << 20).next_power_of_two()
 }
 
-fn attach_kernel(args: &Args, run: &mut KernelRun, held: Option<Held>) -> Result<(), RunError> {
+fn attach_kernel(args: &Args, run: &mut KernelRun, held: Option<HeldCommand>) -> Result<(), RunError> {
     run.begin()?;
     if run.performer.is_over() {
         return Ok(());

@@ -3,7 +3,7 @@
 use super::enable_channel::no_channel;
 use super::{Which, change, say};
 use crate::failure::Failure;
-use nopal_session::sessions::config::{DEFAULT_CHANNEL, context_field};
+use nopal_session::config::{DEFAULT_CHANNEL, context_field};
 
 /// Adds fields to every event of a channel, or of all.
 #[derive(Debug, clap::Args)]

@@ -4,10 +4,10 @@ use super::enable_event::{check_event, check_filter};
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
 use nopal_files::own::Folder;
-use nopal_session::registry::Choice;
-use nopal_session::sessions::config::check_name;
-use nopal_session::sessions::holder::stamp;
-use nopal_session::sessions::{Home, Session, SessionConfig, SessionError, Tracked};
+use nopal_live::registry::Choice;
+use nopal_session::config::check_name;
+use nopal_session::recorder_process::stamp;
+use nopal_session::{Home, Session, SessionConfig, SessionError, Tracked};
 use std::path::{Path, PathBuf};
 
 /// Creates a session, which becomes the current one.

@@ -3,7 +3,7 @@
 use super::stop::{Ended, end};
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
-use nopal_session::sessions::Home;
+use nopal_session::Home;
 
 /// Ends a session and forgets it. Its recordings stay.
 #[derive(Debug, clap::Args)]

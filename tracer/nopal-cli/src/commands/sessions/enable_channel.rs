@@ -3,7 +3,7 @@
 use super::{Which, change, say};
 use crate::failure::Failure;
 use crate::tracing::{DoorArg, size};
-use nopal_session::sessions::config::{DoorChoice, Mode, check_name};
+use nopal_session::config::{DoorChoice, Mode, check_name};
 
 /// Makes a channel, or sets one that is there.
 #[derive(Debug, clap::Args)]
@@ -156,7 +156,7 @@ pub fn disable(args: DisableArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn no_channel(name: &str, config: &nopal_session::sessions::SessionConfig) -> Failure {
+pub fn no_channel(name: &str, config: &nopal_session::SessionConfig) -> Failure {
     let names: Vec<&str> = config.channels.iter().map(|channel| channel.name.as_str()).collect();
     let failure =
         Failure::new("no-such-channel", format!("session `{}` has no channel `{name}`", config.name));

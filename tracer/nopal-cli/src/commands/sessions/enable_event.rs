@@ -2,8 +2,8 @@
 
 use super::{EXIT_HELP, Which, change, say};
 use crate::failure::Failure;
-use nopal_session::predicate;
-use nopal_session::sessions::config::{DEFAULT_CHANNEL, Rule, check_name, log_level};
+use nopal_live::predicate;
+use nopal_session::config::{DEFAULT_CHANNEL, Rule, check_name, log_level};
 
 /// Adds events to a session; a started one records them from now on.
 #[derive(Debug, clap::Args)]

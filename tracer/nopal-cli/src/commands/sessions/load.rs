@@ -3,7 +3,7 @@
 use super::create::check_output;
 use super::say;
 use crate::failure::Failure;
-use nopal_session::sessions::{Home, SessionConfig};
+use nopal_session::{Home, SessionConfig};
 use std::path::PathBuf;
 
 /// Creates a session from a file that `nopal save` wrote, or somebody by hand.

@@ -18,10 +18,10 @@ pub mod track;
 
 use crate::failure::Failure;
 use crate::tracing::failure_of;
-use nopal_session::live::LiveError;
-use nopal_session::sessions::control::{self, Reply, Request};
-use nopal_session::sessions::home::Life;
-use nopal_session::sessions::{Home, Session, SessionConfig, SessionError};
+use nopal_live::LiveError;
+use nopal_session::control::{self, Reply, Request};
+use nopal_session::home::Life;
+use nopal_session::{Home, Session, SessionConfig, SessionError};
 
 /// Exit codes of what scripts want to tell apart; everything else is 1, and 2 a command line that cannot be understood.
 const EXIT_CODES: [(&str, u8); 12] = [

@@ -3,8 +3,8 @@
 use super::in_words;
 use crate::failure::Failure;
 use crate::tracing;
-use nopal_session::sessions::Session;
-use nopal_session::sessions::holder::{self, Surroundings};
+use nopal_session::Session;
+use nopal_session::recorder_process::{self, Surroundings};
 use nopal_trace::localtime::{ClockText, text_of};
 use std::io::Write;
 use std::path::PathBuf;
@@ -24,14 +24,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // SAFETY: the name is a C string that lives for ever.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"nopal".as_ptr()) };
     tracing::stop_on_signals();
-    nopal_engine::kernel::leftovers::sweep();
+    nopal_kernel::leftovers::sweep();
     let session = Session::at(&args.dir)?;
     let mut log = |text: &str| {
         let now = nopal_trace::clock::monotonic_ns() as i64 + nopal_trace::clock::monotonic_to_epoch_ns();
         tell!("[{}] {text}", text_of(now, ClockText::Date, false));
     };
     let surroundings = Surroundings { in_words, is_stopped: tracing::is_stopped, log: &mut log };
-    let ended = holder::hold(&session, surroundings, |started| {
+    let ended = recorder_process::hold(&session, surroundings, |started| {
         let line = serde_json::to_string(&started).expect("it has only text and numbers");
         let mut out = std::io::stdout();
         // Whoever started us may have gone; the session goes on.

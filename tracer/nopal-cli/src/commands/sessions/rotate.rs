@@ -2,8 +2,8 @@
 
 use super::say;
 use crate::failure::Failure;
-use nopal_session::sessions::Home;
-use nopal_session::sessions::control::{Reply, Request, ask};
+use nopal_session::Home;
+use nopal_session::control::{Reply, Request, ask};
 
 /// Finishes what was recorded so far, so that it can be moved away, and goes on in a new folder. Nothing is lost between.
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! `nopal save`: a session as a file.
 
 use crate::failure::Failure;
-use nopal_session::sessions::Home;
+use nopal_session::Home;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

@@ -2,7 +2,7 @@
 
 use super::say;
 use crate::failure::Failure;
-use nopal_session::sessions::Home;
+use nopal_session::Home;
 
 /// Makes a session the current one.
 #[derive(Debug, clap::Args)]

@@ -2,8 +2,8 @@
 
 use super::{Which, say};
 use crate::failure::Failure;
-use nopal_session::sessions::Home;
-use nopal_session::sessions::control::{Reply, Request, ask};
+use nopal_session::Home;
+use nopal_session::control::{Reply, Request, ask};
 
 /// Snapshots of a session that was created with --snapshot.
 #[derive(Debug, clap::Args)]

@@ -3,10 +3,10 @@
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
 use crate::tracing::counted;
-use nopal_session::sessions::control::{Request, ask};
-use nopal_session::sessions::holder::Started;
-use nopal_session::sessions::home::Life;
-use nopal_session::sessions::{Home, Session, SessionError};
+use nopal_session::control::{Request, ask};
+use nopal_session::home::Life;
+use nopal_session::recorder_process::Started;
+use nopal_session::{Home, Session, SessionError};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 

@@ -2,10 +2,10 @@
 
 use crate::failure::Failure;
 use crate::tracing::{bytes_in_words, counted};
-use nopal_session::sessions::config::{Mode, log_level_name};
-use nopal_session::sessions::control::{Reply, Request, Status, ask};
-use nopal_session::sessions::home::Life;
-use nopal_session::sessions::{Channel, Home, Rule, Session, SessionConfig, SessionError};
+use nopal_session::config::{Mode, log_level_name};
+use nopal_session::control::{Reply, Request, Status, ask};
+use nopal_session::home::Life;
+use nopal_session::{Channel, Home, Rule, Session, SessionConfig, SessionError};
 use serde_json::{Value, json};
 
 /// Shows the sessions, or what one wants and how it is doing.

@@ -3,10 +3,10 @@
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
 use crate::tracing::{bytes_in_words, counted};
-use nopal_session::sessions::config::Mode;
-use nopal_session::sessions::control::{self, Reply, Request, Status, settled};
-use nopal_session::sessions::home::{Life, State};
-use nopal_session::sessions::{Home, Session, SessionError};
+use nopal_session::config::Mode;
+use nopal_session::control::{self, Reply, Request, Status, settled};
+use nopal_session::home::{Life, State};
+use nopal_session::{Home, Session, SessionError};
 
 /// Stops a session; `nopal start` goes on with it.
 #[derive(Debug, clap::Args)]
@@ -114,11 +114,11 @@ pub fn end(session: &Session) -> Result<Ended, Failure> {
         Life::Started | Life::Stopped => Ok(Ended::WasStopped),
         Life::Stale => {
             let mut state = session.state();
-            nopal_session::sessions::killed::count(session, &mut state);
-            let swept = nopal_engine::kernel::leftovers::sweep();
+            nopal_session::killed::count(session, &mut state);
+            let swept = nopal_kernel::leftovers::sweep();
             let mut n_restored = swept.n_events;
             for pid in &state.pids {
-                if let Ok(report) = nopal_engine::user::leave::detach(*pid as i32) {
+                if let Ok(report) = nopal_user::leave::detach(*pid as i32) {
                     n_restored += report.n_restored;
                 }
             }

@@ -2,9 +2,9 @@
 
 use super::{Which, change, say};
 use crate::failure::Failure;
-use nopal_engine::target::{Process, TargetError};
-use nopal_session::sessions::config::TrackedProcess;
-use nopal_session::sessions::{SessionConfig, SessionError};
+use nopal_proc::{Process, TargetError};
+use nopal_session::config::TrackedProcess;
+use nopal_session::{SessionConfig, SessionError};
 
 /// Names the processes to record. Unlike LTTng, nopal touches no process that was not named.
 #[derive(Debug, clap::Args)]

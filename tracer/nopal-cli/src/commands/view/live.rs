@@ -4,8 +4,8 @@
 use super::{Args, STOP, print_failure, print_to, select};
 use crate::failure::Failure;
 use crate::tracing::counted;
-use nopal_session::sessions::Session;
-use nopal_session::sessions::control::{Reply, Request, ask};
+use nopal_session::Session;
+use nopal_session::control::{Reply, Request, ask};
 use nopal_trace::{Error, PrintError, Printed, Range, Recording};
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,0 +1,381 @@
+//! Points in user code: from clauses to sites, and to the programs on them.
+
+use super::code::{ArgLayout, CodeError, Kind, Which};
+use super::load::Attachment;
+use super::resolve::{Found, PointSite, objects_of};
+use super::{Attached, ScriptDoor, ScriptError, State};
+use crate::bpf::{self, LinkSite, MapKind};
+use crate::landed;
+use crate::refusal::{self, Refusal};
+use crate::uprobes::{self, AttachError, PAGE_BYTES, SiteSet, Way};
+use nopal_proc::{MappedObject, has_ended, mapped_objects, processes};
+use nopal_program::PointKind;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A point that is attached: clause, point, process.
+pub type PointInProcess = (usize, usize, Option<u32>);
+
+/// Sites of one clause, file and kind, to be attached together.
+struct Group {
+    clause: usize,
+    kind: Kind,
+    found: Found,
+    /// The kernel may refuse some of them; by themselves, so that the others are attached at once.
+    is_odd: bool,
+    points: Vec<(usize, Vec<PointSite>)>,
+}
+
+/// Sites that are attached, for every process that has them.
+#[derive(Debug)]
+pub(super) struct ClauseSet {
+    clause: usize,
+    kind: Kind,
+    /// Device and inode.
+    file: (u64, u64),
+    layouts: Vec<ArgLayout>,
+    set: SiteSet,
+}
+
+impl ScriptDoor {
+    /// Attaches the points in user code to one process. Call it again when the process has loaded more: only what is new
+    /// is attached and returned.
+    ///
+    /// `Arg` counts the operands of a USDT probe in their order, and behind them the fields of its packed block; of a
+    /// function the first six in registers, then those on the stack.
+    pub fn attach_process(&mut self, pid: u32) -> Result<Vec<Attached>, ScriptError> {
+        self.attach(Some(pid))
+    }
+
+    /// Attaches the points in user code to their files, in every process that maps them now or later.
+    pub fn attach_files(&mut self) -> Result<Vec<Attached>, ScriptError> {
+        self.attach(None)
+    }
+
+    fn attach(&mut self, pid: Option<u32>) -> Result<Vec<Attached>, ScriptError> {
+        let objects = match pid.map(objects_of) {
+            Some(Err(error)) => return Err(ScriptError::Target(error)),
+            Some(Ok(objects)) => objects,
+            None => Vec::new(),
+        };
+        let mut states = Vec::new();
+        // The kernel runs last first what was put on a site, so that clauses run in the order of the script.
+        for clause in (0..self.program.clauses.len()).rev() {
+            let mut groups: Vec<Group> = Vec::new();
+            for point in (0..self.program.clauses[clause].points.len()).rev() {
+                if !self.find_point((clause, point, pid), &objects, &mut groups, &mut states) {
+                    return Ok(states);
+                }
+            }
+            for group in groups {
+                self.attach_group(pid, group, &mut states)?;
+            }
+        }
+        states.sort_by_key(|state| (state.clause, state.point));
+        Ok(states)
+    }
+
+    /// Adds the sites of a point to the groups; false if the process has ended meanwhile.
+    fn find_point(
+        &mut self,
+        key: PointInProcess,
+        objects: &[Arc<MappedObject>],
+        groups: &mut Vec<Group>,
+        states: &mut Vec<Attached>,
+    ) -> bool {
+        let (clause, point, pid) = key;
+        let wanted = &self.program.clauses[clause].points[point].kind;
+        let (path, kind) = match wanted {
+            PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } => (path, Kind::Uprobe),
+            PointKind::Uretprobe { path, .. } => (path, Kind::Uretprobe),
+            _ => return true,
+        };
+        if self.attached.contains(&key) && !self.waiting.contains(&key) {
+            return true;
+        }
+        // Only who has made it, or was forked by its maker, can have it.
+        let is_in_memory = path.starts_with("/memfd:");
+        if is_in_memory && pid.is_some() && !objects.iter().any(|object| object.path == Path::new(path)) {
+            return true;
+        }
+        let found = match pid {
+            Some(pid) => self.files.in_process(pid, objects, path),
+            None => self.files.by_path(path),
+        };
+        match found.and_then(|found| Ok((found.code.sites(wanted)?, found))) {
+            Err(_) if pid.is_some_and(has_ended) => return false,
+            Err(why) => self.refuse(key, why, states),
+            Ok((sites, found)) if self.waiting.contains(&key) => {
+                let state = verify(&found, &sites, pid);
+                if !matches!(state, State::Waiting { .. }) {
+                    self.waiting.remove(&key);
+                    // The kernel armed them when the code was mapped.
+                    states.push(Attached { clause, point, pid, is_new: false, state });
+                }
+            }
+            Ok((sites, found)) => {
+                let is_odd = sites.iter().any(|site| refusal::is_odd(site.first_byte));
+                let same = |group: &&mut Group| {
+                    (group.kind, group.is_odd) == (kind, is_odd) && group.found.path == found.path
+                };
+                match groups.iter_mut().find(same) {
+                    Some(group) => group.points.push((point, sites)),
+                    None => groups.push(Group { clause, kind, found, is_odd, points: vec![(point, sites)] }),
+                }
+            }
+        }
+        true
+    }
+
+    /// Told once, not each time the process loads something else.
+    fn refuse(&mut self, key: PointInProcess, why: Refusal, states: &mut Vec<Attached>) {
+        if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
+            let (clause, point, pid) = key;
+            states.push(Attached { clause, point, pid, is_new: false, state: State::Refused { why } });
+        }
+    }
+
+    fn attach_group(
+        &mut self,
+        pid: Option<u32>,
+        mut group: Group,
+        states: &mut Vec<Attached>,
+    ) -> Result<(), ScriptError> {
+        // A point whose arguments cannot be read is refused by itself; the others are attached.
+        let used = used_args(&self.program.clauses[group.clause].code);
+        let trouble = |sites: &[PointSite]| sites.iter().find_map(|site| args_trouble(&site.layout, &used));
+        for (point, sites) in &group.points {
+            if let Some(error) = trouble(sites) {
+                self.refuse((group.clause, *point, pid), Refusal::Argument(error), states);
+            }
+        }
+        group.points.retain(|(_, sites)| trouble(sites).is_none());
+        if group.points.is_empty() {
+            return Ok(());
+        }
+        let error = match self.link(&group, &used, pid) {
+            Ok(is_new) => {
+                for (point, sites) in &group.points {
+                    let key = (group.clause, *point, pid);
+                    self.attached.insert(key);
+                    let state = verify(&group.found, sites, pid);
+                    if matches!(state, State::Waiting { .. }) {
+                        self.waiting.insert(key);
+                    }
+                    states.push(Attached { clause: group.clause, point: *point, pid, is_new, state });
+                }
+                return Ok(());
+            }
+            Err(AttachError::Program(error)) => return Err(error),
+            Err(AttachError::Kernel(error)) => error,
+        };
+        let path = &group.found.path;
+        if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+            return Err(ScriptError::io(format!("putting uprobes on {}", path.display()), error));
+        }
+        if pid.is_some_and(has_ended) {
+            return Ok(());
+        }
+        if let [(point, _)] = group.points[..] {
+            self.refuse((group.clause, point, pid), Refusal::of_kernel(path.clone(), &error), states);
+            return Ok(());
+        }
+        // One site the kernel does not take must not keep the others away. In halves, as each group that is attached
+        // takes its time, and most of them are whole.
+        let points = group.points.split_off(group.points.len() / 2);
+        let half = Group { found: group.found.clone(), points, ..group };
+        self.attach_group(pid, group, states)?;
+        self.attach_group(pid, half, states)
+    }
+
+    /// Puts the program of a clause on its sites; false if the process had them from its parent.
+    fn link(
+        &mut self,
+        group: &Group,
+        used: &[u8],
+        pid: Option<u32>,
+    ) -> Result<bool, AttachError<ScriptError>> {
+        let mut layouts: Vec<ArgLayout> = Vec::new();
+        let mut sites = Vec::new();
+        for (point, site) in
+            group.points.iter().flat_map(|(point, sites)| sites.iter().map(move |s| (point, s)))
+        {
+            let layout = only_used(&site.layout, used);
+            let index = layouts.iter().position(|known| *known == layout).unwrap_or_else(|| {
+                layouts.push(layout);
+                layouts.len() - 1
+            });
+            sites.push(LinkSite {
+                file_offset: site.file_offset,
+                ref_ctr_offset: site.ref_ctr_offset,
+                cookie: index as u64 | (*point as u64) << 32,
+            });
+        }
+        let (clause, kind, file) = (group.clause, group.kind, group.found.code.file());
+        let is_same = |known: &ClauseSet| {
+            (known.clause, known.kind, known.file) == (clause, kind, file)
+                && known.layouts == layouts
+                && known.set.sites == sites
+        };
+        let index = self.sets.iter().position(is_same).unwrap_or_else(|| {
+            let set = SiteSet::new(&group.found.path, kind == Kind::Uretprobe, sites);
+            self.sets.push(ClauseSet { clause, kind, file, layouts, set });
+            self.sets.len() - 1
+        });
+        let (mut sets, mut uprobes) = (std::mem::take(&mut self.sets), std::mem::take(&mut self.uprobes));
+        let ClauseSet { set, layouts, .. } = &mut sets[index];
+        // Of a process, by the way it has now.
+        set.path.clone_from(&group.found.path);
+        let attached = uprobes.attach(set, &[index], pid, |way| self.program_for(clause, kind, layouts, way));
+        (self.sets, self.uprobes) = (sets, uprobes);
+        attached
+    }
+
+    fn program_for(
+        &mut self,
+        clause: usize,
+        kind: Kind,
+        layouts: &[ArgLayout],
+        way: Way<'_>,
+    ) -> Result<Arc<OwnedFd>, ScriptError> {
+        // The program keeps the table alive.
+        let (which, attachment, _table) = match way {
+            Way::Multi => (Which::Cookie, Attachment::Multi, None),
+            Way::Event => (Which::Cookie, Attachment::Event, None),
+            Way::Inherited(sites) if sites.iter().all(|site| site.cookie == sites[0].cookie) => {
+                (Which::Fixed(sites[0].cookie), Attachment::Inherited, None)
+            }
+            Way::Inherited(sites) => {
+                let table = cookie_table(sites)?;
+                (Which::Table(table.as_raw_fd()), Attachment::Inherited, Some(table))
+            }
+        };
+        let program = self.load_as(clause, kind, which, layouts, attachment)?;
+        Ok(Arc::clone(&self.loaded[program].fd))
+    }
+
+    /// Whether what a process forks has its points from the first instruction on.
+    pub fn is_inherited(&self) -> bool {
+        self.uprobes.is_inherited()
+    }
+
+    /// See [`Inheritance::inherit`](crate::inherited_uprobes::Inheritance::inherit).
+    pub fn inherit(&mut self, child: &nopal_proc::Process, root: Option<u32>) {
+        self.uprobes.inherited.inherit(child, root);
+    }
+
+    /// Says that a process could not fork while its points were attached, since it was held.
+    pub fn was_held(&mut self, pid: u32) {
+        self.uprobes.inherited.was_held(pid);
+    }
+
+    /// Waits until every child of those who have points is either one that can be seen, or has what its parent has.
+    pub fn settle(&self) {
+        self.uprobes.inherited.settle();
+    }
+
+    /// Forgets processes that have ended; their numbers may come again.
+    pub fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
+        let stays = |pid: &Option<u32>| pid.is_none_or(|pid| !is_gone(pid));
+        self.attached.retain(|(_, _, pid)| stays(pid));
+        self.waiting.retain(|(_, _, pid)| stays(pid));
+        self.refused.retain(|(_, _, pid), _| stays(pid));
+        self.uprobes.forget(is_gone);
+    }
+
+    /// Detaches everything at once; maps and what was emitted stay.
+    pub fn detach(&mut self) {
+        self.attached.clear();
+        self.waiting.clear();
+        self.refused.clear();
+        self.events.clear();
+        self.uprobes.close();
+        uprobes::drop_together(std::mem::take(&mut self.sets));
+    }
+}
+
+impl Drop for ScriptDoor {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+/// The cookies by the place in the page.
+fn cookie_table(sites: &[LinkSite]) -> Result<OwnedFd, ScriptError> {
+    let failed = |error| ScriptError::io("making a table of sites", error);
+    let table = bpf::create_map(MapKind::Array, 4, 8, PAGE_BYTES, 0, "nopal_sites").map_err(failed)?;
+    for site in sites {
+        let key = uprobes::page_offset(site).to_le_bytes();
+        bpf::update(&table, &key, &site.cookie.to_le_bytes()).map_err(failed)?;
+    }
+    Ok(table)
+}
+
+/// The arguments a clause reads.
+fn used_args(code: &nopal_program::Code) -> Vec<u8> {
+    use nopal_program::op::Op;
+    let index = |op: &Op| match op {
+        Op::Arg { index, .. } | Op::ArgString { index, .. } | Op::ArgBytes { index, .. } => Some(*index),
+        _ => None,
+    };
+    let mut used: Vec<u8> = code.ops.iter().filter_map(index).collect();
+    used.sort_unstable();
+    used.dedup();
+    used
+}
+
+fn args_trouble(layout: &ArgLayout, used: &[u8]) -> Option<CodeError> {
+    used.iter().find_map(|index| match layout.args.get(usize::from(*index)) {
+        None => Some(CodeError::NoArg { index: *index, n_args: layout.args.len() }),
+        Some((source, _)) => source.trouble().map(|reason| CodeError::Arg { index: *index, reason }),
+    })
+}
+
+/// What is not read does not tell layouts apart.
+fn only_used(layout: &ArgLayout, used: &[u8]) -> ArgLayout {
+    let nothing = || (super::code::Source::Register(0), None);
+    let n = used.last().map_or(0, |last| usize::from(*last) + 1);
+    let args = (0..n).map(|index| match layout.args.get(index) {
+        Some(arg) if used.contains(&(index as u8)) => arg.clone(),
+        _ => nothing(),
+    });
+    ArgLayout { args: args.collect() }
+}
+
+/// Looks whether the kernel's breakpoints are in the memory of a process that maps the code.
+fn verify(found: &Found, sites: &[PointSite], pid: Option<u32>) -> State {
+    let n_sites = sites.len();
+    let anybody = || {
+        let inode = std::fs::metadata(&found.path).ok()?.ino();
+        let same = |object: &MappedObject| object.mappings.first().is_some_and(|m| m.inode == inode);
+        processes_mapping(&found.path)
+            .into_iter()
+            .find_map(|pid| mapped_objects(pid).ok()?.into_iter().find(same).map(Arc::new))
+    };
+    let mapped = if pid.is_some() { found.mapped.clone() } else { anybody() };
+    let Some(mapped) = mapped else { return State::Waiting { n_sites } };
+    let places: Vec<(u64, u8)> = sites.iter().map(|site| (site.address, site.first_byte)).collect();
+    let missing = landed::missing(&mapped, &found.code, &places);
+    match missing.iter().filter(|is_missing| **is_missing).count() {
+        0 => State::Armed { n_sites },
+        n_missing => State::Refused { why: Refusal::NotInMemory { pid: mapped.pid, n_missing, n_sites } },
+    }
+}
+
+/// The processes that map a file now: all of them are slowed down by uprobes on the file.
+pub fn processes_mapping(path: &Path) -> Vec<u32> {
+    let Ok(about) = std::fs::metadata(path) else { return Vec::new() };
+    let name: Option<PathBuf> = std::fs::canonicalize(path).ok();
+    let maps_it = |pid: u32| {
+        nopal_proc::maps(pid).is_ok_and(|all| {
+            all.iter().any(|mapping| {
+                mapping.is_executable
+                    && mapping.inode == about.ino()
+                    && name.as_ref().is_none_or(|name| name.file_name() == mapping.path.file_name())
+            })
+        })
+    };
+    processes().into_iter().map(|process| process.pid).filter(|pid| maps_it(*pid)).collect()
+}

@@ -1,0 +1,581 @@
+//! Tracing in progress: opens the wanted sites of processes through one door or both and hands out their hits, each stream
+//! in its order or all in the order of time. Which sites those are, a [`Selection`] says; who takes the hits is a
+//! [`Consumer`]. What happens to the processes meanwhile is followed in `follow`.
+
+pub(crate) mod by_kernel;
+mod consumer;
+pub(crate) mod follow;
+mod handover;
+pub(crate) mod selection;
+pub(crate) mod tracefs_door;
+mod types;
+
+pub use consumer::{Consumer, widen};
+pub use follow::UNTOLD;
+pub use nopal_capture::{Hit, Loss, StreamId, StreamKind};
+pub use selection::{Chosen, Place, Places, Selection};
+pub use tracefs_door::BY_TRACEFS;
+pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, Way, late_in_words};
+
+use crate::clock::{Anchor, TscClock};
+use crate::registry::{Registry, Unfit};
+use crate::tasks::Tasks;
+use by_kernel::{How, Kernel, open_by_kernel};
+use consumer::{Each, Keeping, Waiting};
+use handover::Handovers;
+use nopal_abi::ring::Mode;
+use nopal_capture::record::RecordKind;
+use nopal_capture::{Came, Task, Wanted};
+use nopal_proc::missed_execs::MissedExecs;
+use nopal_proc::{MappedObject, TargetError, changeable_objects, possible_cpus};
+use nopal_trace::clock::monotonic_ns;
+use nopal_user::consumer::{self as reader, Reader, any_has_thread};
+use nopal_user::launch::Starting;
+use nopal_user::libraries::Libraries;
+use nopal_user::ring::{RingConfig, RingMemory, Set};
+use nopal_user::session::{self, Session, SiteReport};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tracing in progress.
+#[derive(Debug)]
+pub struct Live<S: Selection = Registry> {
+    selection: Arc<Mutex<S>>,
+    options: Options,
+    user: Option<(Session, Reader)>,
+    kernel: Option<Kernel>,
+    clock: TscClock,
+    pub tasks: Tasks,
+    roots: Vec<u32>,
+    /// By process: the sites the user door left to the kernel door, with the reason.
+    left: HashMap<u32, Vec<(Wanted, String)>>,
+    /// By process that only the kernel door looks after: the inodes of the files it maps code of.
+    code: HashMap<u32, Vec<u64>>,
+    /// Processes with open sites, opened or inherited.
+    entered: HashSet<u32>,
+    /// Processes, by the pid they know of themselves, that left hits before anybody had seen them.
+    unseen: HashSet<u32>,
+    /// Without the user door, which has its own.
+    strangers: MissedExecs,
+    /// Files with wanted sites that a process has mapped since it was looked at, without the user door. It may have unmapped
+    /// them again.
+    loaded: Vec<MappedObject>,
+    /// What came up between two looks.
+    pending: Vec<News>,
+    last_look: Instant,
+    last_sweep: Instant,
+    /// How long before it the look before it was.
+    look_span: Duration,
+    handovers: Handovers,
+    /// When hits of the kernel door count: as long as the user door is open.
+    span: Range<u64>,
+    /// Hits whose turn in the order of time has not come.
+    waiting: Waiting,
+}
+
+/// So long a program in the kernel may take from its time to the end of its record.
+const KERNEL_LAG_NS: u64 = 2_000_000;
+
+/// Bytes that others change must be noticed within 100 ms.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Live {
+    /// A session that wants probes by pattern.
+    pub fn new(request: Request) -> Result<Live, LiveError> {
+        Live::open(Registry::new(request.choices, request.given, request.limits), request.options)
+    }
+
+    /// The events so far.
+    pub fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.selection()
+    }
+
+    /// The first choice that no probe of any process so far fits.
+    pub fn unfit(&self) -> Option<Unfit> {
+        self.registry().unfit()
+    }
+
+    /// The same with patterns that nothing fits yet left out: what a command loads or starts may have the probe.
+    pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<Opened>), LiveError> {
+        let (mut child, opened) = self.launch_with(command, |_| ())?;
+        match self.unfit() {
+            Some(unfit @ Unfit::Condition(_)) => {
+                end(&mut child);
+                Err(LiveError::Unfit(unfit))
+            }
+            _ => Ok((child, opened)),
+        }
+    }
+}
+
+impl<S: Selection> Live<S> {
+    /// A session without processes; [`Live::attach`] brings them.
+    pub fn open(selection: S, options: Options) -> Result<Live<S>, LiveError> {
+        let selection = Arc::new(Mutex::new(selection));
+        let user = match (options.door, crate::clock::is_tsc_steady()) {
+            (Door::Kernel, _) | (Door::Auto, false) => None,
+            (Door::User, false) => return Err(LiveError::UnsteadyTsc),
+            (Door::Auto | Door::User, true) => Some(open_user(&selection, &options)?),
+        };
+        Ok(Live {
+            selection,
+            options,
+            user,
+            kernel: None,
+            clock: TscClock::start(),
+            tasks: Tasks::default(),
+            roots: Vec::new(),
+            left: HashMap::new(),
+            code: HashMap::new(),
+            entered: HashSet::new(),
+            unseen: HashSet::new(),
+            strangers: MissedExecs::default(),
+            loaded: Vec::new(),
+            pending: Vec::new(),
+            last_look: Instant::now(),
+            last_sweep: Instant::now(),
+            look_span: Duration::ZERO,
+            handovers: Handovers::default(),
+            span: 0..u64::MAX,
+            waiting: Waiting::default(),
+        })
+    }
+
+    /// What is wanted so far.
+    pub fn selection(&self) -> MutexGuard<'_, S> {
+        lock(&self.selection)
+    }
+
+    /// Where stubs keep what they gather alone.
+    pub fn ring(&self) -> Option<&Arc<RingMemory>> {
+        self.user.as_ref().map(|(session, _)| session.ring())
+    }
+
+    fn how(&self) -> How {
+        let Options { door, ring_bytes, is_only, .. } = self.options;
+        How { door, ring_bytes, is_only }
+    }
+
+    /// Opens the wanted probes of a process and, unless told otherwise, of its live descendants.
+    pub fn attach(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
+        let is_first = self.roots.is_empty();
+        let mut opened = if let Some((session, _)) = &mut self.user {
+            // Both doors begin at the same moment.
+            session.set_paused(is_first);
+            let reports = session.attach(pid as i32).map_err(LiveError::User)?;
+            self.take_reports(reports)?.opened
+        } else {
+            self.family(pid).into_iter().for_each(|each| self.strangers.follow_for_free(each));
+            self.attach_by_kernel(pid)?.opened
+        };
+        self.roots.push(pid);
+        if let Some((session, _)) = self.user.as_mut().filter(|_| is_first) {
+            self.span.start = monotonic_ns();
+            session.set_paused(false);
+        }
+        // Children that were forked while their parents were being opened.
+        let mut n_processes = 0;
+        while !self.options.is_only && n_processes < self.family(pid).len() {
+            n_processes = self.family(pid).len();
+            if let Some(kernel) = &self.kernel {
+                kernel.settle();
+            }
+            let mut news = Vec::new();
+            self.open_children_by_kernel(&mut news);
+            for news in news {
+                match news {
+                    News::Opened(sites) => opened.extend(sites),
+                    // Before tracing began nothing is late.
+                    News::Late { .. } => {}
+                    news => self.pending.push(news),
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// A session in which nothing was opened although there are probes is an error that says why.
+    pub fn judge(&self, opened: &[Opened]) -> Result<(), LiveError> {
+        let reasons = opened.iter().map(|o| match &o.way {
+            Way::Closed(reason) => Some(reason),
+            Way::User(_) | Way::Kernel(_) => None,
+        });
+        match reasons.collect::<Option<Vec<_>>>() {
+            Some(reasons) if !reasons.is_empty() => Err(LiveError::AllClosed { reason: reasons[0].clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts a command with its probes open, by either door, before its constructors run. While it is held, `before_start`
+    /// may look at it.
+    pub fn launch_with<'a>(
+        &mut self,
+        starting: impl Into<Starting<'a>>,
+        before_start: impl FnOnce(u32) + Send,
+    ) -> Result<(Child, Vec<Opened>), LiveError> {
+        let how = self.how();
+        let (selection, kernel) = (&self.selection, &mut self.kernel);
+        let mut outcome = Ok(Vec::new());
+        let mut left_by_user = Vec::new();
+        let (strangers, is_followed) = (&mut self.strangers, self.user.is_none());
+        let while_held = |pid: i32, sites: &[SiteReport]| {
+            let pid = pid as u32;
+            before_start(pid);
+            if is_followed {
+                strangers.follow(pid);
+            }
+            let (mut opened, left) = match how.door {
+                Door::Auto | Door::User => divide(selection, pid, sites),
+                Door::Kernel => {
+                    let wanted = wanted_in(selection, pid).unwrap_or_default();
+                    (Vec::new(), wanted.into_iter().map(|w| (w, ASKED_FOR.to_owned())).collect())
+                }
+            };
+            left_by_user.clone_from(&left);
+            if how.door == Door::User {
+                opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
+            } else if !left.is_empty() {
+                match open_by_kernel(kernel, selection, how, pid, left) {
+                    Ok(by_kernel) => opened.extend(by_kernel.opened),
+                    Err(error) => {
+                        outcome = Err(error);
+                        return;
+                    }
+                }
+            }
+            outcome = Ok(opened);
+        };
+        let mut bare;
+        let session = match &mut self.user {
+            Some((session, _)) => session,
+            // The kernel door alone: the same way of starting, with nothing for the user door to open.
+            None => {
+                let ring = RingConfig::new(possible_cpus().map_err(LiveError::Cpus)?);
+                let options = session::Options { ring, is_only: true, can_relocate: false };
+                bare = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(LiveError::User)?;
+                bare.set_library_wait(0);
+                &mut bare
+            }
+        };
+        let (mut child, _) = session.launch_with(starting, while_held).map_err(LiveError::User)?;
+        // It was held: from here on it loads nothing without our knowing, if it can be made to tell.
+        if let Some((session, _)) = &mut self.user
+            && matches!(session.libraries(child.id() as i32), Libraries::AtOnce(_))
+        {
+            self.entered.insert(child.id());
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.was_held(child.id());
+        }
+        self.roots.push(child.id());
+        self.tasks.add(child.id());
+        self.look_at(child.id());
+        self.left.insert(child.id(), left_by_user);
+        self.say_libraries(child.id());
+        match outcome.and_then(|opened| self.judge(&opened).map(|()| opened)) {
+            Ok(opened) => {
+                if !opened.is_empty() {
+                    self.entered.insert(child.id());
+                }
+                Ok((child, opened))
+            }
+            Err(error) => {
+                end(&mut child);
+                Err(error)
+            }
+        }
+    }
+
+    /// Hands out what has been recorded since the last time.
+    pub fn poll(&mut self, each: impl FnMut(&S, Hit<'_>)) -> Polled {
+        self.poll_into(&mut Each(each))
+    }
+
+    /// The same in the order of time. Hits that others may still come before wait, unless this is the last time.
+    pub fn poll_by_time(&mut self, is_last: bool, consumer: &mut impl Consumer<S>) -> Polled {
+        // What a CPU commits from now on has a later time than this.
+        let now_ns = monotonic_ns();
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let polled = self.poll_into(&mut Keeping { waiting: &mut waiting, consumer });
+        let before_ns = match &self.kernel {
+            _ if is_last => u64::MAX,
+            // The kernel's programs take the time before they hand over what they saw.
+            Some(_) => now_ns.saturating_sub(KERNEL_LAG_NS),
+            None => now_ns,
+        };
+        let selection = lock(&self.selection);
+        waiting.take_before(before_ns, |hit| consumer.hit(&selection, hit));
+        drop(selection);
+        self.waiting = waiting;
+        polled
+    }
+
+    /// Hands out what has been recorded since the last time, each stream in its order.
+    pub fn poll_into(&mut self, consumer: &mut impl Consumer<S>) -> Polled {
+        if let Some((session, reader)) = &mut self.user {
+            let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
+            reader.set_liveness(move |tid| any_has_thread(&pids, tid));
+        }
+        if self.clock.is_due() {
+            self.clock.correct(Anchor::now());
+        }
+        let mut polled = Polled::default();
+        let selection = lock(&self.selection);
+        let Options { is_only, has_time, has_task, .. } = self.options;
+        if let Some((_, reader)) = &mut self.user {
+            let clock = &self.clock;
+            // Only where some sites are the kernel's is a process that nobody has seen short of hits.
+            let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !is_only;
+            let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
+            let Polled { n_hits, losses, n_damaged } = &mut polled;
+            let result = reader.poll_in_order(|source, came| {
+                let kind = match source.set {
+                    Set::Rseq => StreamKind::Rseq,
+                    Set::Locked => StreamKind::Locked,
+                };
+                let stream = StreamId { cpu: source.cpu, kind };
+                let record = match came {
+                    reader::Came::Record(record) => record,
+                    reader::Came::Gap(gap) => {
+                        let (first_ns, last_ns) = (clock.ns(gap.first), clock.ns(gap.last));
+                        let loss = Loss { stream, count: gap.count, first_ns, last_ns };
+                        losses.push(loss);
+                        return consumer.loss(&loss);
+                    }
+                };
+                let task = record.task.unwrap_or(NOBODY);
+                if is_only && !tasks.knows(task.pid) {
+                    // A child that was forked later has the sites of its parent.
+                    return;
+                }
+                let event = match record.kind {
+                    RecordKind::Event(event) => event,
+                    RecordKind::Process => {
+                        if record.task.is_some() {
+                            consumer.introduce(task, &record.comm());
+                        }
+                        return;
+                    }
+                };
+                if has_time && record.time.is_none() || has_task && record.task.is_none() {
+                    *n_damaged += 1;
+                    return;
+                }
+                let ns = record.time.map_or(0, |time| clock.ns(time));
+                let hit = Hit { stream, event, ns, task, payload: record.payload };
+                if watches && task.pid != last_pid {
+                    last_pid = task.pid;
+                    if !tasks.knows(task.pid) {
+                        unseen.insert(task.pid);
+                    }
+                }
+                if selection.holds(&hit) {
+                    *n_hits += 1;
+                    consumer.hit(&selection, &hit);
+                }
+            });
+            polled.n_damaged += result.damaged + result.abandoned;
+        }
+        if let Some(kernel) = &mut self.kernel {
+            let (span, Polled { n_hits, losses, .. }) = (&self.span, &mut polled);
+            kernel.poll(losses, &mut |came| match came {
+                Came::Hit(hit) => {
+                    if span.contains(&hit.ns) && selection.holds(&hit) {
+                        *n_hits += 1;
+                        consumer.hit(&selection, &hit);
+                    }
+                }
+                Came::Loss(loss) => consumer.loss(&loss),
+            });
+        }
+        drop(selection);
+        self.follow_libraries();
+        polled
+    }
+
+    /// Hands out what the rings that are written over hold now, oldest first on each CPU; it stays there. Hits of the
+    /// kernel door and of threads without rseq are not among them: [`Live::poll`] gives those.
+    pub fn snapshot(&mut self, mut each: impl FnMut(&S, Hit<'_>)) -> Polled {
+        self.clock.correct(Anchor::now());
+        let mut polled = Polled::default();
+        let selection = lock(&self.selection);
+        let Some((_, reader)) = &mut self.user else { return polled };
+        let clock = &self.clock;
+        let result = reader.snapshot(|source, record| {
+            let RecordKind::Event(event) = record.kind else { return };
+            let (Some(time), Some(task)) = (record.time, record.task) else { return };
+            let stream = StreamId { cpu: source.cpu, kind: StreamKind::Rseq };
+            let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
+            if selection.holds(&hit) {
+                polled.n_hits += 1;
+                each(&selection, hit);
+            }
+        });
+        polled.n_damaged = result.damaged;
+        polled
+    }
+
+    /// Whether a traced process still lives, also one whose parents have ended.
+    pub fn is_any_alive(&mut self) -> bool {
+        // As long as a root lives, nobody asks for its family.
+        if self.roots.iter().any(|root| nopal_proc::Process::is_alive(*root)) {
+            return true;
+        }
+        match &mut self.user {
+            Some((session, _)) => session.is_any_alive(),
+            None => {
+                self.hear();
+                !self.options.is_only && self.strangers.family().any(nopal_proc::Process::is_alive)
+            }
+        }
+    }
+
+    /// Closes every site in every process; hits that came before can still be polled, and the last news be taken.
+    pub fn close(&mut self) -> Vec<String> {
+        self.hear_last();
+        // Both doors end at the same moment.
+        if let Some((session, _)) = &mut self.user {
+            session.set_paused(true);
+            self.span.end = monotonic_ns();
+        }
+        if let Some(kernel) = &mut self.kernel {
+            self.handovers = Handovers::default();
+            kernel.close();
+        }
+        match &mut self.user {
+            Some((session, _)) => session
+                .detach()
+                .failures
+                .into_iter()
+                .map(|(pid, why)| format!("process {pid}: {why}"))
+                .collect(),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Opens the probes of one process. Another nopal holds it for a moment only, and is waited for.
+pub fn attach_when_free<S: Selection>(
+    live: &mut Live<S>,
+    pid: u32,
+    is_stopped: impl Fn() -> bool,
+) -> Result<Vec<Opened>, LiveError> {
+    let end = Instant::now() + WAIT_FOR_OTHERS;
+    loop {
+        match live.attach(pid) {
+            Err(LiveError::User(nopal_user::Error::AlreadyTraced { name, .. }))
+                if name == "nopal" && Instant::now() < end && !is_stopped() =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Every wanted site of the files a process maps, as the kernel door opens it.
+fn wanted_in<S: Selection>(selection: &Mutex<S>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
+    let mut wanted = Vec::new();
+    for mapped in changeable_objects(pid)? {
+        wanted.extend(wanted_in_file(selection, &mapped));
+    }
+    Ok(wanted)
+}
+
+fn wanted_in_file<S: Selection>(selection: &Mutex<S>, mapped: &MappedObject) -> Vec<Wanted> {
+    let known = lock(selection).places().known(mapped);
+    let wanted = known.or_else(|| {
+        let image = mapped.open().ok()?;
+        let object = nopal_sdt::read(image.bytes()).ok()?;
+        Some(lock(selection).select(mapped, &object))
+    });
+    let selection = lock(selection);
+    let by_kernel = |wanted: Wanted| selection.places().get(wanted.event).map(|p| p.by_kernel.clone());
+    wanted.unwrap_or_default().into_iter().filter_map(by_kernel).collect()
+}
+
+/// Divides the sites of a process into those the user door opened and those it leaves to the kernel door.
+fn divide<S: Selection>(
+    selection: &Mutex<S>,
+    pid: u32,
+    sites: &[SiteReport],
+) -> (Vec<Opened>, Vec<(Wanted, String)>) {
+    let selection = lock(selection);
+    let mut opened = Vec::new();
+    let mut left = Vec::new();
+    for site in sites {
+        match &site.outcome {
+            Ok(tactic) => opened.push(Opened {
+                pid,
+                probe: site.probe.clone(),
+                path: site.path.clone(),
+                address: site.site.address,
+                way: Way::User(tactic.to_string()),
+            }),
+            Err(refusal) => {
+                let place = selection.places().get(site.event);
+                left.extend(place.map(|place| (place.by_kernel.clone(), refusal.to_string())));
+            }
+        }
+    }
+    (opened, left)
+}
+
+fn open_user<S: Selection>(
+    selection: &Arc<Mutex<S>>,
+    options: &Options,
+) -> Result<(Session, Reader), LiveError> {
+    let n_cpus = possible_cpus().map_err(LiveError::Cpus)?;
+    let mode = if options.is_overwriting { Mode::Overwrite } else { Mode::Discard };
+    let (cells_bytes, sized) = (options.cells_bytes, RingConfig::sized(n_cpus, options.ring_bytes));
+    let ring = RingConfig { mode, cells_bytes, ..sized };
+    let selection = selection.clone();
+    let select = Box::new(move |mapped: &nopal_proc::MappedObject, object: &nopal_sdt::Object| {
+        lock(&selection).select(mapped, object)
+    });
+    let Options { is_only, can_relocate, .. } = *options;
+    let mut session =
+        Session::new(&session::Options { ring, is_only, can_relocate }, select).map_err(LiveError::User)?;
+    session.set_patient(options.is_patient);
+    let reader = Reader::new(session.ring().clone());
+    Ok((session, reader))
+}
+
+/// The command was to be traced; without that it is not wanted.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Of a record that does not say whose it is.
+const NOBODY: Task = Task { tid: 0, pid: 0 };
+
+/// Another nopal stops a process for a moment only, but a moment may be long where all CPUs are busy.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(10);
+
+/// The reason of a site that the user door was not asked for.
+pub(crate) const ASKED_FOR: &str = "asked for";
+
+/// Why neither door opens a site.
+fn both(user: &str, kernel: &str) -> String {
+    if user == ASKED_FOR { kernel.to_owned() } else { format!("{user}; {kernel}") }
+}
+
+fn closed(pid: u32, wanted: &Wanted, reason: String) -> Opened {
+    Opened {
+        pid,
+        probe: wanted.probe.clone(),
+        path: PathBuf::new(),
+        address: wanted.site.address,
+        way: Way::Closed(reason),
+    }
+}
+
+fn lock<S>(selection: &Mutex<S>) -> MutexGuard<'_, S> {
+    // A panic elsewhere leaves it whole: it only ever grows.
+    selection.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,95 @@
+//! Who takes the hits of a live session: printers, recorders, interpreters, answers.
+
+use nopal_capture::{Hit, Loss, Task};
+
+/// Takes what a live session gives. Hits come in the order of each stream, or in that of time if asked for.
+pub trait Consumer<S> {
+    fn hit(&mut self, selection: &S, hit: &Hit<'_>);
+
+    /// Comes before the hits that are later than its start.
+    fn loss(&mut self, _loss: &Loss) {}
+
+    /// The name that the first hit of a process brought along.
+    fn introduce(&mut self, _task: Task, _comm: &str) {}
+}
+
+/// Takes hits with a function.
+pub(super) struct Each<F>(pub F);
+
+impl<S, F: FnMut(&S, Hit<'_>)> Consumer<S> for Each<F> {
+    #[inline]
+    fn hit(&mut self, selection: &S, hit: &Hit<'_>) {
+        (self.0)(selection, *hit);
+    }
+}
+
+/// Hits that wait until none can come before them.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    hits: Vec<Kept>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    /// Without its payload.
+    hit: Hit<'static>,
+    at: usize,
+    len: usize,
+}
+
+impl Waiting {
+    pub fn keep(&mut self, hit: &Hit<'_>) {
+        let (at, len) = (self.bytes.len(), hit.payload.len());
+        self.bytes.extend_from_slice(hit.payload);
+        let Hit { stream, event, ns, task, .. } = *hit;
+        self.hits.push(Kept { hit: Hit { stream, event, ns, task, payload: &[] }, at, len });
+    }
+
+    /// Hands out the hits before a time in their order.
+    pub fn take_before(&mut self, ns: u64, mut each: impl FnMut(&Hit<'_>)) {
+        self.hits.sort_by_key(|kept| kept.hit.ns);
+        let n_ready = self.hits.partition_point(|kept| kept.hit.ns < ns);
+        for Kept { hit, at, len } in self.hits.drain(..n_ready) {
+            each(&Hit { payload: &self.bytes[at..at + len], ..hit });
+        }
+        if self.hits.is_empty() {
+            self.bytes.clear();
+        } else if n_ready > 0 {
+            let mut rest = Vec::with_capacity(self.hits.iter().map(|kept| kept.len).sum());
+            for kept in &mut self.hits {
+                let at = rest.len();
+                rest.extend_from_slice(&self.bytes[kept.at..kept.at + kept.len]);
+                kept.at = at;
+            }
+            self.bytes = rest;
+        }
+    }
+}
+
+/// Lets hits wait; all else is handed on at once.
+pub(super) struct Keeping<'a, C> {
+    pub waiting: &'a mut Waiting,
+    pub consumer: &'a mut C,
+}
+
+impl<S, C: Consumer<S>> Consumer<S> for Keeping<'_, C> {
+    #[inline]
+    fn hit(&mut self, _: &S, hit: &Hit<'_>) {
+        self.waiting.keep(hit);
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.consumer.loss(loss);
+    }
+
+    fn introduce(&mut self, task: Task, comm: &str) {
+        self.consumer.introduce(task, comm);
+    }
+}
+
+/// The span of time that also holds this loss.
+pub fn widen(span: Option<(u64, u64)>, loss: &Loss) -> (u64, u64) {
+    let (first, last) = span.unwrap_or((loss.first_ns, loss.last_ns));
+    (first.min(loss.first_ns), last.max(loss.last_ns))
+}

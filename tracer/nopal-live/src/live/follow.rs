@@ -1,0 +1,439 @@
+//! What happens to traced processes: re-opens what others closed, follows children, libraries and programs started
+//! later, and gives the kernel door what the user door leaves.
+
+use super::by_kernel::{ByKernel, open_by_kernel, open_objects};
+use super::{
+    ASKED_FOR, Door, LOOK, Live, LiveError, News, Selection, Way, closed, divide, lock, wanted_in,
+    wanted_in_file,
+};
+use nopal_capture::Wanted;
+use nopal_user::libraries::{LIBRARY_PROBE, WAIT_MS};
+use nopal_user::session::ProcessReport;
+use nopal_user::watch::{LastWords, Notice};
+use std::collections::{BTreeSet, HashSet};
+use std::time::{Duration, Instant};
+
+/// More was started than the kernel could tell.
+pub const UNTOLD: &str = "more programs were started than could be looked at; hits may be missing";
+
+/// Threads that loaded or unloaded libraries, and went on before those had been looked at.
+fn impatient_in_words(n_threads: u64) -> String {
+    let times = if n_threads == 1 { "once".to_owned() } else { format!("{n_threads} times") };
+    format!(
+        "{times} a library was loaded or unloaded and could not be looked at within {WAIT_MS} ms; hits of libraries may be missing"
+    )
+}
+
+/// How often processes whose end nobody has told of are forgotten.
+const SWEEP: Duration = Duration::from_secs(1);
+
+impl<S: Selection> Live<S> {
+    /// Whether it is time for [`Live::look_after`].
+    pub fn is_look_due(&mut self) -> bool {
+        self.last_look.elapsed() >= LOOK || self.has_news()
+    }
+
+    /// Whether something has happened that the next look will tell.
+    pub fn has_news(&mut self) -> bool {
+        let has_started = match &mut self.user {
+            Some((session, _)) => session.has_news(),
+            None => {
+                self.hear();
+                self.strangers.has_news() || !self.loaded.is_empty()
+            }
+        };
+        has_started || !self.pending.is_empty()
+    }
+
+    /// Takes note of programs that were started and lack sites; without the user door, which does the same.
+    pub(super) fn hear(&mut self) {
+        let (selection, kernel, roots) = (&self.selection, &self.kernel, &self.roots);
+        let is_given = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
+        let (is_only, left, loaded) = (self.options.is_only, &self.left, &mut self.loaded);
+        self.strangers.hear_of_libraries(
+            |object| !is_only && wanted_in_file(selection, object).iter().any(|w| !is_given(w.event)),
+            |object| {
+                let is_known = |event| match left.get(&object.pid) {
+                    Some(known) => known.iter().any(|(wanted, _)| wanted.event == event),
+                    None => is_given(event),
+                };
+                let is_ours = !is_only || roots.contains(&object.pid);
+                if is_ours && wanted_in_file(selection, &object).iter().any(|w| !is_known(w.event)) {
+                    loaded.push(object);
+                }
+            },
+        );
+    }
+
+    /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
+    pub fn look_after(&mut self) -> Vec<News> {
+        self.look_span = self.last_look.elapsed();
+        self.last_look = Instant::now();
+        let mut news = std::mem::take(&mut self.pending);
+        self.take_back(&mut news);
+        let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
+        self.digest(notices, &mut news);
+        news
+    }
+
+    /// Threads that have loaded a library wait for us: its sites are opened by either door, then they go on.
+    pub(super) fn follow_libraries(&mut self) {
+        let Some((session, _)) = &mut self.user else { return };
+        let n_impatient = session.take_impatient();
+        if session.has_library_news() {
+            let notices = session.follow_libraries();
+            let mut news = std::mem::take(&mut self.pending);
+            self.digest(notices, &mut news);
+            self.pending = news;
+            if let Some((session, _)) = &self.user {
+                session.release();
+            }
+        }
+        if n_impatient > 0 {
+            self.pending.push(News::Gap(impatient_in_words(n_impatient)));
+        }
+    }
+
+    /// What came up since the last look. To be asked for once more after everything is closed.
+    pub fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Before everything is closed: states what nobody will look at any more.
+    pub(super) fn hear_last(&mut self) {
+        let words = match &mut self.user {
+            Some((session, _)) => session.last_words(),
+            None => {
+                self.hear();
+                let (unseen, is_untold) = (self.strangers.take_unseen(), self.strangers.take_lost());
+                LastWords { unseen, is_untold, ..LastWords::default() }
+            }
+        };
+        self.pending.extend(words.unseen.into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
+        if words.is_untold {
+            self.pending.push(News::Gap(UNTOLD.to_owned()));
+        }
+        if words.n_impatient > 0 {
+            self.pending.push(News::Gap(impatient_in_words(words.n_impatient)));
+        }
+    }
+
+    /// What the user door has noticed, in words, with the kernel door opened for what is left to it.
+    fn digest(&mut self, notices: Vec<Notice>, news: &mut Vec<News>) {
+        let mut reports = Vec::new();
+        let has_ended = notices.iter().any(|notice| matches!(notice, Notice::Ended { .. }));
+        for notice in notices {
+            match notice {
+                Notice::TakenOver { pid, probe, .. } if probe == LIBRARY_PROBE => {
+                    news.push(News::Message(format!(
+                        "another tool watches which libraries process {pid} loads; they are opened a moment later"
+                    )));
+                }
+                Notice::TakenOver { pid, probe, address, is_on_nop: false, .. } => {
+                    news.push(News::Gap(format!(
+                        "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing until \
+                         it leaves"
+                    )));
+                }
+                Notice::TakenOver { pid, probe, address, event, is_on_nop: true } => {
+                    self.hand_over(pid as u32, probe, address, event, news);
+                }
+                Notice::OpenAgain { pid, probe, address, was_taken_over } => {
+                    let is_known = was_taken_over || probe == LIBRARY_PROBE;
+                    let again = self.is_ours_again(pid as u32, &probe, address, is_known);
+                    news.push(again);
+                }
+                Notice::Changed { pid, probe, address, .. } => news.push(News::Gap(format!(
+                    "the code of {probe} at {address:#x} in process {pid} was changed by somebody else; left alone"
+                ))),
+                Notice::Opened(report) if report.says_something() => reports.push(report),
+                Notice::Opened(_) => {}
+                Notice::Exec { pid } => {
+                    if let Some(kernel) = &mut self.kernel {
+                        kernel.exec(pid as u32);
+                    }
+                    self.left.remove(&(pid as u32));
+                    self.entered.remove(&(pid as u32));
+                    news.push(News::Message(format!("process {pid} started another program")));
+                }
+                Notice::Untold => news.push(News::Gap(UNTOLD.to_owned())),
+                Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
+            }
+        }
+        if has_ended || self.last_sweep.elapsed() >= SWEEP {
+            self.sweep();
+        }
+        for report in reports {
+            let pid = report.pid as u32;
+            if matches!(report.outcome, Err(nopal_user::Error::EndedEarly { .. })) {
+                news.push(News::Late { pid, n_sites: 0 });
+                continue;
+            }
+            let libraries = self.user.as_mut().map(|(session, _)| session.libraries(report.pid));
+            let is_at_once = self.entered.contains(&pid)
+                && !report.is_late
+                && matches!(libraries, Some(nopal_user::libraries::Libraries::AtOnce(_)));
+            self.inherit(pid);
+            match self.take_reports(vec![report]) {
+                Ok(by_kernel) if !by_kernel.opened.is_empty() => {
+                    let opened = by_kernel.opened;
+                    let by_user = opened.iter().filter(|o| matches!(o.way, Way::User(_))).count();
+                    // Otherwise it was found by looking, after its program or library had begun.
+                    let n_sites = by_kernel.n_fresh + if is_at_once { 0 } else { by_user };
+                    if n_sites > 0 {
+                        news.push(News::Late { pid, n_sites });
+                    }
+                    news.push(News::Opened(opened));
+                }
+                Ok(_) => {}
+                // It ended before the kernel door was open.
+                Err(_) if !is_alive(&pid) => news.push(News::Late { pid, n_sites: 0 }),
+                Err(error) => news.push(News::NotFollowed { pid, error }),
+            }
+        }
+        match self.options.is_only {
+            true => self.open_loaded(news),
+            false => self.open_children_by_kernel(news),
+        }
+    }
+
+    /// Forgets processes that have ended.
+    fn sweep(&mut self) {
+        let is_time = self.last_sweep.elapsed() >= SWEEP;
+        self.last_sweep = Instant::now();
+        let mut known: HashSet<u32> =
+            self.left.keys().chain(&self.entered).chain(self.code.keys()).copied().collect();
+        known.retain(is_alive);
+        if is_time {
+            known.iter().for_each(|pid| self.look_at(*pid));
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.retain(|pid| known.contains(pid) || self.roots.contains(pid) || is_alive(pid));
+        }
+        self.left.retain(|pid, _| known.contains(pid));
+        self.entered.retain(|pid| known.contains(pid));
+        self.code.retain(|pid, _| known.contains(pid));
+    }
+
+    /// Children have what the user door opened in their parents, and uprobes where those are inherited. Where they are
+    /// not, they get them as soon as they are seen. Without the user door new programs and libraries are looked for, too.
+    pub(super) fn open_children_by_kernel(&mut self, news: &mut Vec<News>) {
+        let all: BTreeSet<u32> = match &self.user {
+            Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
+            None => {
+                let families = self.roots.iter().flat_map(|root| self.family(*root));
+                families.chain(self.strangers.family()).collect()
+            }
+        };
+        for pid in all {
+            let is_new = !self.left.contains_key(&pid);
+            if is_new {
+                self.inherit(pid);
+            }
+            let done = if self.user.is_some() {
+                if !is_new {
+                    continue;
+                }
+                self.open_child(pid)
+            } else {
+                if !is_new && !self.has_other_code(pid) {
+                    continue;
+                }
+                self.attach_by_kernel(pid)
+            };
+            let done = match done {
+                Ok(done) => done,
+                Err(error) => {
+                    if !nopal_proc::has_ended(pid) {
+                        news.push(News::NotFollowed { pid, error });
+                    }
+                    continue;
+                }
+            };
+            self.strangers.take(pid);
+            if done.n_fresh > 0 {
+                news.push(News::Late { pid, n_sites: done.n_fresh });
+                news.push(News::Opened(done.opened));
+            }
+        }
+        self.open_loaded(news);
+        news.extend(self.strangers.take_gone().into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
+        self.strangers.settle();
+    }
+
+    /// Opens libraries that processes have loaded since they were looked at, also those that they have unloaded again: the
+    /// kernel puts the uprobes in when they come the next time.
+    fn open_loaded(&mut self, news: &mut Vec<News>) {
+        if self.strangers.take_lost() {
+            news.push(News::Gap(UNTOLD.to_owned()));
+        }
+        let how = self.how();
+        for object in std::mem::take(&mut self.loaded) {
+            let pid = object.pid;
+            // It ended before anybody had looked at it.
+            let Some(known) = self.left.get_mut(&pid) else {
+                news.push(News::Late { pid, n_sites: 0 });
+                continue;
+            };
+            let sites: Vec<_> = wanted_in_file(&self.selection, &object)
+                .into_iter()
+                .filter(|w| known.iter().all(|(k, _)| k.event != w.event))
+                .map(|w| (w, ASKED_FOR.to_owned()))
+                .collect();
+            known.extend(sites.iter().cloned());
+            match open_objects(&mut self.kernel, &self.selection, how, vec![object], sites) {
+                Ok(done) if done.opened.is_empty() => {}
+                Ok(done) => {
+                    if done.n_fresh > 0 {
+                        news.push(News::Late { pid, n_sites: done.n_fresh });
+                    }
+                    news.push(News::Opened(done.opened));
+                }
+                Err(_) if nopal_proc::has_ended(pid) => news.push(News::Late { pid, n_sites: 0 }),
+                Err(error) => news.push(News::NotFollowed { pid, error }),
+            }
+        }
+    }
+
+    /// Gives a child that the user door has found what its parent has by the kernel door.
+    fn open_child(&mut self, pid: u32) -> Result<ByKernel, LiveError> {
+        self.tasks.add(pid);
+        self.look_at(pid);
+        let parent = nopal_proc::Process::read(pid).map(|p| p.parent).unwrap_or(0);
+        let left = self.left.get(&parent).cloned().unwrap_or_default();
+        self.left.insert(pid, left.clone());
+        if self.entered.contains(&parent) {
+            self.entered.insert(pid);
+        }
+        if left.is_empty() || self.options.door == Door::User {
+            return Ok(ByKernel::default());
+        }
+        self.attach_kernel(pid, left)
+    }
+
+    /// Remembers what its hits will need when it has ended.
+    pub(super) fn look_at(&self, pid: u32) {
+        lock(&self.selection).look(pid);
+    }
+
+    fn inherit(&mut self, pid: u32) {
+        let root = if let [root] = self.roots[..] { Some(root) } else { None };
+        if let (Some(kernel), Ok(process)) = (&mut self.kernel, nopal_proc::Process::read(pid)) {
+            kernel.inherit(&process, root.filter(|root| *root != pid));
+        }
+    }
+
+    /// Whether a process maps code of other files than when this was last asked.
+    fn has_other_code(&mut self, pid: u32) -> bool {
+        let Ok(objects) = nopal_proc::mapped_objects(pid) else { return false };
+        let mut inodes: Vec<u64> =
+            objects.iter().filter_map(|o| o.mappings.first().map(|m| m.inode)).collect();
+        inodes.sort_unstable();
+        let before = self.code.insert(pid, inodes.clone());
+        before.is_some_and(|before| before != inodes)
+    }
+
+    /// How many processes were started and ended between two looks, so that only the user door saw them.
+    pub fn n_unseen(&self) -> usize {
+        self.unseen.iter().filter(|pid| !self.tasks.knows(**pid)).count()
+    }
+
+    /// The processes that are traced, also those whose parents have ended.
+    pub fn processes(&self) -> Vec<u32> {
+        match &self.user {
+            Some((session, _)) => session.processes().iter().map(|traced| traced.pid as u32).collect(),
+            None => self.roots.iter().flat_map(|root| self.family(*root)).collect(),
+        }
+    }
+
+    /// Keeps for the next look how the libraries that a process loads later will be noticed.
+    pub(super) fn say_libraries(&mut self, pid: u32) {
+        if let Some((session, _)) = &mut self.user {
+            let how = session.libraries(pid as i32);
+            self.pending.push(News::Message(format!("process {pid}: {how}")));
+        }
+    }
+
+    /// Takes what the user door says of processes and gives the kernel door what is left.
+    pub(super) fn take_reports(&mut self, reports: Vec<ProcessReport>) -> Result<ByKernel, LiveError> {
+        let mut taken = ByKernel::default();
+        for report in reports {
+            let pid = report.pid as u32;
+            self.tasks.add(pid);
+            self.look_at(pid);
+            if !self.left.contains_key(&pid) && report.says_something() {
+                self.say_libraries(pid);
+            }
+            if let Some(call) = report.interrupted {
+                let text =
+                    format!("process {pid}: a thread was stopped in {call}, which may have returned EINTR");
+                self.pending.push(News::Message(text));
+            }
+            let left = match report.outcome {
+                Ok(sites) => {
+                    // Also one that was entered for what it will load.
+                    let traced = self.user.iter().flat_map(|(session, _)| session.processes());
+                    if !sites.is_empty()
+                        || traced.into_iter().any(|t| t.pid == report.pid && !t.sites.is_empty())
+                    {
+                        self.entered.insert(pid);
+                    }
+                    let (by_user, left) = divide(&self.selection, pid, &sites);
+                    taken.opened.extend(by_user);
+                    left
+                }
+                // A descendant that cannot be entered is left to the kernel door whole.
+                Err(error) => {
+                    let wanted = wanted_in(&self.selection, pid).unwrap_or_default();
+                    wanted.into_iter().map(|w| (w, error.to_string())).collect()
+                }
+            };
+            // A process that has loaded another library is reported again as a whole.
+            let known = self.left.entry(pid).or_default();
+            let left: Vec<_> =
+                left.into_iter().filter(|(w, _)| known.iter().all(|(k, _)| k.event != w.event)).collect();
+            known.extend(left.iter().cloned());
+            if self.options.door == Door::User {
+                taken.opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
+            } else if !left.is_empty() {
+                let by_kernel = self.attach_kernel(pid, left)?;
+                taken.opened.extend(by_kernel.opened);
+                taken.n_fresh += by_kernel.n_fresh;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Opens every wanted site of one process by the kernel door, but those it has already.
+    pub(super) fn attach_by_kernel(&mut self, pid: u32) -> Result<ByKernel, LiveError> {
+        self.tasks.add(pid);
+        let wanted = wanted_in(&self.selection, pid).map_err(LiveError::Target)?;
+        self.look_at(pid);
+        self.has_other_code(pid);
+        let known = self.left.entry(pid).or_default();
+        let sites: Vec<_> = wanted
+            .into_iter()
+            .filter(|w| known.iter().all(|(k, _)| k.event != w.event))
+            .map(|w| (w, ASKED_FOR.to_owned()))
+            .collect();
+        known.extend(sites.iter().cloned());
+        if sites.is_empty() { Ok(ByKernel::default()) } else { self.attach_kernel(pid, sites) }
+    }
+
+    pub(super) fn family(&self, pid: u32) -> Vec<u32> {
+        let mut family = vec![pid];
+        if !self.options.is_only {
+            family.extend(nopal_proc::descendants(pid));
+        }
+        family
+    }
+
+    fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, String)>) -> Result<ByKernel, LiveError> {
+        let how = self.how();
+        open_by_kernel(&mut self.kernel, &self.selection, how, pid, sites)
+    }
+}
+
+fn is_alive(pid: &u32) -> bool {
+    nopal_proc::Process::is_alive(*pid)
+}

@@ -1,0 +1,130 @@
+//! The kernel door where eBPF is not permitted: events of tracefs, whose lines become records. Such an event belongs to a
+//! file, and every process that maps the file pays for it; so it is made only where nobody else does.
+
+use nopal_capture::Task;
+use nopal_capture::{Action, Capture, Wanted};
+use nopal_kernel::ftrace::{self, FtraceDoor, FtraceSite};
+use nopal_kernel::script::processes_mapping;
+use nopal_proc::MappedObject;
+use std::collections::{HashMap, HashSet};
+
+/// What people are told.
+pub const BY_TRACEFS: &str = "eBPF is not permitted, so tracefs tells of the hits";
+
+/// Events of tracefs and what their lines mean.
+#[derive(Debug)]
+pub struct TracefsDoor {
+    door: FtraceDoor,
+    /// By number of the event in tracefs: the event of the record, and what it holds.
+    events: Vec<(u32, Vec<Capture>)>,
+    /// Of the records.
+    known: HashSet<u32>,
+    /// By thread.
+    pids: HashMap<u32, u32>,
+    n_lost_seen: u64,
+}
+
+impl TracefsDoor {
+    pub fn open() -> std::io::Result<TracefsDoor> {
+        Ok(TracefsDoor {
+            door: FtraceDoor::open()?,
+            events: Vec::new(),
+            known: HashSet::new(),
+            pids: HashMap::new(),
+            n_lost_seen: 0,
+        })
+    }
+
+    /// Arms sites of a file in a process and its descendants, now and later; by event, why one is not.
+    pub fn arm(
+        &mut self,
+        pid: u32,
+        mapped: &MappedObject,
+        sites: &[Wanted],
+    ) -> Result<HashMap<u32, String>, String> {
+        let path = mapped.reachable_path().map_err(|error| error.to_string())?;
+        let family: Vec<u32> = std::iter::once(pid).chain(nopal_proc::descendants(pid)).collect();
+        let others = processes_mapping(&path).into_iter().filter(|other| !family.contains(other)).count();
+        if others > 0 {
+            return Err(format!(
+                "{BY_TRACEFS}, and {others} other processes that have {} mapped would be slowed down",
+                mapped.path.display()
+            ));
+        }
+        let mut refused = HashMap::new();
+        for wanted in sites {
+            if self.known.contains(&wanted.event) {
+                continue;
+            }
+            match self.add(&path, wanted) {
+                Ok(()) => {
+                    self.known.insert(wanted.event);
+                }
+                Err(why) => {
+                    refused.insert(wanted.event, format!("{BY_TRACEFS}; it cannot tell this: {why}"));
+                }
+            }
+        }
+        if self.events.is_empty() {
+            return Ok(refused);
+        }
+        let tids: Vec<u32> = family.iter().flat_map(|pid| threads(*pid)).collect();
+        self.door.start(&tids).map_err(|error| format!("tracefs: {error}"))?;
+        Ok(refused)
+    }
+
+    fn add(&mut self, path: &std::path::Path, wanted: &Wanted) -> Result<(), String> {
+        let Action::Record { captures, .. } = &wanted.action else { return Err("an aggregate".to_owned()) };
+        let site = FtraceSite {
+            path: path.to_owned(),
+            file_offset: wanted.site.file_offset,
+            ref_ctr_offset: wanted.site.semaphore.map_or(0, |semaphore| semaphore.file_offset),
+            args: ftrace::arguments(captures)?,
+        };
+        self.door.add(&site).map_err(|error| error.to_string())?;
+        self.events.push((wanted.event, captures.clone()));
+        Ok(())
+    }
+
+    /// Hands out what has come: cpu, time, event, task and payload.
+    pub fn poll(&mut self, mut take: impl FnMut(u32, u64, u32, Task, Vec<u8>)) {
+        let (events, pids) = (&self.events, &mut self.pids);
+        // What cannot be read now is there the next time.
+        let _ = self.door.poll(|hit| {
+            let Some((event, captures)) = events.get(hit.event) else { return };
+            let pid = *pids.entry(hit.tid).or_insert_with(|| process_of(hit.tid));
+            let task = Task { tid: hit.tid, pid };
+            take(hit.cpu, hit.ns, *event, task, ftrace::payload(captures, &hit.args));
+        });
+    }
+
+    /// Lines lost since this was last asked.
+    pub fn n_lost(&mut self) -> u64 {
+        let n = self.door.n_lost() - self.n_lost_seen;
+        self.n_lost_seen = self.door.n_lost();
+        n
+    }
+
+    /// Disarms everything; lines that have come can still be read.
+    pub fn close(&mut self) {
+        // Removed for good when it is dropped.
+        let _ = self.door.stop();
+    }
+}
+
+fn threads(pid: u32) -> Vec<u32> {
+    let folder = std::fs::read_dir(format!("/proc/{pid}/task"));
+    folder
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The process of a thread; one that has ended was most likely a process of one thread.
+fn process_of(tid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    tgid.and_then(|number| number.trim().parse().ok()).unwrap_or(tid)
+}

@@ -1,0 +1,178 @@
+//! What goes into a live session and what comes out of it.
+
+use crate::plan::Limits;
+use crate::registry::{Choice, Unfit};
+use nopal_capture::Loss;
+use nopal_kernel::KernelError;
+use nopal_proc::TargetError;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Which way into a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Door {
+    /// The user door, and the kernel door for the sites it cannot open.
+    #[default]
+    Auto,
+    User,
+    Kernel,
+}
+
+/// What is to be traced, and how.
+#[derive(Debug)]
+pub struct Request {
+    pub choices: Vec<Choice>,
+    /// `.d` files that name the arguments of probes.
+    pub given: Vec<nopal_provider::File>,
+    pub limits: Limits,
+    pub options: Options,
+}
+
+/// How sites are opened and hits are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub door: Door,
+    /// Not the live descendants of a process.
+    pub is_only: bool,
+    /// Lets the user door move instructions where nothing else helps.
+    pub can_relocate: bool,
+    /// Per CPU.
+    pub ring_bytes: u64,
+    /// Per CPU, for aggregates that stubs keep.
+    pub cells_bytes: u32,
+    /// Keeps the newest hits and hands them out by [`Live::snapshot`](super::Live::snapshot) only.
+    pub is_overwriting: bool,
+    /// Whether processes are entered that have nothing wanted yet.
+    pub is_patient: bool,
+    /// Whether every record has its time, and its task.
+    pub has_time: bool,
+    pub has_task: bool,
+}
+
+impl Options {
+    /// A process with its descendants, records with time and task, nothing unusual.
+    pub fn new(door: Door, ring_bytes: u64) -> Options {
+        Options {
+            door,
+            is_only: false,
+            can_relocate: false,
+            ring_bytes,
+            cells_bytes: 0,
+            is_overwriting: false,
+            is_patient: false,
+            has_time: true,
+            has_task: true,
+        }
+    }
+}
+
+/// How a site was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    pub pid: u32,
+    pub probe: String,
+    pub path: PathBuf,
+    /// Link-time address.
+    pub address: u64,
+    pub way: Way,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// With the tactic.
+    User(String),
+    /// With the reason why not the user door.
+    Kernel(String),
+    /// Not at all.
+    Closed(String),
+}
+
+#[derive(Debug)]
+pub enum LiveError {
+    User(nopal_user::Error),
+    Kernel(KernelError),
+    Target(TargetError),
+    /// A pattern or a condition fits no probe.
+    Unfit(Unfit),
+    /// There are probes, and no door opens any.
+    AllClosed {
+        reason: String,
+    },
+    /// How many CPUs there are cannot be read.
+    Cpus(std::io::Error),
+    /// The time stamp counter cannot serve as a clock, which the user door needs.
+    UnsteadyTsc,
+}
+
+impl fmt::Display for LiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LiveError::User(error) => write!(f, "{error}"),
+            LiveError::Kernel(error) => write!(f, "{error}"),
+            LiveError::Target(error) => write!(f, "{error}"),
+            LiveError::Unfit(unfit) => write!(f, "{unfit}"),
+            LiveError::AllClosed { reason } => write!(f, "no site could be opened: {reason}"),
+            LiveError::Cpus(error) => write!(f, "cannot tell how many CPUs there are: {error}"),
+            LiveError::UnsteadyTsc => f.write_str("this machine's time stamp counter does not run steadily"),
+        }
+    }
+}
+
+impl std::error::Error for LiveError {}
+
+/// Something that happened while tracing.
+#[derive(Debug)]
+pub enum News {
+    Opened(Vec<Opened>),
+    /// Hits may be missing.
+    Gap(String),
+    /// A process or its program was started while tracing, and this many sites could be opened only afterwards; none if it
+    /// ended before.
+    Late {
+        pid: u32,
+        n_sites: usize,
+    },
+    /// A process or a library that came while tracing could not be opened.
+    NotFollowed {
+        pid: u32,
+        error: LiveError,
+    },
+    Message(String),
+}
+
+/// [`News::Late`] for people.
+pub fn late_in_words(pid: u32, n_sites: usize) -> String {
+    match n_sites {
+        0 => format!("process {pid}: it or tracing ended before the sites of its program could be opened"),
+        n => format!(
+            "process {pid}: {n} sites were opened a moment after their program or library had started"
+        ),
+    }
+}
+
+/// What one look at the rings gave beside hits.
+#[derive(Debug, Default)]
+pub struct Polled {
+    pub n_hits: u64,
+    pub losses: Vec<Loss>,
+    /// Places where a ring made no sense, and records that dying threads never finished.
+    pub n_damaged: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_said_in_words() {
+        let pattern = "p:nmae".to_owned();
+        let unfit = Unfit::NoProbe { pattern, suggestion: Some("p:name".into()), has_probes: true };
+        for (error, said) in [
+            (LiveError::AllClosed { reason: "too short".into() }, "no site could be opened: too short"),
+            (LiveError::Unfit(unfit), "no probe matches `p:nmae` in what is traced"),
+            (LiveError::UnsteadyTsc, "this machine's time stamp counter does not run steadily"),
+        ] {
+            assert_eq!(error.to_string(), said);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What processes were like while they could be looked at: the names of their threads, where their files were mapped, how
+//! their stacks are unwound. Hits are often read when their process has ended, those of a flight recorder long after.
+
+use crate::context::ContextField;
+use crate::live::selection::{FileId, file_of};
+use nopal_capture::Task;
+use nopal_proc::mapped_objects;
+use nopal_proc::unwind::{StackTop, Stacks};
+use nopal_sdt::Object;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Beyond this, processes that have ended are forgotten.
+const MAX_PROCESSES: usize = 1 << 14;
+/// A thread may change its name at any time.
+const NAME_AGE: Duration = Duration::from_secs(1);
+/// Threads of a process whose names are kept.
+const MAX_THREADS: usize = 1 << 12;
+
+#[derive(Debug, Default)]
+pub(crate) struct ProcessCache {
+    has_names: bool,
+    has_addresses: bool,
+    has_stacks: bool,
+    processes: HashMap<u32, Process>,
+    /// By file with probes: what its segments are.
+    objects: HashMap<FileId, Option<Object>>,
+    stacks: Stacks,
+    /// When names were last looked at for a condition.
+    names_at: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    name: Vec<u8>,
+    threads: HashMap<u32, Vec<u8>>,
+    /// By file: what must be added to its link-time addresses.
+    biases: HashMap<FileId, u64>,
+}
+
+impl ProcessCache {
+    /// From now on keeps what these fields will be made of.
+    pub fn keep_for(&mut self, fields: &[ContextField]) {
+        let has = |field| fields.contains(&field);
+        self.has_names |= has(ContextField::Procname);
+        self.has_stacks |= has(ContextField::Ustack);
+        self.has_addresses |= has(ContextField::Ip) || has(ContextField::Ustack);
+    }
+
+    /// Looks at a process for what is kept; `files` are those with probes. Nothing changes if it has ended.
+    pub fn look(&mut self, pid: u32, files: &HashSet<FileId>) {
+        if self.has_names {
+            self.look_at_names(pid);
+        }
+        if self.has_addresses {
+            self.look_at_addresses(pid, files);
+        }
+        if self.has_stacks {
+            self.stacks.remember(pid);
+        }
+    }
+
+    fn process(&mut self, pid: u32) -> &mut Process {
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
+            self.processes.retain(|pid, _| nopal_proc::Process::is_alive(*pid));
+        }
+        self.processes.entry(pid).or_default()
+    }
+
+    fn look_at_names(&mut self, pid: u32) {
+        let Some(name) = name_at(&format!("/proc/{pid}/comm")) else { return };
+        let process = self.process(pid);
+        process.name = name;
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for tid in threads.take(MAX_THREADS).filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            if let Some(name) = name_at(&format!("/proc/{pid}/task/{tid}/comm")) {
+                process.threads.insert(tid, name);
+            }
+        }
+        if process.threads.len() > 2 * MAX_THREADS {
+            process.threads.clear();
+        }
+    }
+
+    fn look_at_addresses(&mut self, pid: u32, files: &HashSet<FileId>) {
+        for mapped in mapped_objects(pid).unwrap_or_default() {
+            let Some(file) = file_of(&mapped).filter(|file| files.contains(file)) else { continue };
+            let object = self.objects.entry(file).or_insert_with(|| {
+                let image = mapped.open().ok()?;
+                nopal_sdt::read(image.bytes()).ok()
+            });
+            let biases = object.as_ref().map(|object| mapped.load_biases(object)).unwrap_or_default();
+            if let Some(bias) = biases.first() {
+                self.process(pid).biases.insert(file, *bias);
+            }
+        }
+    }
+
+    /// The name of a thread as it was last seen, else that of its process.
+    pub fn name(&self, task: Task) -> Option<&[u8]> {
+        let process = self.processes.get(&task.pid)?;
+        let name = process.threads.get(&task.tid).unwrap_or(&process.name);
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// The name of a thread now, or as it was last seen; a look serves for a while.
+    pub fn current_name(&mut self, task: Task) -> Vec<u8> {
+        let is_new =
+            self.processes.get(&task.pid).is_none_or(|process| !process.threads.contains_key(&task.tid));
+        if is_new || self.names_at.is_none_or(|at| at.elapsed() >= NAME_AGE) {
+            self.names_at = Some(Instant::now());
+            self.look_at_names(task.pid);
+        }
+        self.name(task).unwrap_or_default().to_vec()
+    }
+
+    /// What must be added to the link-time addresses of a file in a process.
+    pub fn bias(&mut self, pid: u32, file: FileId, files: &HashSet<FileId>) -> Option<u64> {
+        let known = |this: &Self, pid| {
+            this.processes.get(&pid).and_then(|process| process.biases.get(&file).copied())
+        };
+        if known(self, pid).is_none() {
+            self.look_at_addresses(pid, files);
+        }
+        known(self, pid).or_else(|| known(self, self.stand_in(file)?))
+    }
+
+    /// A process with this file. One that was never seen was forked and has it where its parent has.
+    fn stand_in(&self, file: FileId) -> Option<u32> {
+        self.processes.iter().find(|(_, process)| process.biases.contains_key(&file)).map(|(pid, _)| *pid)
+    }
+
+    pub fn unwind(&mut self, pid: u32, file: FileId, top: StackTop<'_>, max: usize, into: &mut Vec<u64>) {
+        let pid = match self.stacks.knows(pid) {
+            true => pid,
+            false => self.stand_in(file).filter(|_| !nopal_proc::Process::is_alive(pid)).unwrap_or(pid),
+        };
+        self.stacks.unwind(pid, top, max, into);
+    }
+}
+
+/// The name of a process or thread, by its file in `/proc`.
+pub(crate) fn name_at(path: &str) -> Option<Vec<u8>> {
+    let mut name = fs::read(path).ok()?;
+    name.retain(|byte| *byte != b'\n' && *byte != 0);
+    Some(name)
+}

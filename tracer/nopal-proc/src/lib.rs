@@ -1,0 +1,26 @@
+//! Running processes as the kernel shows them in `/proc`: their memory maps, the files they map, their children.
+//! Reads only; stopping and changing a process is the doors' work.
+
+pub mod births;
+pub mod capability;
+mod cpus;
+mod error;
+pub mod functions;
+mod image;
+mod maps;
+pub mod missed_execs;
+mod objects;
+pub mod perf;
+pub mod perf_events;
+mod process;
+pub mod symbols;
+mod tree;
+pub mod unwind;
+
+pub use cpus::possible_cpus;
+pub use error::TargetError;
+pub use image::{Bytes, Image};
+pub use maps::{Mapping, maps, parse as parse_maps};
+pub use objects::{MappedObject, changeable_objects, has_ended, mapped_objects};
+pub use process::{Process, Width, children, processes, read_short};
+pub use tree::descendants;

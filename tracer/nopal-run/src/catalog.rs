@@ -1,0 +1,514 @@
+//! What there is to attach to: the probes of the traced processes, of files, functions, and the kernel's own points.
+
+use super::addresses;
+use super::btf::Btf;
+use super::functions::{entry, entry_functions, libraries_of, matching};
+use super::site;
+use super::tracepoints;
+use nopal_proc::symbols::FileSymbols;
+use nopal_proc::{Image, TargetError, descendants, mapped_objects};
+use nopal_program::{Place, Point, PointKind};
+use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape, UserSymbol};
+use nopal_script::ctype::{CType, Record};
+use nopal_sdt::pattern::{glob, nearest};
+use nopal_sdt::probe::{Kind, Probe};
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Numbers that the kernel's headers define, and that its own description has not: states of `prev_state`.
+const MACROS: [(&str, i64); 4] =
+    [("TASK_RUNNING", 0), ("TASK_INTERRUPTIBLE", 1), ("TASK_UNINTERRUPTIBLE", 2), ("TASK_DEAD", 128)];
+
+/// Where a program is entered there is no return address on the stack but the number of its arguments.
+const NO_RETURN: &str =
+    "nothing returns from where a program begins, and a uretprobe would overwrite its argc";
+
+const NAME_A_TARGET: &str = "name a file (usdt:FILE:PROVIDER:NAME), a process (-p PID) or a command (-- CMD)";
+
+/// Answers for running processes, a command to be started, and files.
+#[derive(Debug)]
+pub struct LiveCatalog {
+    /// Files the targets map, or will.
+    files: Vec<Arc<ProbedFile>>,
+    given: Vec<nopal_provider::File>,
+    /// Files that were asked for by name.
+    named: RefCell<HashMap<PathBuf, Option<Arc<ProbedFile>>>>,
+    /// The process of the command, if it exists already.
+    pub child_pid: Option<u32>,
+    /// The kernel's types, read when the first is asked for.
+    kernel_types: OnceCell<Option<Btf>>,
+}
+
+/// A file with its probes.
+#[derive(Debug)]
+pub struct ProbedFile {
+    path: PathBuf,
+    /// A path that leads to it from here.
+    reachable: PathBuf,
+    probes: Vec<Probe>,
+}
+
+impl LiveCatalog {
+    pub fn new(given: Vec<nopal_provider::File>) -> LiveCatalog {
+        LiveCatalog {
+            files: Vec::new(),
+            given,
+            named: RefCell::default(),
+            child_pid: None,
+            kernel_types: OnceCell::new(),
+        }
+    }
+
+    /// Adds the files a process and its live descendants map.
+    pub fn add_process(&mut self, pid: u32) -> Result<(), TargetError> {
+        for (index, pid) in std::iter::once(pid).chain(descendants(pid)).enumerate() {
+            let objects = match mapped_objects(pid) {
+                Ok(objects) => objects,
+                Err(error) if index == 0 => return Err(error),
+                // A descendant that has gone meanwhile.
+                Err(_) => continue,
+            };
+            for object in objects {
+                if self.files.iter().any(|file| file.path == object.path) {
+                    continue;
+                }
+                let Ok(image) = object.open() else { continue };
+                let Ok(mut read) = nopal_sdt::read(image.bytes()) else { continue };
+                nopal_sdt::describe(&mut read.probes, &self.given);
+                let reachable = object.reachable_path().unwrap_or_else(|_| object.path.clone());
+                self.files.push(Arc::new(ProbedFile { path: object.path, reachable, probes: read.probes }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the program of a command that will be started, and the libraries it names.
+    pub fn add_program(&mut self, program: &Path) {
+        let Some(path) = in_path(program) else { return };
+        if let Some(file) = self.named_file(&path) {
+            let libraries = libraries_of(&file.reachable);
+            self.files.push(file);
+            for library in libraries {
+                if let Some(file) = find_library(&library).and_then(|path| self.named_file(&path)) {
+                    self.files.push(file);
+                }
+            }
+        }
+    }
+
+    /// All probes of the files added, with what is known about them.
+    pub fn probes(&self) -> impl Iterator<Item = &Probe> {
+        self.files.iter().flat_map(|file| &file.probes)
+    }
+
+    fn kernel_types(&self) -> Option<&Btf> {
+        self.kernel_types.get_or_init(Btf::of_kernel).as_ref()
+    }
+
+    fn named_file(&self, path: &Path) -> Option<Arc<ProbedFile>> {
+        let path = fs::canonicalize(path).ok()?;
+        if let Some(known) = self.files.iter().find(|file| file.path == path) {
+            return Some(Arc::clone(known));
+        }
+        let read = || {
+            let image = Image::open(&path).ok()?;
+            let mut read = nopal_sdt::read(image.bytes()).ok()?;
+            nopal_sdt::describe(&mut read.probes, &self.given);
+            let file = ProbedFile { path: path.clone(), reachable: path.clone(), probes: read.probes };
+            Some(Arc::new(file))
+        };
+        self.named.borrow_mut().entry(path.clone()).or_insert_with(read).clone()
+    }
+
+    /// The files a script means: by path, by the name of a mapped file or library, by the name of a command, or by a
+    /// pattern over the mapped files.
+    fn files(&self, text: &str) -> Result<Vec<Arc<ProbedFile>>, NoPoint> {
+        if text.contains(['*', '?', '[']) {
+            let found: Vec<_> = self
+                .files
+                .iter()
+                .filter(|file| glob(text, &file.path.to_string_lossy()) || glob(text, file_name(&file.path)))
+                .cloned()
+                .collect();
+            if !found.is_empty() {
+                return Ok(found);
+            }
+            return Err(no_point(format!("no file that is traced matches `{text}`"), None));
+        }
+        if text.contains('/') {
+            if let Some(known) = self.files.iter().find(|file| file.path.as_os_str() == text) {
+                return Ok(vec![Arc::clone(known)]);
+            }
+            return match self.named_file(Path::new(text)) {
+                Some(file) => Ok(vec![file]),
+                None if Path::new(text).exists() => {
+                    Err(no_point(format!("`{text}` is no ELF program or library"), None))
+                }
+                None => Err(no_point(format!("there is no file `{text}`"), None)),
+            };
+        }
+        let is_named = |file: &&Arc<ProbedFile>| {
+            let name = file_name(&file.path);
+            name == text
+                || name
+                    .strip_prefix(text)
+                    .is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'))
+        };
+        if let Some(file) = self.files.iter().find(is_named) {
+            return Ok(vec![Arc::clone(file)]);
+        }
+        let by_name = in_path(Path::new(text)).or_else(|| find_library(text));
+        match by_name.and_then(|path| self.named_file(&path)) {
+            Some(file) => Ok(vec![file]),
+            None => {
+                let names = self.files.iter().map(|file| file_name(&file.path));
+                let hint = nearest(text, names).map(|near| format!("did you mean `{near}`?"));
+                Err(no_point(format!("no program or library is called `{text}`"), hint))
+            }
+        }
+    }
+
+    /// `usdt:FILE:PROVIDER:NAME`, `usdt:FILE:NAME`, `usdt:PROVIDER:NAME`, `usdt:NAME`.
+    fn usdt(&self, parts: &[String]) -> Result<Vec<KnownPoint>, NoPoint> {
+        let (files, provider, name, file) = match parts {
+            [file, provider, name] => {
+                let provider = if provider.is_empty() { "*" } else { provider };
+                match file.is_empty() {
+                    true => (self.files.clone(), provider, name.as_str(), None),
+                    false => (self.files(file)?, provider, name.as_str(), Some(file)),
+                }
+            }
+            [first, name] => match self.is_provider(first) {
+                true => (self.files.clone(), first.as_str(), name.as_str(), None),
+                false => {
+                    let files = self.files(first).map_err(|no_file| match self.files.is_empty() {
+                        true => NoPoint { hint: Some(NAME_A_TARGET.to_owned()), ..no_file },
+                        false => no_file,
+                    })?;
+                    (files, "*", name.as_str(), Some(first))
+                }
+            },
+            [file] if file.contains('/') => {
+                let hint = "write `usdt:FILE:PROVIDER:NAME`; `usdt:FILE:*` are all of its probes".to_owned();
+                return Err(no_point(format!("`{file}` is a file, and no probe of it is named"), Some(hint)));
+            }
+            [name] => (self.files.clone(), "*", name.as_str(), None),
+            _ => return Err(no_point("a static probe is written usdt:FILE:PROVIDER:NAME".to_owned(), None)),
+        };
+        let mut found = Vec::new();
+        for file in &files {
+            for probe in &file.probes {
+                if glob(provider, &probe.provider) && is_name(name, &probe.name) {
+                    found.push(known_probe(file, probe));
+                }
+            }
+        }
+        if !found.is_empty() {
+            // A probe is called as the script calls it, so that a recording calls it the same.
+            if file.is_none_or(|file| is_spelled_out(file)) {
+                found.iter_mut().for_each(|known| rename(known, file.map(String::as_str)));
+            }
+            return Ok(found);
+        }
+        let all: Vec<String> = files
+            .iter()
+            .flat_map(|file| file.probes.iter().map(|p| format!("{}:{}", p.provider, p.name)))
+            .collect();
+        let wanted = format!("{provider}:{name}");
+        let hint = match nearest(&wanted, all.iter().map(String::as_str)) {
+            Some(near) => Some(format!("did you mean `{near}`?")),
+            None if all.is_empty() && self.files.is_empty() && file.is_none() => {
+                Some(NAME_A_TARGET.to_owned())
+            }
+            None if all.is_empty() => Some("there are no probes at all".to_owned()),
+            None => Some("`nopal list` shows the probes of a process or a file".to_owned()),
+        };
+        let place = match &files[..] {
+            [file] => format!(" in {}", file.path.display()),
+            _ => " in what is traced".to_owned(),
+        };
+        Err(no_point(format!("there is no probe `{wanted}`{place}"), hint))
+    }
+
+    fn is_provider(&self, text: &str) -> bool {
+        !text.contains('/')
+            && self.files.iter().flat_map(|file| &file.probes).any(|probe| glob(text, &probe.provider))
+    }
+
+    /// `FILE:FUNCTION`, `FILE:FUNCTION+8`, `FILE:0x1234`, and with `cpp` or `rust` in the middle.
+    fn function(&self, parts: &[String], is_return: bool) -> Result<Vec<KnownPoint>, NoPoint> {
+        let (file, wanted) = match parts {
+            [file, function] | [file, _, function] => (file, function),
+            _ => return Err(no_point("a function is written uprobe:FILE:FUNCTION".to_owned(), None)),
+        };
+        let mut found = Vec::new();
+        let mut names = Vec::new();
+        let files = self.files(file)?;
+        // What these libraries had is in libc since glibc 2.34.
+        let moved = ["libpthread", "libdl", "librt", "libutil"].contains(&file.as_str());
+        let libc = if moved { self.files("libc").unwrap_or_default() } else { Vec::new() };
+        for file in files.iter().chain(&libc) {
+            if !found.is_empty() && libc.iter().any(|libc| Arc::ptr_eq(libc, file)) {
+                break;
+            }
+            if let Some(address) = number(wanted) {
+                let mut known = function_point(file, Place::Address(address), wanted, is_return);
+                let image = Image::open(&file.reachable).ok().filter(|_| is_return);
+                if image.as_ref().and_then(|image| entry(image.bytes())) == Some(address) {
+                    known.obstacle = Some(NO_RETURN.to_owned());
+                }
+                found.push(known);
+                continue;
+            }
+            let (name, offset) = name_and_offset(wanted);
+            let Ok(image) = Image::open(&file.reachable) else { continue };
+            let symbols = FileSymbols::read(image.bytes());
+            let of_entry = if is_return { entry_functions(&symbols, image.bytes()) } else { Vec::new() };
+            for symbol in matching(&symbols, name) {
+                let place = Place::Symbol { name: symbol.clone(), offset };
+                let shown = if offset == 0 { symbol.clone() } else { format!("{symbol}+{offset}") };
+                let mut known = function_point(file, place, &shown, is_return);
+                if of_entry.contains(&symbol) {
+                    known.obstacle = Some(NO_RETURN.to_owned());
+                }
+                found.push(known);
+            }
+            names.extend(symbols.functions().map(|f| f.name.to_owned()));
+        }
+        if !found.is_empty() {
+            if file.contains('/') && is_spelled_out(file) {
+                found.iter_mut().for_each(|known| rename(known, Some(file)));
+            }
+            return Ok(found);
+        }
+        let hint = nearest(wanted, names.iter().map(String::as_str));
+        let hint = hint.map(|near| format!("did you mean `{near}`?"));
+        let missing = no_point(format!("there is no function `{wanted}` in {file}"), hint);
+        Err(NoPoint { is_only_absent: true, ..missing })
+    }
+
+    fn kernel_function(&self, parts: &[String], is_return: bool) -> Result<Vec<KnownPoint>, NoPoint> {
+        let wanted = parts.last().map(String::as_str).unwrap_or_default();
+        let (name, offset) = name_and_offset(wanted);
+        let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let all = text.lines().filter_map(|line| {
+            let mut parts = line.split_whitespace().skip(1);
+            let kind = parts.next()?;
+            parts.next().filter(|_| matches!(kind, "t" | "T" | "w" | "W"))
+        });
+        let mut names: Vec<&str> = all.clone().filter(|known| glob(name, known)).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            let hint = nearest(name, all).map(|near| format!("did you mean `{near}`?"));
+            let missing = no_point(format!("this kernel has no function `{name}`"), hint);
+            return Err(NoPoint { is_only_absent: true, ..missing });
+        }
+        let point = |name: &str| {
+            let (kind, word) = match is_return {
+                true => (PointKind::Kretprobe { function: name.to_owned() }, "kretprobe"),
+                false => (PointKind::Kprobe { function: name.to_owned(), offset }, "kprobe"),
+            };
+            let name = format!("{word}:{name}");
+            KnownPoint { point: Point { name, kind }, args: Vec::new(), obstacle: None }
+        };
+        Ok(names.into_iter().map(point).collect())
+    }
+}
+
+impl Catalog for LiveCatalog {
+    fn child_pid(&self) -> Option<u32> {
+        self.child_pid
+    }
+
+    fn record(&self, name: &str) -> Option<Record> {
+        self.kernel_types().and_then(|types| types.record(name))
+    }
+
+    fn constant(&self, name: &str) -> Option<i64> {
+        let of_macro = MACROS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        of_macro.or_else(|| self.kernel_types()?.constant(name))
+    }
+
+    fn arg_type(&self, point: &Point, name: &str) -> Option<CType> {
+        match &point.kind {
+            PointKind::Tracepoint { category, name: tracepoint } => {
+                tracepoints::pointer(category, tracepoint, name)
+            }
+            _ => None,
+        }
+    }
+
+    fn kernel_address(&self, symbol: &str) -> Option<u64> {
+        addresses::of_kernel(symbol)
+    }
+
+    fn user_symbol(&self, point: &Point, symbol: &str) -> Result<UserSymbol, String> {
+        addresses::of_program(point, symbol)
+    }
+
+    fn cgroup_id(&self, path: &str) -> Option<u64> {
+        addresses::of_cgroup(path)
+    }
+
+    fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {
+        match (spec.kind.as_str(), &spec.parts[..]) {
+            ("usdt", parts) => self.usdt(parts),
+            ("uprobe", parts) => self.function(parts, false),
+            ("uretprobe", parts) => self.function(parts, true),
+            ("tracepoint", [category, name]) => tracepoints::find(category, name),
+            ("kprobe", parts) => self.kernel_function(parts, false),
+            ("kretprobe", parts) => self.kernel_function(parts, true),
+            (kind, _) => Err(no_point(format!("there are no points of the kind `{kind}`"), None)),
+        }
+    }
+}
+
+pub(super) fn no_point(reason: String, hint: Option<String>) -> NoPoint {
+    NoPoint { reason, hint, is_only_absent: false }
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// DTrace's `query-start` finds `query__start`.
+pub(super) fn is_name(pattern: &str, name: &str) -> bool {
+    glob(pattern, name) || (pattern.contains('-') && glob(&pattern.replace('-', "__"), name))
+}
+
+fn number(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// `main+8`. An offset is a number: `operator+(int)` is a name.
+fn name_and_offset(wanted: &str) -> (&str, u64) {
+    let parted = wanted.rsplit_once('+');
+    parted.and_then(|(name, offset)| Some((name, number_or_decimal(offset)?))).unwrap_or((wanted, 0))
+}
+
+fn number_or_decimal(text: &str) -> Option<u64> {
+    number(text).or_else(|| text.parse().ok())
+}
+
+fn function_point(file: &ProbedFile, place: Place, shown: &str, is_return: bool) -> KnownPoint {
+    let path = file.path.to_string_lossy().into_owned();
+    let word = if is_return { "uretprobe" } else { "uprobe" };
+    let name = format!("{word}:{path}:{shown}");
+    let kind = match is_return {
+        true => PointKind::Uretprobe { path, place },
+        false => PointKind::Uprobe { path, place },
+    };
+    KnownPoint { point: Point { name, kind }, args: Vec::new(), obstacle: None }
+}
+
+/// A file that is named, and not by a pattern.
+pub(super) fn is_spelled_out(file: &str) -> bool {
+    !file.is_empty() && !file.contains(['*', '?', '['])
+}
+
+/// Puts another spelling of the file into a point's name, or none.
+fn rename(known: &mut KnownPoint, file: Option<&str>) {
+    let path = match &known.point.kind {
+        PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } | PointKind::Uretprobe { path, .. } => {
+            path
+        }
+        _ => return,
+    };
+    let (old, new) = (format!(":{path}:"), file.map_or_else(|| ":".to_owned(), |file| format!(":{file}:")));
+    known.point.name = known.point.name.replacen(&old, &new, 1);
+}
+
+fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {
+    let path = file.path.to_string_lossy().into_owned();
+    let (provider, name) = (probe.provider.clone(), probe.name.clone());
+    KnownPoint {
+        point: Point {
+            name: format!("usdt:{path}:{provider}:{name}"),
+            kind: PointKind::Usdt { path, provider, name },
+        },
+        args: known_args(probe),
+        obstacle: None,
+    }
+}
+
+/// Its arguments in the order of their operands.
+pub(super) fn known_args(probe: &Probe) -> Vec<KnownArg> {
+    let n_args = probe.sites.iter().map(|site| site.args.len()).max().unwrap_or(0).min(255) as u8;
+    (0..n_args)
+        .map(|index| {
+            let about = site::about_arg(probe.about.as_ref(), index);
+            let operands = || probe.sites.iter().filter_map(|s| site::operand(s, index).ok());
+            let size_bytes = operands().map(|o| o.size_bytes.min(8)).max().unwrap_or(8);
+            let is_signed = operands().any(|o| o.is_signed);
+            let is_float = operands().next().is_some() && operands().all(|o| o.is_float);
+            let number = Shape::Int { size_bytes, is_signed };
+            let shape = match about.map_or(Kind::Unknown, |a| a.kind) {
+                Kind::CString | Kind::Str if size_bytes == 8 => Shape::Str,
+                Kind::Bytes | Kind::Sequence if size_bytes == 8 => Shape::Bytes {
+                    length_arg: about.and_then(|a| a.length_operand).and_then(|n| n.checked_sub(1)),
+                },
+                Kind::Pointer => Shape::Pointer,
+                Kind::Float => Shape::Float,
+                Kind::Unknown if is_float => Shape::Float,
+                Kind::Enum => Shape::Enum {
+                    labels: about
+                        .map(|a| a.labels.iter().map(|l| (l.first, l.text.clone())).collect())
+                        .unwrap_or_default(),
+                },
+                Kind::Unknown
+                | Kind::Signed
+                | Kind::Unsigned
+                | Kind::Bool
+                | Kind::Char
+                | Kind::Array
+                | Kind::CString
+                | Kind::Str
+                | Kind::Bytes
+                | Kind::Sequence => number,
+            };
+            KnownArg { name: about.map_or_else(String::new, |a| a.name.clone()), shape }
+        })
+        .collect()
+}
+
+/// A command as the shell would find it.
+fn in_path(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Where distributions keep libraries.
+const LIBRARY_FOLDERS: [&str; 6] =
+    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+
+/// `libc.so.6`, or `libc` and `c` for the same.
+fn find_library(name: &str) -> Option<PathBuf> {
+    let folders = || LIBRARY_FOLDERS.iter().map(Path::new);
+    if name.contains(".so") {
+        return folders().map(|folder| folder.join(name)).find(|path| path.is_file());
+    }
+    let prefixes = [format!("{name}.so"), format!("lib{name}.so")];
+    for folder in folders() {
+        let mut found: Vec<PathBuf> = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| prefixes.iter().any(|prefix| file_name(path).starts_with(prefix.as_str())))
+            // `libc.so` is often a script for the linker.
+            .filter(|path| Image::open(path).is_ok_and(|image| image.bytes().starts_with(b"\x7fELF")))
+            .collect();
+        found.sort();
+        if let Some(first) = found.into_iter().next() {
+            return Some(first);
+        }
+    }
+    None
+}

@@ -1,0 +1,119 @@
+//! Hits of sites, run through the clauses.
+
+use super::cells::{CellMaps, Cells};
+use super::perform::Performer;
+use super::site::SiteReader;
+use super::sites::ScriptSites;
+use super::tasks::{TaskCache, TaskInfo};
+use nopal_capture::Task;
+use nopal_live::Consumer;
+use nopal_live::tasks::Tasks;
+use nopal_program::captures::Captures;
+use nopal_program::interpret::{Hit, Interpreter};
+use nopal_program::op::Builtin;
+use nopal_user::ring::RingMemory;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Runs the clauses of hits.
+pub(super) struct Runner<'a> {
+    pub interpreter: &'a mut Interpreter,
+    pub performer: &'a mut Performer,
+    pub cells: &'a Cells,
+    pub ring: Option<Arc<RingMemory>>,
+    pub tasks: &'a mut Tasks,
+    pub everyone: &'a mut TaskCache,
+    pub needs: &'a Captures,
+    pub start_ns: u64,
+    pub seed: &'a Cell<u64>,
+    pub n_hits: &'a mut u64,
+    pub n_cut: &'a mut u64,
+}
+
+impl Consumer<ScriptSites> for Runner<'_> {
+    #[inline]
+    fn hit(&mut self, sites: &ScriptSites, hit: &nopal_live::Hit<'_>) {
+        let Some(event) = sites.events.get(hit.event as usize) else { return };
+        if self.performer.is_over() {
+            return;
+        }
+        *self.n_hits += 1;
+        *self.n_cut += event.reader.n_cut(hit.payload);
+        let task = if self.tasks.has_foreign() { self.tasks.both(hit).1 } else { hit.task };
+        let who =
+            if self.needs.needs_task { self.everyone.who_if(self.needs, task) } else { TaskInfo::default() };
+        let hit = UserHit {
+            reader: &event.reader,
+            payload: hit.payload,
+            ns: hit.ns,
+            start_ns: self.start_ns,
+            cpu: hit.stream.cpu,
+            task,
+            who,
+            seed: self.seed,
+        };
+        let (performer, cells, ring) = (&mut *self.performer, self.cells, self.ring.as_ref());
+        for (clause, point) in &event.runs {
+            self.interpreter.run(*clause, *point, &hit, |maps, emitted| {
+                performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload);
+            });
+        }
+    }
+
+    fn introduce(&mut self, task: Task, comm: &str) {
+        self.everyone.introduce(task, comm);
+    }
+}
+
+/// A record as a clause sees it.
+pub(super) struct UserHit<'a> {
+    pub(super) reader: &'a SiteReader,
+    pub(super) payload: &'a [u8],
+    pub(super) ns: u64,
+    pub(super) start_ns: u64,
+    pub(super) cpu: u32,
+    pub(super) task: Task,
+    pub(super) who: TaskInfo,
+    pub(super) seed: &'a Cell<u64>,
+}
+
+impl Hit for UserHit<'_> {
+    #[inline]
+    fn arg(&self, index: u8) -> i64 {
+        self.reader.number(self.payload, index)
+    }
+    fn arg_string(&self, index: u8) -> &[u8] {
+        self.reader.string(self.payload, index)
+    }
+    fn arg_bytes(&self, index: u8) -> &[u8] {
+        self.reader.buffer(self.payload, index)
+    }
+    fn builtin(&self, what: Builtin) -> u64 {
+        match what {
+            Builtin::Pid => u64::from(self.task.pid),
+            Builtin::Tid => u64::from(self.task.tid),
+            Builtin::Uid => u64::from(self.who.uid),
+            Builtin::Gid => u64::from(self.who.gid),
+            Builtin::Cgroup => self.who.cgroup,
+            Builtin::Cpu => u64::from(self.cpu),
+            Builtin::Nsecs => self.ns,
+            Builtin::Elapsed => self.ns.saturating_sub(self.start_ns),
+            Builtin::Rand => next_random(self.seed),
+            // Refused before anything is opened.
+            Builtin::Curtask | Builtin::Retval | Builtin::Ip | Builtin::Ctx => 0,
+        }
+    }
+    fn comm(&self) -> &[u8] {
+        self.who.comm()
+    }
+}
+
+/// 32 bits of a xorshift generator that was seeded by the kernel.
+fn next_random(seed: &Cell<u64>) -> u64 {
+    let mut state = seed.get();
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    seed.set(state);
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+}

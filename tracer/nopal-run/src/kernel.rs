@@ -1,0 +1,371 @@
+//! A script in the kernel: what it emits is performed here, its maps are read when they are printed.
+
+use super::perform::{MapAccess, Performer};
+use super::{Losses, Note, RunError, Step};
+use nopal_kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
+use nopal_live::LiveError;
+use nopal_live::UNTOLD;
+use nopal_proc::missed_execs::MissedExecs;
+use nopal_proc::{mapped_objects, possible_cpus};
+use nopal_program::{PointKind, Program};
+use nopal_script::render::{Entry, Form};
+use nopal_trace::clock::monotonic_ns;
+use nopal_user::launch::Starting;
+use nopal_user::ring::RingConfig;
+use nopal_user::session::{Options, Session};
+use std::collections::HashMap;
+use std::process::Child;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A script at work in the kernel.
+#[derive(Debug)]
+pub struct KernelRun {
+    program: Arc<Program>,
+    pub performer: Performer,
+    door: ScriptDoor,
+    /// Kept for the process it holds back until its points are attached.
+    launcher: Option<Session>,
+    child: Option<Child>,
+    roots: Vec<u32>,
+    /// By process: how many files it maps code of.
+    seen: HashMap<u32, usize>,
+    /// Tells who was forked, also by whom has ended since.
+    strangers: MissedExecs,
+    is_only: bool,
+    attached: Vec<Attached>,
+    notes: Vec<Note>,
+    losses: Losses,
+    last_look: Instant,
+}
+
+/// How often new children and libraries are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl KernelRun {
+    pub fn new(
+        program: Arc<Program>,
+        given: Vec<nopal_provider::File>,
+        form: Form,
+        ring_bytes: u64,
+        is_only: bool,
+    ) -> Result<KernelRun, RunError> {
+        let options = ScriptOptions {
+            ring_bytes: ring_bytes as usize,
+            start_ns: monotonic_ns(),
+            follows_children: !is_only,
+            given,
+            ..ScriptOptions::default()
+        };
+        let door = ScriptDoor::open(&program, &options).map_err(RunError::Kernel)?;
+        Ok(KernelRun {
+            performer: Performer::new(Arc::clone(&program), form),
+            program,
+            door,
+            launcher: None,
+            child: None,
+            roots: Vec::new(),
+            seen: HashMap::new(),
+            strangers: MissedExecs::default(),
+            is_only,
+            attached: Vec::new(),
+            notes: Vec::new(),
+            losses: Losses::default(),
+            last_look: Instant::now(),
+        })
+    }
+
+    /// The instructions of every clause, for people.
+    pub fn listing(&self) -> String {
+        self.door.listing()
+    }
+
+    /// Runs the BEGIN clauses.
+    pub fn begin(&mut self) -> Result<(), RunError> {
+        self.door.run(&PointKind::Begin).map_err(RunError::Kernel)?;
+        self.poll();
+        Ok(())
+    }
+
+    /// Attaches what is in the kernel itself: tracepoints, timers, counters.
+    pub fn attach_events(&mut self) -> Result<(), RunError> {
+        let attached = self.door.attach_events().map_err(RunError::Kernel)?;
+        self.keep(attached);
+        Ok(())
+    }
+
+    /// Attaches to a process and its live descendants.
+    pub fn attach(&mut self, pid: u32) -> Result<(), RunError> {
+        nopal_proc::Process::read(pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
+        self.roots.push(pid);
+        self.performer.names.follow(pid);
+        if !self.is_only {
+            let family = std::iter::once(pid).chain(nopal_proc::descendants(pid));
+            family.for_each(|each| self.strangers.follow_for_free(each));
+        }
+        self.attach_one(pid)?;
+        if self.is_only {
+            return Ok(());
+        }
+        // Twice: what is being forked meanwhile can be seen a moment later, if it has nothing from its parent.
+        for _ in 0..2 {
+            for child in nopal_proc::descendants(pid) {
+                if !self.seen.contains_key(&child) {
+                    self.performer.names.follow(child);
+                    // An error is a process that has gone meanwhile.
+                    let attached = self.attach_one(child);
+                    if attached.is_err() && is_alive(child) {
+                        attached?;
+                    }
+                }
+            }
+            self.door.settle();
+        }
+        Ok(())
+    }
+
+    /// Attaches to files, in every process.
+    pub fn attach_files(&mut self) -> Result<(), RunError> {
+        let attached = self.door.attach_files().map_err(RunError::Kernel)?;
+        self.keep(attached);
+        Ok(())
+    }
+
+    /// Starts a command with its points attached before it runs.
+    pub fn launch<'a>(&mut self, command: impl Into<Starting<'a>>) -> Result<(), RunError> {
+        let live = |e| RunError::Live(LiveError::User(e));
+        let n_cpus = possible_cpus().map_err(|e| RunError::Live(LiveError::Cpus(e)))?;
+        let options = Options { ring: RingConfig::new(n_cpus), is_only: true, can_relocate: false };
+        let mut launcher = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(live)?;
+        launcher.set_library_wait(0);
+        let (door, names, mut outcome) = (&mut self.door, &mut self.performer.names, Ok(Vec::new()));
+        let (strangers, is_only) = (&mut self.strangers, self.is_only);
+        let before_start = |pid: i32, _: &[_]| {
+            // It may have ended when its addresses are to be named.
+            names.follow(pid as u32);
+            names.remember(pid as u32);
+            if !is_only {
+                strangers.follow(pid as u32);
+            }
+            outcome = door.attach_process(pid as u32);
+        };
+        let (mut child, _) = launcher.launch_with(command, before_start).map_err(live)?;
+        match outcome {
+            Ok(attached) => {
+                self.door.was_held(child.id());
+                self.keep(attached);
+            }
+            Err(error) => {
+                // The command was to be traced; without that it is not wanted.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(RunError::Kernel(error));
+            }
+        }
+        self.roots.push(child.id());
+        self.seen.insert(child.id(), n_objects(child.id()));
+        self.child = Some(child);
+        self.launcher = Some(launcher);
+        Ok(())
+    }
+
+    fn attach_one(&mut self, pid: u32) -> Result<usize, RunError> {
+        self.seen.insert(pid, n_objects(pid));
+        let attached = self.door.attach_process(pid).map_err(RunError::Kernel)?;
+        self.performer.names.remember(pid);
+        let is_late = |a: &&Attached| a.is_new && matches!(a.state, State::Armed { .. });
+        let n = attached.iter().filter(is_late).count();
+        self.keep(attached);
+        Ok(n)
+    }
+
+    fn keep(&mut self, attached: Vec<Attached>) {
+        for one in &attached {
+            let name = &self.program.clauses[one.clause].points[one.point].name;
+            let place = one.pid.map_or_else(String::new, |pid| format!(" in process {pid}"));
+            self.notes.push(match &one.state {
+                State::Armed { n_sites } => Note::Detail(format!("{name}{place}: armed, {n_sites} sites")),
+                State::Waiting { n_sites } => {
+                    Note::Detail(format!("{name}{place}: waiting, {n_sites} sites"))
+                }
+                State::Refused { why } => {
+                    self.losses.n_gaps += 1;
+                    Note::Gap(format!("{name}{place}: refused: {why}"))
+                }
+            });
+        }
+        self.attached.extend(attached);
+    }
+
+    /// What became of each point so far.
+    pub fn attached(&self) -> &[Attached] {
+        &self.attached
+    }
+
+    /// Performs what has been emitted, and looks after the processes.
+    pub fn step(&mut self) -> Step {
+        if self.performer.is_over() {
+            return Step::Over;
+        }
+        if self.last_look.elapsed() >= LOOK {
+            self.last_look = Instant::now();
+            self.look();
+        }
+        let n = self.poll();
+        if self.performer.is_over() {
+            return Step::Over;
+        }
+        if n > 0 {
+            return Step::Busy;
+        }
+        if !self.roots.is_empty() && !self.is_any_alive() {
+            return Step::Over;
+        }
+        Step::Idle
+    }
+
+    /// New children and libraries get their points as soon as they are seen.
+    fn look(&mut self) {
+        self.performer.names.catch_up();
+        let mut family: Vec<u32> = self.roots.clone();
+        if !self.is_only {
+            self.strangers.hear(|_| false);
+            if self.strangers.take_lost() {
+                self.losses.n_gaps += 1;
+                self.notes.push(Note::Gap(UNTOLD.to_owned()));
+            }
+            family.extend(self.roots.iter().flat_map(|root| nopal_proc::descendants(*root)));
+            let orphans = self.strangers.family().filter(|pid| !family.contains(pid));
+            let orphans: Vec<u32> = orphans.collect();
+            family.extend(orphans);
+        }
+        self.seen.retain(|pid, _| family.contains(pid));
+        let seen = &self.seen;
+        self.door.forget(|pid| !seen.contains_key(&pid) && !is_alive(pid));
+        let root = if let [root] = self.roots[..] { Some(root) } else { None };
+        for pid in family {
+            let n = n_objects(pid);
+            if n == 0 || self.seen.get(&pid) == Some(&n) {
+                continue;
+            }
+            self.performer.names.remember(pid);
+            if !self.seen.contains_key(&pid)
+                && let Ok(process) = nopal_proc::Process::read(pid)
+            {
+                self.door.inherit(&process, root.filter(|root| *root != pid));
+            }
+            // An error is a process that has gone meanwhile.
+            if let Ok(n_points) = self.attach_one(pid)
+                && n_points > 0
+            {
+                self.losses.n_late += 1;
+                self.notes.push(Note::Detail(format!(
+                    "process {pid}: points were attached a moment after its program or library had started"
+                )));
+            }
+        }
+    }
+
+    fn poll(&mut self) -> usize {
+        let (performer, mut emitted) = (&mut self.performer, Vec::new());
+        let n = self.door.poll(|e| emitted.push((e.action, e.payload.to_vec())));
+        for (action, payload) in emitted {
+            performer.perform(&mut DoorMaps { door: &self.door, program: &self.program }, action, &payload);
+        }
+        n
+    }
+
+    fn is_any_alive(&mut self) -> bool {
+        if let Some(child) = &mut self.child {
+            // A child of ours stays a zombie until it is reaped.
+            let _ = child.try_wait();
+        }
+        let is_any = self
+            .roots
+            .iter()
+            .flat_map(|root| std::iter::once(*root).chain(nopal_proc::descendants(*root)))
+            .any(is_alive);
+        if is_any || self.is_only {
+            return is_any;
+        }
+        self.strangers.hear(|_| false);
+        self.strangers.family().any(is_alive)
+    }
+
+    /// Detaches everything, takes what is left, runs the END clauses.
+    pub fn finish(&mut self) -> Result<(), RunError> {
+        self.door.detach();
+        while self.poll() > 0 {}
+        // END runs also after exit(), which it may call again.
+        let exit = self.performer.exit.take();
+        self.door.run(&PointKind::End).map_err(RunError::Kernel)?;
+        while self.poll() > 0 {}
+        self.performer.exit = self.performer.exit.or(exit);
+        Ok(())
+    }
+
+    /// Prints every map, as at the end of a script.
+    pub fn print_maps(&mut self) {
+        self.performer.print_maps(&mut DoorMaps { door: &self.door, program: &self.program });
+    }
+
+    /// The rows of an answer.
+    pub fn rows(&mut self) -> Vec<u8> {
+        self.performer.rows(&mut DoorMaps { door: &self.door, program: &self.program })
+    }
+
+    pub fn losses(&self) -> Losses {
+        let mut losses = self.losses.clone();
+        if let Ok(loss) = self.door.loss() {
+            losses.n_lost = loss.n_emitted + loss.n_crowded;
+            losses.span = (loss.n_emitted > 0).then_some((loss.first_ns, loss.last_ns));
+            losses.n_endless = loss.n_cut;
+            if loss.n_full > 0 {
+                losses.full.push(("a map".to_owned(), loss.n_full));
+            }
+        }
+        losses
+    }
+
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    nopal_proc::Process::is_alive(pid)
+}
+
+/// How many files a process maps code of; 0 if it has gone.
+fn n_objects(pid: u32) -> usize {
+    mapped_objects(pid).map_or(0, |objects| objects.len())
+}
+
+struct DoorMaps<'a> {
+    door: &'a ScriptDoor,
+    program: &'a Program,
+}
+
+impl MapAccess for DoorMaps<'_> {
+    fn entries(&mut self, map: u32) -> Vec<Entry> {
+        let value_bytes = self.program.maps.get(map as usize).map_or(0, |def| def.value_bytes() as usize);
+        let entries = self.door.map_entries(map).unwrap_or_default();
+        entries
+            .into_iter()
+            .filter(|entry| entry.value.len() >= value_bytes)
+            .map(|entry| {
+                let (words, _) = entry.value[..value_bytes].as_chunks::<8>();
+                (entry.key, words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+            })
+            .collect()
+    }
+
+    fn clear(&mut self, map: u32) {
+        // A map that cannot be reached is told of when it is printed, as empty.
+        let _ = self.door.clear(map);
+    }
+
+    fn zero(&mut self, map: u32) {
+        let _ = self.door.zero(map);
+    }
+}

@@ -1,0 +1,167 @@
+//! Scripts at work: what a compiled script needs of its targets, and the three ways to run it: through the user door,
+//! in the kernel, over a recording. Prints nothing: results are bytes for whoever does.
+
+mod addresses;
+mod btf;
+pub mod catalog;
+mod cells;
+mod functions;
+mod hits;
+pub mod kernel;
+mod names;
+mod perform;
+pub mod recording;
+mod site;
+mod sites;
+mod tasks;
+mod timers;
+mod tracepoints;
+mod tracer_hit;
+pub mod user;
+
+pub use names::TracerNames;
+pub use perform::{MapAccess, Performer};
+
+use nopal_kernel::script::ScriptError;
+use nopal_live::LiveError;
+use nopal_program::captures::obstacle;
+use nopal_program::interpret::{BadProgram, Maps};
+use nopal_program::{PointKind, Program};
+use nopal_script::render::Entry;
+use std::fmt;
+
+/// Why a script does not run.
+#[derive(Debug)]
+pub enum RunError {
+    Live(LiveError),
+    Recording(nopal_trace::Error),
+    Program(BadProgram),
+    Kernel(ScriptError),
+    /// The script does what this way of running it cannot.
+    Unable(String),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Live(error) => write!(f, "{error}"),
+            RunError::Recording(error) => write!(f, "{error}"),
+            RunError::Program(error) => write!(f, "the compiled script is damaged: {error}"),
+            RunError::Kernel(error) => write!(f, "{error}"),
+            RunError::Unable(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// What one round of a script gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// There may be more at once.
+    Busy,
+    /// Nothing to do at the moment.
+    Idle,
+    /// `exit()`, the end of what was traced, or of the recording.
+    Over,
+}
+
+/// Something worth telling while a script runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// For who wants to know.
+    Detail(String),
+    /// Results may be incomplete because of it.
+    Gap(String),
+}
+
+/// What is missing in the results.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Losses {
+    /// Hits, or what they emitted.
+    pub n_lost: u64,
+    /// When, as CLOCK_MONOTONIC.
+    pub span: Option<(u64, u64)>,
+    /// Times when hits may have been missed.
+    pub n_gaps: u64,
+    /// Programs and libraries that were opened only after they had begun.
+    pub n_late: u64,
+    /// By map: entries that were not made because it was full.
+    pub full: Vec<(String, u64)>,
+    /// Hits given up in a loop that did not end.
+    pub n_endless: u64,
+    /// Strings that were longer than what was kept of them.
+    pub n_cut: u64,
+}
+
+impl Losses {
+    pub fn is_complete(&self) -> bool {
+        self.n_lost == 0
+            && self.n_gaps == 0
+            && self.n_late == 0
+            && self.n_endless == 0
+            && self.full.iter().all(|(_, n)| *n == 0)
+    }
+
+    /// All that was not taken in.
+    pub fn n_all(&self) -> u64 {
+        self.n_lost + self.n_endless + self.full.iter().map(|(_, n)| n).sum::<u64>()
+    }
+
+    pub(crate) fn add_maps(&mut self, program: &Program, maps: &Maps) {
+        self.full = program
+            .maps
+            .iter()
+            .zip(maps)
+            .filter(|(_, table)| table.n_refused > 0)
+            .map(|(def, table)| (def.name.clone(), table.n_refused))
+            .collect();
+    }
+}
+
+/// Why a script cannot run through the user door, if it cannot.
+pub fn user_door_obstacle(program: &Program) -> Option<String> {
+    program.clauses.iter().find_map(|clause| {
+        clause.points.iter().find_map(|point| {
+            let what = match &point.kind {
+                PointKind::Begin | PointKind::End | PointKind::Usdt { .. } | PointKind::Interval { .. } => {
+                    obstacle(&clause.code)?
+                }
+                PointKind::Uprobe { .. } => "the user door opens static probes only",
+                PointKind::Uretprobe { .. } => "the user door sees no returns of functions",
+                PointKind::Tracepoint { .. } => "tracepoints are the kernel's",
+                PointKind::Kprobe { .. } | PointKind::Kretprobe { .. } => "functions of the kernel",
+                PointKind::Profile { .. } => "samples are taken by the kernel",
+                PointKind::Software { .. } => "the kernel counts these events",
+            };
+            Some(format!("{}: {what}", point.name))
+        })
+    })
+}
+
+/// Whether the script has anything to attach to a process.
+pub fn needs_process(program: &Program) -> bool {
+    program.clauses.iter().flat_map(|clause| &clause.points).any(|point| {
+        matches!(point.kind, PointKind::Usdt { .. } | PointKind::Uprobe { .. } | PointKind::Uretprobe { .. })
+    })
+}
+
+/// The clauses and points of a kind, in the order of the script.
+fn points_of(program: &Program, is_wanted: impl Fn(&PointKind) -> bool) -> Vec<(u32, u32)> {
+    let mut found = Vec::new();
+    for (clause, body) in program.clauses.iter().enumerate() {
+        for (point, at) in body.points.iter().enumerate() {
+            if is_wanted(&at.kind) {
+                found.push((clause as u32, point as u32));
+            }
+        }
+    }
+    found
+}
+
+/// The entries of one of an interpreter's maps.
+fn entries_of(maps: &Maps, map: u32) -> Vec<Entry> {
+    maps.get(map as usize)
+        .map(|table| table.entries().map(|(key, words)| (key.to_vec(), words.to_vec())).collect())
+        .unwrap_or_default()
+}

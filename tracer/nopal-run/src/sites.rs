@@ -1,0 +1,167 @@
+//! The sites that a script wants in the files processes map, and what the records of each mean.
+
+use super::Note;
+use super::cells::{Cells, SiteCells};
+use super::site::{self, SiteReader};
+use nopal_capture::{Action, Hit, Wanted};
+use nopal_live::{Chosen, Places, Selection};
+use nopal_proc::MappedObject;
+use nopal_program::captures::Captures;
+use nopal_program::{PointKind, Program};
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+/// Which sites are wanted, and what their records mean. Grows as processes map more files.
+#[derive(Debug)]
+pub(super) struct ScriptSites {
+    program: Arc<Program>,
+    given: Vec<nopal_provider::File>,
+    cells: Arc<Cells>,
+    /// By path of a point: the file's inode, if it is there.
+    inodes: HashMap<String, Option<u64>>,
+    places: Places,
+    /// What the records of each site mean.
+    pub events: Vec<SiteEvent>,
+    has_time: bool,
+    /// Whether hits tell whose they are, though the script does not ask.
+    has_task: bool,
+    /// What there is to be told of the sites, until somebody takes it.
+    pub notes: Vec<Note>,
+    /// Processes that were looked at, until somebody takes them.
+    pub met: Vec<u32>,
+}
+
+/// What the records of one site mean.
+#[derive(Debug)]
+pub(super) struct SiteEvent {
+    /// Clauses and points, in the order of the script.
+    pub runs: Vec<(u32, u32)>,
+    pub reader: SiteReader,
+}
+
+impl ScriptSites {
+    pub fn new(
+        program: Arc<Program>,
+        given: Vec<nopal_provider::File>,
+        cells: Arc<Cells>,
+        has_time: bool,
+        has_task: bool,
+    ) -> ScriptSites {
+        ScriptSites {
+            program,
+            given,
+            cells,
+            inodes: HashMap::new(),
+            places: Places::default(),
+            events: Vec::new(),
+            has_time,
+            has_task,
+            notes: Vec::new(),
+            met: Vec::new(),
+        }
+    }
+
+    /// Whether a point's path is that of the mapped file, by name or because it leads to the same file.
+    fn is_file(&mut self, path: &str, mapped: &MappedObject, inode: u64) -> bool {
+        if mapped.path.as_os_str() == path {
+            return true;
+        }
+        let known = self
+            .inodes
+            .entry(path.to_owned())
+            .or_insert_with(|| std::fs::metadata(path).ok().map(|about| about.ino()));
+        *known == Some(inode)
+    }
+}
+
+impl Selection for ScriptSites {
+    fn choose(&mut self, mapped: &MappedObject, object: &nopal_sdt::Object) -> Vec<Chosen> {
+        let inode = mapped.mappings.first().map_or(0, |mapping| mapping.inode);
+        let mut probes = object.probes.clone();
+        nopal_sdt::describe(&mut probes, &self.given);
+        let mut chosen = Vec::new();
+        let program = Arc::clone(&self.program);
+        for probe in &probes {
+            let mut runs = Vec::new();
+            let mut captures = Captures::default();
+            for (clause, body) in program.clauses.iter().enumerate() {
+                for (point, at) in body.points.iter().enumerate() {
+                    let PointKind::Usdt { path, provider, name } = &at.kind else { continue };
+                    if *provider == probe.provider && *name == probe.name && self.is_file(path, mapped, inode)
+                    {
+                        runs.push((clause as u32, point as u32));
+                        captures.join(&Captures::of(&body.code));
+                    }
+                }
+            }
+            if runs.is_empty() {
+                continue;
+            }
+            let clauses: Vec<u32> = runs.iter().map(|(clause, _)| *clause).collect();
+            for site in &probe.sites {
+                let lowered = self.cells.at(site, &clauses);
+                let (captured, reader, unread) = site::plan(site, probe.about.as_ref(), &captures);
+                for why in unread {
+                    let place = format!("{}:{} at {:#x}", probe.provider, probe.name, site.address);
+                    self.notes.push(Note::Gap(format!("{place}: {why}; it reads as 0")));
+                }
+                let event = self.events.len() as u32;
+                let by_kernel = Wanted {
+                    probe: format!("{}:{}", probe.provider, probe.name),
+                    site: site.clone(),
+                    event,
+                    predicates: Vec::new(),
+                    action: Action::Record { captures: captured.clone(), has_time: true, has_task: true },
+                };
+                let (has_time, has_task) = (self.has_time, self.has_task || captures.needs_task);
+                let (predicates, action) = match lowered {
+                    Some(SiteCells { predicates, cells, keys }) => {
+                        let sent = match &keys {
+                            Some(keys) => {
+                                format!("keys below {} and above {} are sent", keys.start(), keys.end())
+                            }
+                            None => "nothing is sent".to_owned(),
+                        };
+                        self.notes.push(Note::Detail(format!(
+                            "{}:{} at {:#x}: the program keeps {} aggregates itself, {sent}",
+                            probe.provider,
+                            probe.name,
+                            site.address,
+                            cells.len()
+                        )));
+                        let action = match keys {
+                            Some(_) => {
+                                Action::AggregateOrRecord { cells, captures: captured, has_time, has_task }
+                            }
+                            None => Action::Aggregate(cells),
+                        };
+                        (predicates, action)
+                    }
+                    None => (Vec::new(), Action::Record { captures: captured, has_time, has_task }),
+                };
+                let by_user = Wanted { predicates, action, ..by_kernel.clone() };
+                chosen.push(Chosen { by_user, by_kernel });
+                self.events.push(SiteEvent { runs: runs.clone(), reader });
+            }
+        }
+        chosen
+    }
+
+    fn places(&self) -> &Places {
+        &self.places
+    }
+
+    fn places_mut(&mut self) -> &mut Places {
+        &mut self.places
+    }
+
+    #[inline]
+    fn holds(&self, _: &Hit<'_>) -> bool {
+        true
+    }
+
+    fn look(&mut self, pid: u32) {
+        self.met.push(pid);
+    }
+}

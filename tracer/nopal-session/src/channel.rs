@@ -1,0 +1,349 @@
+//! A channel under way: its probes open in the tracked processes, its hits on their way into a recording.
+
+use super::config::{Channel, Mode, Rule};
+use super::error::InWords;
+use super::flight_buffer::{FlightBuffer, Past};
+use crate::ctf_recorder::Recorder;
+use nopal_live::plan::Limits;
+use nopal_live::registry::{Registry, Unfit};
+use nopal_live::{Live, LiveError, News, Opened, Options, Request, Way, attach_when_free, late_in_words};
+use nopal_proc::possible_cpus;
+use nopal_trace::clock::monotonic_ns;
+use nopal_trace::{EnvValue, Error, RecordingInfo};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Per CPU, where the channel does not say.
+const RING_BYTES: u64 = 4 << 20;
+
+/// How much of a stack is kept for `ustack`: some twenty frames.
+const STACK_BYTES: u32 = 4096;
+
+#[derive(Debug)]
+pub(super) struct Running {
+    pub config: Channel,
+    /// The rules the probes were opened for.
+    pub rules: Vec<Rule>,
+    pub live: Live,
+    pub attached: HashSet<u32>,
+    recorder: Option<(Recorder, PathBuf)>,
+    /// Hits before and after belong to others, which were there before or come later.
+    span: Range<u64>,
+    /// Of a channel that is written over: hits that its rings keep of before are written already.
+    unwritten_ns: u64,
+    /// Of a channel that is written over: the hits that its rings do not keep.
+    held: FlightBuffer,
+    pub sites: Sites,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Sites {
+    pub user: u64,
+    pub kernel: u64,
+    pub closed: u64,
+}
+
+/// A recording that has ended.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub path: PathBuf,
+    pub n_events: u64,
+    pub n_lost: u64,
+    pub n_bytes: u64,
+    /// Why not all of it could be written; what could not is among the lost.
+    pub error: Option<Error>,
+}
+
+impl Running {
+    pub fn open(config: &Channel) -> Result<Running, LiveError> {
+        let rules: Vec<Rule> = config.events.iter().filter(|rule| rule.enabled).cloned().collect();
+        let ring_bytes = ring_bytes(config);
+        let live = Live::new(Request {
+            choices: rules.iter().map(Rule::choice).collect(),
+            given: Vec::new(),
+            limits: Limits {
+                max_string_bytes: config.max_string,
+                stack_bytes: if config.has_stack() { STACK_BYTES } else { 0 },
+            },
+            options: Options {
+                is_overwriting: config.mode == Mode::Overwrite,
+                is_patient: true,
+                ..Options::new(config.door.into(), ring_bytes)
+            },
+        })?;
+        live.registry().keep_for(&config.context_fields());
+        Ok(Running {
+            config: config.clone(),
+            rules,
+            live,
+            attached: HashSet::new(),
+            recorder: None,
+            span: 0..u64::MAX,
+            unwritten_ns: 0,
+            held: FlightBuffer::new(ring_bytes as usize),
+            sites: Sites::default(),
+        })
+    }
+
+    pub fn is_overwriting(&self) -> bool {
+        self.config.mode == Mode::Overwrite
+    }
+
+    /// Whether it does what the configuration says now.
+    pub fn does(&self, config: &Channel) -> bool {
+        let enabled = config.events.iter().filter(|rule| rule.enabled);
+        let settings = |c: &Channel| Channel { events: Vec::new(), ..c.clone() };
+        enabled.eq(self.rules.iter()) && settings(config) == settings(&self.config)
+    }
+
+    /// Whether it records a process that is not among these.
+    pub fn has_other_than(&self, pids: &HashSet<u32>) -> bool {
+        !self.attached.is_subset(pids)
+    }
+
+    /// The processes it records: those it was attached to, and their descendants.
+    pub fn pids(&self) -> HashSet<u32> {
+        self.attached.iter().copied().chain(self.live.processes()).collect()
+    }
+
+    /// Those of the processes that it does not record yet.
+    pub fn missing(&self, pids: &HashSet<u32>) -> Vec<u32> {
+        pids.difference(&self.pids()).copied().collect()
+    }
+
+    pub fn attach(&mut self, pid: u32, is_stopped: impl Fn() -> bool) -> Result<(), LiveError> {
+        let opened = attach_when_free(&mut self.live, pid, is_stopped)?;
+        self.attached.insert(pid);
+        self.count(&opened);
+        self.know(&opened);
+        Ok(())
+    }
+
+    /// The rules that nothing fits so far.
+    pub fn unfit(&self) -> Vec<Unfit> {
+        self.live.registry().all_unfit()
+    }
+
+    /// Hits before are another's.
+    pub fn begin_at(&mut self, ns: u64) {
+        self.span.start = ns;
+    }
+
+    /// Hits from then on are another's.
+    pub fn end_at(&mut self, ns: u64) {
+        self.span.end = ns;
+    }
+
+    /// Throws hits away; tells how many there were.
+    pub fn drain(&mut self) -> u64 {
+        self.live.poll(|_, _| {}).n_hits
+    }
+
+    /// Starts a recording in a folder of `chunk`.
+    pub fn record_into(&mut self, chunk: &Path) -> Result<(), Error> {
+        let dir = free_dir(chunk, &self.config.name);
+        self.recorder = Some((self.recorder_in(&dir)?, dir));
+        Ok(())
+    }
+
+    fn recorder_in(&self, dir: &Path) -> Result<Recorder, Error> {
+        recorder_in(dir, &self.config, &self.live.registry(), &self.attached)
+    }
+
+    /// Moves hits from the rings to where they go; tells how many there were.
+    pub fn pass(&mut self) -> Result<u64, Error> {
+        if let Some((recorder, _)) = &mut self.recorder {
+            return recorder.pass(&mut self.live, &self.span);
+        }
+        let (held, span) = (&mut self.held, &self.span);
+        let polled = self.live.poll(|_, hit| {
+            if span.contains(&hit.ns) {
+                held.push(hit);
+            }
+        });
+        Ok(polled.n_hits)
+    }
+
+    /// Keeps the probes open and follows new processes. Gives what is missing, in words.
+    pub fn look_after(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
+        if !self.live.is_look_due() {
+            return Vec::new();
+        }
+        let news = self.live.look_after();
+        self.tell(news, in_words, log)
+    }
+
+    /// Closes the probes. Gives what is missing, in words; what could not be put back is logged.
+    pub fn close(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
+        for failure in self.live.close() {
+            log(&format!("cannot close every site: {failure}"));
+        }
+        let news = self.live.take_news();
+        self.tell(news, in_words, log)
+    }
+
+    fn tell(&mut self, news: Vec<News>, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
+        let mut gaps = Vec::new();
+        for news in news {
+            match news {
+                News::Opened(opened) => {
+                    self.count(&opened);
+                    self.know(&opened);
+                }
+                News::Gap(text) => gaps.push(text),
+                News::NotFollowed { pid, error } => {
+                    gaps.push(format!("process {pid} could not be followed: {}", in_words(&error)));
+                }
+                News::Late { pid, n_sites } => gaps.push(late_in_words(pid, n_sites)),
+                News::Message(text) => log(&text),
+            }
+        }
+        gaps.iter().for_each(|gap| self.state_gap(gap));
+        gaps
+    }
+
+    /// Writes into the recording that hits are missing.
+    pub fn state_gap(&mut self, text: &str) {
+        if let Some((recorder, _)) = &mut self.recorder {
+            recorder.gap(monotonic_ns(), text);
+        }
+    }
+
+    pub fn flush(&mut self) -> Result<(), Error> {
+        match &mut self.recorder {
+            Some((recorder, _)) => recorder.flush(),
+            None => Ok(()),
+        }
+    }
+
+    /// Events recorded, events lost, bytes written of the recording under way.
+    pub fn tally(&self) -> (u64, u64, u64) {
+        self.recorder.as_ref().map_or((0, 0, 0), |(recorder, _)| {
+            (
+                recorder.tally.n_events,
+                recorder.tally.n_lost + recorder.tally.n_malformed,
+                recorder.bytes_written(),
+            )
+        })
+    }
+
+    /// Ends the recording under way, with what is in the rings.
+    pub fn finish(&mut self) -> Option<Written> {
+        let (mut recorder, path) = self.recorder.take()?;
+        let error = recorder.pass(&mut self.live, &self.span).err();
+        Some(Written::of(recorder, path, error))
+    }
+
+    /// Writes what the rings hold into a folder of `dir`. They go on as before.
+    pub fn snapshot(&mut self, dir: &Path) -> Result<Written, Error> {
+        self.pass()?;
+        self.write_rings(dir, self.span.clone())
+    }
+
+    /// The same of what came since the last time.
+    pub fn write_new(&mut self, dir: &Path) -> Result<Written, Error> {
+        // Hits may come into a ring while it is read; those are the next time's.
+        let now_ns = monotonic_ns();
+        self.pass()?;
+        let since_ns = self.unwritten_ns.max(self.span.start);
+        let written = self.write_rings(dir, since_ns..now_ns.min(self.span.end))?;
+        self.held.clear();
+        self.unwritten_ns = now_ns;
+        Ok(written)
+    }
+
+    fn write_rings(&mut self, dir: &Path, span: Range<u64>) -> Result<Written, Error> {
+        let path = free_dir(dir, &self.config.name);
+        let mut recorder = self.recorder_in(&path)?;
+        let error = recorder.snapshot(&mut self.live, &span).err();
+        let replayed = self.held.replay(&self.live.registry(), &mut recorder).err();
+        Ok(Written::of(recorder, path, error.or(replayed)))
+    }
+
+    /// What the rings hold, for the snapshots to come, without the rings themselves.
+    pub fn into_past(mut self) -> Result<Past, Error> {
+        self.pass()?;
+        let (mut held, span) = (self.held, self.span);
+        held.set_max_bytes(usize::MAX);
+        self.live.snapshot(|_, hit| {
+            if span.contains(&hit.ns) {
+                held.push(hit);
+            }
+        });
+        let empty = Registry::new(Vec::new(), Vec::new(), Limits::default());
+        let registry = std::mem::replace(&mut *self.live.registry(), empty);
+        Ok(Past::new(self.config, registry, self.attached, held))
+    }
+
+    fn count(&mut self, opened: &[Opened]) {
+        for site in opened {
+            match site.way {
+                Way::User(_) => self.sites.user += 1,
+                Way::Kernel(_) => self.sites.kernel += 1,
+                Way::Closed(_) => self.sites.closed += 1,
+            }
+        }
+    }
+
+    fn know(&mut self, opened: &[Opened]) {
+        if let Some((recorder, _)) = &mut self.recorder {
+            let pids: HashSet<u32> = opened.iter().map(|site| site.pid).collect();
+            pids.into_iter().for_each(|pid| recorder.contexts.tasks.add(pid));
+        }
+    }
+}
+
+impl Written {
+    /// Ends a recording, to which the error had come.
+    pub fn of(recorder: Recorder, path: PathBuf, error: Option<Error>) -> Written {
+        let closed = recorder.close();
+        Written {
+            path,
+            n_events: closed.n_events,
+            n_lost: closed.n_lost,
+            n_bytes: closed.n_bytes,
+            error: error.or(closed.error),
+        }
+    }
+}
+
+fn ring_bytes(config: &Channel) -> u64 {
+    config.ring_bytes.unwrap_or(RING_BYTES).next_power_of_two()
+}
+
+/// What all rings of a channel hold; a hit beside a ring takes up to twice the room.
+pub(super) fn max_held_bytes(config: &Channel) -> usize {
+    let n_cpus = possible_cpus().map_or(1, u64::from);
+    usize::try_from(ring_bytes(config) * n_cpus * 2).unwrap_or(usize::MAX)
+}
+
+pub(super) fn recorder_in(
+    dir: &Path,
+    config: &Channel,
+    registry: &Registry,
+    pids: &HashSet<u32>,
+) -> Result<Recorder, Error> {
+    let text = |value: &str| EnvValue::Text(value.to_owned());
+    let info = RecordingInfo::of_this_host()
+        .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
+        .env("channel", text(&config.name));
+    let info = RecordingInfo { n_event_types: registry.plans.len(), ..info };
+    let mut recorder = Recorder::create(dir, info, &config.context_fields())?;
+    recorder.declare(registry)?;
+    for pid in pids {
+        recorder.contexts.tasks.add(*pid);
+    }
+    Ok(recorder)
+}
+
+/// `NAME`, or `NAME-2` and so on where that is taken.
+pub(super) fn free_dir(parent: &Path, name: &str) -> PathBuf {
+    let mut dir = parent.join(name);
+    let mut n = 2;
+    while dir.exists() {
+        dir = parent.join(format!("{name}-{n}"));
+        n += 1;
+    }
+    dir
+}

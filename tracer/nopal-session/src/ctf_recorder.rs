@@ -1,0 +1,302 @@
+//! Puts hits into a recording: one stream per CPU and way of writing, each in the order of time by itself; and beside them
+//! what the streams cannot tell.
+
+use nopal_live::context::{ContextField, Contexts};
+use nopal_live::registry::Registry;
+use nopal_live::{Consumer, Hit, Live, Loss, StreamId, StreamKind};
+use nopal_trace::{
+    Error, RecordingInfo, RecordingWriter, StreamWriter, TaskFile, TypeId, Verdict, VerdictFile,
+};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+
+/// A recording in the making.
+#[derive(Debug)]
+pub struct Recorder {
+    writer: RecordingWriter,
+    streams: Streams,
+    /// By plan.
+    types: Vec<TypeId>,
+    pub contexts: Contexts,
+    context: Vec<u8>,
+    pub tally: Tally,
+    verdict: Verdict,
+    verdict_file: VerdictFile,
+    clock_offset_ns: i64,
+    /// Threads of other pid namespaces: the file they are told in, and those that were.
+    task_file: Option<TaskFile>,
+    told: HashSet<(u32, u32)>,
+}
+
+/// Hits on their way into a recording.
+struct Passing<'a> {
+    recorder: &'a mut Recorder,
+    /// Hits outside of it belong to others.
+    span: &'a Range<u64>,
+    /// The first error.
+    result: Result<(), Error>,
+    /// Hits after it.
+    n_dropped: u64,
+}
+
+impl Consumer<Registry> for Passing<'_> {
+    #[inline]
+    fn hit(&mut self, registry: &Registry, hit: &Hit<'_>) {
+        if !self.span.contains(&hit.ns) {
+            return;
+        }
+        match self.result {
+            Ok(()) => self.result = self.recorder.hit(registry, *hit),
+            Err(_) => self.n_dropped += 1,
+        }
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        if self.span.contains(&loss.last_ns) {
+            let told = self.recorder.loss(loss);
+            if self.result.is_ok() {
+                self.result = told;
+            }
+        }
+    }
+}
+
+/// What a recording holds in the end.
+#[derive(Debug)]
+pub struct Closed {
+    pub n_bytes: u64,
+    /// Events that a reader finds.
+    pub n_events: u64,
+    /// Every event that is known to be missing, however it was lost.
+    pub n_lost: u64,
+    /// Those of them that the disk had no room for.
+    pub n_disk: u64,
+    /// Why the last packets could not be written.
+    pub error: Option<Error>,
+}
+
+/// What a recording holds so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub n_events: u64,
+    pub n_lost: u64,
+    /// When the first and the last of them came, CLOCK_MONOTONIC.
+    pub lost_span: Option<(u64, u64)>,
+    pub n_malformed: u64,
+    pub n_truncated: u64,
+    pub n_unreadable: u64,
+    /// Those of the events whose filter would have had to see more of a text than was copied.
+    pub n_undecided: u64,
+}
+
+impl Recorder {
+    pub fn create(dir: &Path, info: RecordingInfo, fields: &[ContextField]) -> Result<Recorder, Error> {
+        let info = fields.iter().fold(info, |info, field| field.declare(info));
+        let clock_offset_ns = info.clock_offset_ns;
+        let writer = RecordingWriter::create(dir, info)?;
+        Ok(Recorder {
+            verdict_file: VerdictFile::create(writer.folder())?,
+            writer,
+            streams: Streams::default(),
+            types: Vec::new(),
+            contexts: Contexts::new(fields),
+            context: Vec::new(),
+            tally: Tally::default(),
+            verdict: Verdict { is_unfinished: true, ..Verdict::default() },
+            clock_offset_ns,
+            task_file: None,
+            told: HashSet::new(),
+        })
+    }
+
+    /// Makes every event type known so far part of the recording.
+    pub fn declare(&mut self, registry: &Registry) -> Result<(), Error> {
+        for plan in &registry.plans[self.types.len()..] {
+            self.types.push(self.writer.add_event_type(plan.event_type.clone())?);
+        }
+        Ok(())
+    }
+
+    /// Moves what is in the rings into the recording; hits outside of `span` belong to others. After an error the rest is
+    /// counted as lost. Gives how many hits there were.
+    pub fn pass(&mut self, live: &mut Live, span: &Range<u64>) -> Result<u64, Error> {
+        let mut passing = Passing { recorder: self, span, result: Ok(()), n_dropped: 0 };
+        let polled = live.poll_into(&mut passing);
+        let Passing { result, n_dropped, .. } = passing;
+        self.verdict.n_disk += n_dropped;
+        self.tally.n_malformed += polled.n_damaged;
+        result.map(|()| polled.n_hits)
+    }
+
+    /// Writes what rings hold that are written over; it stays there.
+    pub fn snapshot(&mut self, live: &mut Live, span: &Range<u64>) -> Result<(), Error> {
+        let mut passing = Passing { recorder: self, span, result: Ok(()), n_dropped: 0 };
+        let polled = live.snapshot(|registry, hit| passing.hit(registry, &hit));
+        let Passing { result, n_dropped, .. } = passing;
+        self.verdict.n_disk += n_dropped;
+        self.tally.n_malformed += polled.n_damaged;
+        result
+    }
+
+    /// Counts what is in the rings as lost, as nothing can be written any more.
+    pub fn drop_rest(&mut self, live: &mut Live, span: &Range<u64>) {
+        let mut n_dropped = 0;
+        let polled = live.poll(|_, hit| n_dropped += u64::from(span.contains(&hit.ns)));
+        self.verdict.n_disk += n_dropped + polled.losses.iter().map(|loss| loss.count).sum::<u64>();
+        self.tally.n_malformed += polled.n_damaged;
+    }
+
+    /// Adds a hit. Inlined, as the hits of a loaded program are many and go through several hands.
+    #[inline]
+    pub fn hit(&mut self, registry: &Registry, mut hit: Hit<'_>) -> Result<(), Error> {
+        let event = &registry.events[hit.event as usize];
+        if event.condition.is_some() {
+            self.tally.n_undecided += registry.take_undecided();
+        }
+        if let Err(error) = self.prepare(registry, &mut hit) {
+            self.verdict.n_disk += 1;
+            return Err(error);
+        }
+        self.context.clear();
+        self.contexts.write(registry, &hit, &mut self.context);
+        let ty = self.types[event.plan_idx];
+        let stream = self.streams.get(&mut self.writer, hit.stream)?;
+        let packed = stream.append_packed(ty, hit.ns, &self.context, |out| {
+            event.plan.pack(event.site_idx, hit.payload, out)
+        })?;
+        match packed {
+            Ok(texts) => {
+                self.tally.n_truncated += u64::from(texts.n_truncated);
+                self.tally.n_unreadable += u64::from(texts.n_unreadable);
+                self.tally.n_events += 1;
+            }
+            Err(nopal_live::plan::Malformed) => self.tally.n_malformed += 1,
+        }
+        Ok(())
+    }
+
+    /// Makes everything that a hit needs before it can be written.
+    #[inline]
+    fn prepare(&mut self, registry: &Registry, hit: &mut Hit<'_>) -> Result<(), Error> {
+        if self.contexts.tasks.has_foreign() {
+            self.translate(hit)?;
+        }
+        if registry.events[hit.event as usize].plan_idx >= self.types.len() {
+            self.declare(registry)?;
+        }
+        self.streams.get(&mut self.writer, hit.stream).map(|_| ())
+    }
+
+    /// Gives a hit the numbers of its own namespace, and tells once which ones those are in ours.
+    fn translate(&mut self, hit: &mut Hit<'_>) -> Result<(), Error> {
+        let (inside, outside) = self.contexts.tasks.both(hit);
+        hit.task = inside;
+        let own = (hit.task.pid, hit.task.tid);
+        if outside == hit.task || !self.told.insert(own) {
+            return Ok(());
+        }
+        let file = match &mut self.task_file {
+            Some(file) => file,
+            none => none.insert(TaskFile::create(self.writer.folder())?),
+        };
+        file.add((own.0.into(), own.1.into()), (outside.pid.into(), outside.tid.into()))
+    }
+
+    /// Adds a loss; hits later than its start come after it.
+    pub fn loss(&mut self, loss: &Loss) -> Result<(), Error> {
+        self.tally.lost_span = Some(nopal_live::widen(self.tally.lost_span, loss));
+        match self.streams.get(&mut self.writer, loss.stream) {
+            Ok(stream) => {
+                self.tally.n_lost += loss.count;
+                stream.discarded(loss.count, loss.first_ns..loss.last_ns)
+            }
+            Err(error) => {
+                self.verdict.n_disk += loss.count;
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes out events that wait for their packet to fill, so that a crash costs little.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if self.verdict.n_cut != self.tally.n_truncated {
+            self.write_verdict();
+        }
+        // Up to the last event only: hits that are in the rings already are earlier than now.
+        self.streams.0.iter_mut().flatten().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(0))
+    }
+
+    /// Bytes of events written so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.streams.0.iter().flatten().map(StreamWriter::bytes_written).sum()
+    }
+
+    /// States that hits may be missing since `ns` (CLOCK_MONOTONIC), and why. In the file at once, as nobody knows how
+    /// long the recorder lives.
+    pub fn gap(&mut self, ns: u64, text: &str) {
+        self.verdict.gap(self.clock_offset_ns.saturating_add_unsigned(ns), text);
+        self.write_verdict();
+    }
+
+    /// States how many programs and libraries were opened only after they had begun.
+    pub fn set_late(&mut self, n_late: u64) {
+        if n_late != self.verdict.n_late {
+            self.verdict.n_late = n_late;
+            self.write_verdict();
+        }
+    }
+
+    fn write_verdict(&mut self) {
+        self.verdict.n_malformed = self.tally.n_malformed;
+        self.verdict.n_cut = self.tally.n_truncated;
+        self.verdict.n_undecided = self.tally.n_undecided;
+        // It has its room already; if it cannot be written even so, the streams cannot either, and say it.
+        let _ = self.verdict_file.write(&self.verdict);
+    }
+
+    /// Writes what can be written, and the last word on it.
+    pub fn close(mut self) -> Closed {
+        let mut closed = Closed { n_bytes: 0, n_events: 0, n_lost: 0, n_disk: 0, error: None };
+        let n_dropped = self.verdict.n_disk;
+        for mut stream in std::mem::take(&mut self.streams.0).into_iter().flatten() {
+            if let Err(error) = stream.flush(0) {
+                closed.error.get_or_insert(error);
+            }
+            closed.n_bytes += stream.bytes_written();
+            closed.n_events += stream.events_written();
+            closed.n_lost += stream.events_discarded();
+            self.verdict.n_disk += stream.untold_discarded();
+        }
+        // A stream counts what the rings lost together with what it could not write.
+        closed.n_disk = n_dropped + closed.n_lost.saturating_sub(self.tally.n_lost);
+        closed.n_lost += n_dropped + self.tally.n_malformed;
+        self.verdict.n_events = Some(closed.n_events);
+        self.verdict.is_unfinished = false;
+        self.write_verdict();
+        closed
+    }
+}
+
+/// The streams there are, by CPU and kind: every hit looks for its own, so that it must be quick.
+#[derive(Debug, Default)]
+struct Streams(Vec<Option<StreamWriter>>);
+
+impl Streams {
+    #[inline]
+    fn get(&mut self, writer: &mut RecordingWriter, id: StreamId) -> Result<&mut StreamWriter, Error> {
+        let part = match id.kind {
+            StreamKind::Rseq => 0,
+            StreamKind::Locked => 1,
+            StreamKind::Kernel => 2,
+        };
+        let idx = id.cpu as usize * 3 + part as usize;
+        if idx >= self.0.len() {
+            self.0.resize_with(idx + 1, || None);
+        }
+        match &mut self.0[idx] {
+            Some(stream) => Ok(stream),
+            empty => Ok(empty.insert(writer.stream_part(id.cpu, part)?)),
+        }
+    }
+}

@@ -1,0 +1,668 @@
+//! The recorder process of a started session: opens the probes, moves hits into recordings, answers commands, ends with
+//! `stop`. It holds the session's lock for as long as it lives.
+
+use super::channel::{Running, Written};
+use super::config::{Channel, Mode, Rule, SessionConfig};
+use super::control::{Asked, Listener, Reply, Request, Status};
+use super::error::{InWords, SessionError};
+use super::flight_buffer::Past;
+use super::home::{Session, State};
+use super::programs::Programs;
+use nopal_files::own::Folder;
+use nopal_live::LiveError;
+use nopal_trace::Error;
+use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
+use nopal_trace::localtime::{ClockText, text_of};
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long to sleep when the rings were nearly empty.
+const IDLE: Duration = Duration::from_millis(5);
+/// A crash costs at most the events of this long.
+const FLUSH: Duration = Duration::from_secs(1);
+const LOOK_FOR_DEATHS: Duration = Duration::from_millis(50);
+/// A trigger that keeps firing makes no more snapshots than this.
+const BETWEEN_TRIGGERED: Duration = Duration::from_secs(1);
+const MAX_TRIGGERED: u32 = 100;
+/// Gaps kept in words; of more only the number is known.
+const MAX_GAPS: usize = 1000;
+
+/// What the command that started the session is told.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Started {
+    pub pids: Vec<u32>,
+    pub user_sites: u64,
+    pub kernel_sites: u64,
+    pub closed_sites: u64,
+    /// Things to know that are no failure.
+    pub notes: Vec<String>,
+}
+
+/// What the recorder's surroundings give it.
+pub struct Surroundings<'a> {
+    pub in_words: InWords,
+    pub is_stopped: fn() -> bool,
+    /// Takes a line for the recorder's log.
+    pub log: &'a mut dyn FnMut(&str),
+}
+
+/// Starts the session, tells `started` how that went, and holds it until it is stopped.
+pub fn hold(
+    session: &Session,
+    surroundings: Surroundings<'_>,
+    started: impl FnOnce(Result<Started, SessionError>),
+) -> Result<(), SessionError> {
+    let lock = match session.lock() {
+        Ok(Some(lock)) => lock,
+        Ok(None) => {
+            let error = SessionError::new(
+                "already-started",
+                format!("session `{}` is started already", session.name),
+            );
+            started(Err(error.clone()));
+            return Err(error);
+        }
+        Err(error) => {
+            started(Err(error.clone()));
+            return Err(error);
+        }
+    };
+    let mut holder = match RecorderProcess::open(session, surroundings) {
+        Ok((holder, report)) => {
+            started(Ok(report));
+            holder
+        }
+        Err(error) => {
+            started(Err(error.clone()));
+            return Err(error);
+        }
+    };
+    let result = holder.run();
+    let ended = holder.close(result);
+    drop(lock);
+    ended
+}
+
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+pub(super) struct RecorderProcess<'a> {
+    pub session: Session,
+    pub config: SessionConfig,
+    pub surroundings: Surroundings<'a>,
+    listener: Listener,
+    pub running: Vec<Running>,
+    /// What flight recorders held when they were opened anew, the older first.
+    pub past: Vec<Past>,
+    /// Watches for the events that make a snapshot.
+    pub trigger: Option<Running>,
+    pub programs: Programs,
+    state: State,
+    pub chunk: Option<PathBuf>,
+    /// Tracked processes that were alive when last looked at.
+    pub alive: HashSet<u32>,
+    /// Of all processes that were attached to; a number that came again is not attached to twice.
+    pub known: HashSet<u32>,
+    last_flush: Instant,
+    last_death_look: Instant,
+    last_triggered: Option<Instant>,
+    n_triggered: u32,
+    asked_to_stop: Option<Asked>,
+}
+
+impl<'a> RecorderProcess<'a> {
+    fn open(
+        session: &Session,
+        surroundings: Surroundings<'a>,
+    ) -> Result<(RecorderProcess<'a>, Started), SessionError> {
+        let config = session.config()?;
+        let mut state = session.state();
+        super::killed::count(session, &mut state);
+        let now = Instant::now();
+        let mut holder = RecorderProcess {
+            session: session.clone(),
+            programs: Programs::new(&config.track),
+            state: State { is_started: true, failure: None, pids: Vec::new(), ..state },
+            config,
+            surroundings,
+            listener: Listener::open(session)?,
+            running: Vec::new(),
+            past: Vec::new(),
+            trigger: None,
+            chunk: None,
+            alive: HashSet::new(),
+            known: HashSet::new(),
+            last_flush: now,
+            last_death_look: now,
+            last_triggered: None,
+            n_triggered: 0,
+            asked_to_stop: None,
+        };
+        match holder.begin() {
+            Ok(notes) => {
+                let sites = holder.sites();
+                let report = Started {
+                    pids: sorted(holder.running.iter().flat_map(|r| r.attached.iter().copied())),
+                    user_sites: sites.0,
+                    kernel_sites: sites.1,
+                    closed_sites: sites.2,
+                    notes,
+                };
+                Ok((holder, report))
+            }
+            Err(error) => {
+                holder.close_probes();
+                let _ = holder.session.folder().remove_file("control");
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens every channel in every tracked process, then the recordings.
+    fn begin(&mut self) -> Result<Vec<String>, SessionError> {
+        let wanted: Vec<Channel> = self.wanted_channels().cloned().collect();
+        if wanted.is_empty() {
+            return Err(SessionError::new("no-event", "no event is enabled in this session")
+                .hint("`nopal enable-event -u 'provider:*'` enables some"));
+        }
+        let mut notes = Vec::new();
+        let pids = self.tracked(&mut notes)?;
+        for channel in &wanted {
+            let mut running = Running::open(channel).map_err(|e| (self.surroundings.in_words)(&e))?;
+            let attached = attach_all(&self.surroundings, &mut running, &pids, &mut notes);
+            // What is open must be closed even where not all could be.
+            self.running.push(running);
+            attached?;
+        }
+        if !self.config.triggers.is_empty() {
+            let mut trigger = self.open_trigger()?;
+            let attached = attach_all(&self.surroundings, &mut trigger, &pids, &mut notes);
+            self.trigger = Some(trigger);
+            attached?;
+        }
+        self.known.extend(&pids);
+        self.alive.extend(&pids);
+        self.judge(&mut notes)?;
+        self.next_chunk()?;
+        if self.programs.is_blind() {
+            self.gap(
+                "a program that lives a moment may be missed: the kernel lets only root see who starts what"
+                    .to_owned(),
+            );
+        }
+        self.keep_state();
+        Ok(notes)
+    }
+
+    pub fn wanted_channels(&self) -> impl Iterator<Item = &Channel> {
+        self.config.channels.iter().filter(|c| c.enabled && c.events.iter().any(|rule| rule.enabled))
+    }
+
+    /// The live processes that are tracked; an error if there can never be one.
+    fn tracked(&mut self, notes: &mut Vec<String>) -> Result<Vec<u32>, SessionError> {
+        let track = &self.config.track;
+        if track.processes.is_empty() && track.programs.is_empty() {
+            return Err(SessionError::new("nothing-tracked", "no process is tracked")
+                .hint("`nopal track -u -p PID` or `nopal track -u --program NAME` names one; nothing else is touched"));
+        }
+        let mut pids = Vec::new();
+        for process in &track.processes {
+            if process.is_alive() {
+                pids.push(process.pid);
+            } else {
+                notes.push(format!(
+                    "process {} has ended; `nopal untrack -u -p {}` forgets it",
+                    process.pid, process.pid
+                ));
+            }
+        }
+        let programs = self.programs.running();
+        pids.extend(programs.into_iter().filter(|pid| !track.processes.iter().any(|p| p.pid == *pid)));
+        if pids.is_empty() && track.programs.is_empty() {
+            return Err(SessionError::new("gone", "every tracked process has ended")
+                .hint("track one that runs: `nopal list -u` shows programs with probes"));
+        }
+        if pids.is_empty() {
+            notes.push(format!("waiting for {} to be started", track.programs.join(", ")));
+        }
+        Ok(pids)
+    }
+
+    /// Rules that fit nothing are told of; a session in which nothing at all was found is an error.
+    fn judge(&self, notes: &mut Vec<String>) -> Result<(), SessionError> {
+        // Nothing can be said of a program yet to be started.
+        let known = self.running.iter().chain(&self.trigger).filter(|running| !running.attached.is_empty());
+        for running in known {
+            let has_sites = running.sites.user + running.sites.kernel + running.sites.closed > 0;
+            for unfit in running.unfit() {
+                let error = (self.surroundings.in_words)(&LiveError::Unfit(unfit));
+                // A program yet to be started may have what is not there now; a condition that cannot be read never fits.
+                let may_come = !self.programs.is_empty() && error.code != "bad-condition";
+                if !has_sites && !may_come {
+                    return Err(error);
+                }
+                notes.push(error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    pub fn open_trigger(&self) -> Result<Running, SessionError> {
+        let rule = |text: &String| match text.split_once(" if ") {
+            Some((pattern, filter)) => {
+                Rule { filter: Some(filter.trim().to_owned()), ..Rule::new(pattern.trim()) }
+            }
+            None => Rule::new(text.trim()),
+        };
+        let channel = Channel {
+            mode: Mode::Discard,
+            ring_bytes: Some(64 << 10),
+            events: self.config.triggers.iter().map(rule).collect(),
+            ..Channel::named("trigger")
+        };
+        Running::open(&channel).map_err(|e| (self.surroundings.in_words)(&e))
+    }
+
+    /// Begins recordings in a folder of their own. Channels that are written over have none until they are asked for, by
+    /// a snapshot or by the end of the chunk.
+    pub fn next_chunk(&mut self) -> Result<(), SessionError> {
+        if self.config.snapshot && self.running.iter().all(Running::is_overwriting) {
+            self.chunk = None;
+            return Ok(());
+        }
+        let chunk = loop {
+            self.state.n_chunks += 1;
+            // An older session may have used the folder.
+            match new_dir(&self.config.output, &format!("chunk-{}", self.state.n_chunks))? {
+                Some(chunk) => break chunk,
+                None => continue,
+            }
+        };
+        for running in self.running.iter_mut().filter(|r| !r.is_overwriting()) {
+            running.record_into(&chunk).map_err(|e| recording_error(&e))?;
+        }
+        self.chunk = Some(chunk);
+        Ok(())
+    }
+
+    /// Until somebody says stop, or an error that cannot be lived with.
+    fn run(&mut self) -> Result<(), SessionError> {
+        loop {
+            let mut n_hits = 0;
+            for running in &mut self.running {
+                n_hits += running.pass().map_err(|e| recording_error(&e))?;
+                let gaps = running.look_after(self.surroundings.in_words, self.surroundings.log);
+                note_gaps(&mut self.state, gaps);
+            }
+            self.watch_trigger()?;
+            self.watch_processes()?;
+            if self.last_flush.elapsed() >= FLUSH {
+                self.flush()?;
+            }
+            while let Some(asked) = self.listener.next() {
+                if asked.request == Request::Stop {
+                    self.asked_to_stop = Some(asked);
+                    return Ok(());
+                }
+                let reply = self.answer(&asked.request);
+                let is_fatal = matches!(&reply, Err(e) if e.code == "disk-full");
+                match &reply {
+                    Ok(reply) => asked.answer(reply),
+                    Err(error) => asked.answer(&Reply::Failed(error.clone())),
+                }
+                if is_fatal && self.chunk.is_some() {
+                    return reply.map(drop);
+                }
+            }
+            if (self.surroundings.is_stopped)() {
+                return Ok(());
+            }
+            if n_hits < 1000 {
+                std::thread::sleep(IDLE);
+            }
+        }
+    }
+
+    fn answer(&mut self, request: &Request) -> Result<Reply, SessionError> {
+        match request {
+            Request::Status => Ok(Reply::Status(self.status())),
+            Request::Stop => Ok(Reply::Done { notes: Vec::new() }),
+            Request::Reload => self.reload().map(|notes| Reply::Done { notes }),
+            Request::Rotate => self.rotate(),
+            Request::Snapshot { name } => {
+                if !self.running.iter().any(Running::is_overwriting) && self.past.is_empty() {
+                    return Err(SessionError::new(
+                        "no-snapshot",
+                        "no channel of this session keeps a snapshot",
+                    )
+                    .hint(
+                        "`nopal create NAME --snapshot` makes a session whose rings keep the newest events",
+                    ));
+                }
+                let written = self.snapshot(name.as_deref())?;
+                Ok(Reply::Written { path: written.path, n_events: written.n_events })
+            }
+            Request::Flush => {
+                let until_ns = monotonic_ns() as i64 + monotonic_to_epoch_ns();
+                for running in &mut self.running {
+                    running.pass().map_err(|e| recording_error(&e))?;
+                }
+                self.flush()?;
+                Ok(Reply::Flushed { until_ns })
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), SessionError> {
+        self.last_flush = Instant::now();
+        if self.pids() != self.state.pids {
+            self.keep_state();
+        }
+        self.running.iter_mut().try_for_each(|r| r.flush().map_err(|e| recording_error(&e)))
+    }
+
+    fn status(&self) -> Status {
+        let mut status = Status {
+            recorder_pid: std::process::id(),
+            n_events: self.state.n_events,
+            n_lost: self.state.n_lost,
+            n_bytes: self.state.n_bytes,
+            pids: self.pids(),
+            n_snapshots: self.state.n_snapshots,
+            gaps: self.state.gaps.clone(),
+            path: self.chunk.clone(),
+            ..Status::default()
+        };
+        (status.user_sites, status.kernel_sites, status.closed_sites) = self.sites();
+        for running in &self.running {
+            let (n_events, n_lost, n_bytes) = running.tally();
+            status.n_events += n_events;
+            status.n_lost += n_lost;
+            status.n_bytes += n_bytes;
+        }
+        status
+    }
+
+    fn sites(&self) -> (u64, u64, u64) {
+        self.running.iter().fold((0, 0, 0), |(user, kernel, closed), r| {
+            (user + r.sites.user, kernel + r.sites.kernel, closed + r.sites.closed)
+        })
+    }
+
+    /// The processes that are recorded, tracked ones and their descendants.
+    fn pids(&self) -> Vec<u32> {
+        sorted(self.running.iter().flat_map(Running::pids))
+    }
+
+    /// Counts a recording that has ended, also if not all of it could be written. Gives how many events it has.
+    pub fn add(&mut self, written: Written) -> Result<u64, SessionError> {
+        self.state.n_events += written.n_events;
+        self.state.n_lost += written.n_lost;
+        self.state.n_bytes += written.n_bytes;
+        written.error.map_or(Ok(written.n_events), |error| Err(recording_error(&error)))
+    }
+
+    fn rotate(&mut self) -> Result<Reply, SessionError> {
+        let Some(path) = self.chunk.clone() else {
+            return Err(SessionError::new("no-rotation", "a session of snapshots has nothing to rotate")
+                .hint("`nopal snapshot record` writes what the rings hold"));
+        };
+        let n_events = self.end_chunk()?;
+        self.next_chunk()?;
+        self.keep_state();
+        Ok(Reply::Written { path, n_events })
+    }
+
+    /// Ends the recordings under way. Rings that are written over are written out too, unless for snapshots only. After an
+    /// error the others are ended all the same.
+    fn end_chunk(&mut self) -> Result<u64, SessionError> {
+        let mut ended = Ok(0);
+        let chunk = self.chunk.take().filter(|_| !self.config.snapshot);
+        for idx in 0..self.running.len() {
+            let running = &mut self.running[idx];
+            let written = match (running.is_overwriting(), &chunk) {
+                (true, Some(chunk)) => running.write_new(chunk).map(Some),
+                _ => Ok(running.finish()),
+            };
+            let added = match written {
+                Ok(Some(written)) => self.add(written),
+                Ok(None) => Ok(0),
+                Err(error) => Err(recording_error(&error)),
+            };
+            ended = ended.and_then(|sum| added.map(|n_events| sum + n_events));
+        }
+        ended
+    }
+
+    fn snapshot(&mut self, name: Option<&str>) -> Result<Written, SessionError> {
+        let n_snapshots = self.state.n_snapshots + 1;
+        let mut folder = format!("snapshot-{n_snapshots}-{}", stamp());
+        if let Some(name) = name {
+            super::config::check_name("a snapshot", name)?;
+            folder = format!("{folder}-{name}");
+        }
+        let path = new_dir(&self.config.output, &folder)?.ok_or_else(|| {
+            let path = self.config.output.join(&folder);
+            SessionError::new("output", format!("there is {} already", path.display()))
+        })?;
+        self.state.n_snapshots = n_snapshots;
+        let mut all = Written { path: path.clone(), ..Written::default() };
+        let now = self.running.iter_mut().filter(|r| r.is_overwriting()).map(|r| r.snapshot(&path));
+        for written in now.chain(self.past.iter().map(|past| past.snapshot(&path))) {
+            let written = written.map_err(|e| recording_error(&e))?;
+            all.n_events += written.n_events;
+            all.n_lost += written.n_lost;
+            all.n_bytes += written.n_bytes;
+            if let Some(error) = written.error {
+                return Err(recording_error(&error));
+            }
+        }
+        (self.surroundings.log)(&format!("snapshot of {} events in {}", all.n_events, all.path.display()));
+        self.keep_state();
+        Ok(all)
+    }
+
+    /// A snapshot by itself, when an event that was waited for has come.
+    pub fn watch_trigger(&mut self) -> Result<(), SessionError> {
+        let Some(trigger) = &mut self.trigger else { return Ok(()) };
+        let gaps = trigger.look_after(self.surroundings.in_words, self.surroundings.log);
+        let n_hits = trigger.drain();
+        note_gaps(&mut self.state, gaps);
+        let is_too_soon = self.last_triggered.is_some_and(|last| last.elapsed() < BETWEEN_TRIGGERED);
+        if n_hits == 0 || is_too_soon || self.n_triggered >= MAX_TRIGGERED {
+            return Ok(());
+        }
+        self.last_triggered = Some(Instant::now());
+        self.n_triggered += 1;
+        if self.n_triggered == MAX_TRIGGERED {
+            (self.surroundings.log)(
+                "that was the last snapshot by a trigger; start the session again for more",
+            );
+        }
+        self.snapshot(Some("trigger")).map(drop)
+    }
+
+    /// Picks up programs that were started, and takes a snapshot of those that ended.
+    fn watch_processes(&mut self) -> Result<(), SessionError> {
+        for pid in self.programs.fresh(&self.known) {
+            self.known.insert(pid);
+            // What a tracked process forks is followed from its first hit on.
+            if self.alive.iter().any(|root| nopal_proc::descendants(*root).contains(&pid)) {
+                self.alive.insert(pid);
+                continue;
+            }
+            let mut notes = Vec::new();
+            for idx in 0..self.running.len() {
+                if let Err(error) = self.running[idx].attach(pid, self.surroundings.is_stopped) {
+                    notes.push((self.surroundings.in_words)(&error).to_string());
+                }
+            }
+            if let Some(trigger) = &mut self.trigger {
+                let _ = trigger.attach(pid, self.surroundings.is_stopped);
+            }
+            self.alive.insert(pid);
+            let text = match notes.first() {
+                None => {
+                    format!("process {pid} was picked up after it had started; its first hits may be missing")
+                }
+                Some(why) => format!("process {pid} could not be picked up: {why}"),
+            };
+            self.gap(text);
+            self.keep_state();
+        }
+        self.note_missed();
+        if self.last_death_look.elapsed() < LOOK_FOR_DEATHS {
+            return Ok(());
+        }
+        self.last_death_look = Instant::now();
+        let is_alive = |pid: &u32| nopal_proc::Process::is_alive(*pid);
+        let ended: Vec<u32> = self.alive.iter().copied().filter(|pid| !is_alive(pid)).collect();
+        for pid in ended {
+            self.alive.remove(&pid);
+            self.known.remove(&pid);
+            (self.surroundings.log)(&format!("process {pid} has ended"));
+            if self.config.snapshot {
+                self.snapshot(Some(&format!("end-of-{pid}")))?;
+            }
+            self.keep_state();
+        }
+        Ok(())
+    }
+
+    /// States which programs came and went unseen.
+    fn note_missed(&mut self) {
+        let mut gaps: Vec<String> = self
+            .programs
+            .take_missed()
+            .into_iter()
+            .map(|pid| format!("process {pid} ended before it could be picked up; its hits are missing"))
+            .collect();
+        if self.programs.take_lost() {
+            gaps.push("more programs were started than could be looked at; hits may be missing".to_owned());
+        }
+        if !gaps.is_empty() {
+            gaps.into_iter().for_each(|text| self.gap(text));
+            self.keep_state();
+        }
+    }
+
+    /// What the recordings say already.
+    pub fn note_gaps(&mut self, gaps: Vec<String>) {
+        note_gaps(&mut self.state, gaps);
+    }
+
+    /// Hits are missing in all recordings.
+    fn gap(&mut self, text: String) {
+        self.running.iter_mut().for_each(|running| running.state_gap(&text));
+        note_gaps(&mut self.state, vec![text]);
+    }
+
+    /// What a later command must know if we are killed. A full disk must not end the recording for that.
+    pub fn keep_state(&mut self) {
+        self.state.pids = self.pids();
+        if let Err(error) = self.session.set_state(&self.state) {
+            (self.surroundings.log)(&error.to_string());
+        }
+    }
+
+    fn close_probes(&mut self) {
+        for running in self.running.iter_mut().chain(&mut self.trigger) {
+            let gaps = running.close(self.surroundings.in_words, self.surroundings.log);
+            note_gaps(&mut self.state, gaps);
+        }
+    }
+
+    fn close(mut self, result: Result<(), SessionError>) -> Result<(), SessionError> {
+        let known = self.known.clone();
+        for pid in self.programs.told().into_iter().filter(|pid| !known.contains(pid)) {
+            self.gap(format!("process {pid} was started as the session ended; its hits are missing"));
+        }
+        self.note_missed();
+        self.close_probes();
+        if let Err(error) = &result {
+            self.gap(format!("the recorder gave up: {}", error.message));
+        }
+        // What came before the error is written as far as possible; the first error is the one that is told.
+        let ended = self.end_chunk();
+        let result = result.and(ended.map(drop));
+        self.state.is_started = false;
+        self.state.pids.clear();
+        self.state.failure = result.as_ref().err().cloned();
+        if let Err(error) = self.session.set_state(&self.state) {
+            (self.surroundings.log)(&error.to_string());
+        }
+        let _ = self.session.folder().remove_file("control");
+        let status = self.status();
+        let not_started =
+            SessionError::new("not-started", format!("session `{}` was stopped", self.session.name));
+        for asked in self.asked_to_stop.take().into_iter().chain(self.listener.rest()) {
+            let reply = match (&result, &asked.request) {
+                (Err(error), _) => Reply::Failed(error.clone()),
+                (Ok(()), Request::Stop) => Reply::Status(status.clone()),
+                (Ok(()), _) => Reply::Failed(not_started.clone()),
+            };
+            asked.answer(&reply);
+        }
+        result
+    }
+}
+
+/// Attaches to processes; an error only if there is none then.
+pub(super) fn attach_all<'a>(
+    surroundings: &Surroundings<'_>,
+    running: &mut Running,
+    pids: impl IntoIterator<Item = &'a u32>,
+    notes: &mut Vec<String>,
+) -> Result<(), SessionError> {
+    let mut failure = None;
+    for pid in pids {
+        if let Err(error) = running.attach(*pid, surroundings.is_stopped) {
+            let error = (surroundings.in_words)(&error);
+            notes.push(format!("process {pid}: {error}"));
+            failure = Some(error);
+        }
+    }
+    match failure {
+        Some(error) if running.attached.is_empty() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn sorted(pids: impl Iterator<Item = u32>) -> Vec<u32> {
+    pids.collect::<BTreeSet<u32>>().into_iter().collect()
+}
+
+fn note_gaps(state: &mut State, gaps: Vec<String>) {
+    let room = MAX_GAPS.saturating_sub(state.gaps.len());
+    state.gaps.extend(gaps.into_iter().take(room));
+}
+
+/// Makes a folder in the session's output, which is made if need be; nothing if there is something of that name.
+fn new_dir(output: &Path, name: &str) -> Result<Option<PathBuf>, SessionError> {
+    match Folder::make(output).and_then(|folder| folder.make_new_below(name)) {
+        Ok(_) => Ok(Some(output.join(name))),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && output.is_dir() => Ok(None),
+        Err(e) => Err(SessionError::io(&output.join(name), "make", &e)),
+    }
+}
+
+/// `20261115-153019`
+pub fn stamp() -> String {
+    let now = monotonic_ns() as i64 + monotonic_to_epoch_ns();
+    let digits: String =
+        text_of(now, ClockText::Date, false).chars().filter(char::is_ascii_digit).take(14).collect();
+    let (date, time) = digits.split_at(digits.len().min(8));
+    format!("{date}-{time}")
+}
+
+pub(super) fn recording_error(error: &Error) -> SessionError {
+    if error.is_disk_full() {
+        return SessionError::new("disk-full", format!("the disk is full: {error}"))
+            .hint("what was written before is whole and can be viewed");
+    }
+    SessionError::new("recording", error.to_string())
+}

@@ -1,0 +1,222 @@
+//! Why the user door could not do what it was asked. Facts as fields; the text names the cause and the next step.
+
+use nopal_proc::TargetError;
+use std::fmt;
+use std::io;
+
+/// One failure of the user door. Unless a variant says otherwise the target was left untouched.
+#[derive(Debug)]
+pub enum Error {
+    NoSuchProcess {
+        pid: i32,
+    },
+    /// It ended (or called exec) while being worked on.
+    Gone {
+        pid: i32,
+    },
+    /// It ended while sites were being opened that it is known to have.
+    EndedEarly {
+        pid: i32,
+    },
+    Permission {
+        pid: i32,
+        reason: String,
+    },
+    AlreadyTraced {
+        pid: i32,
+        tracer: i32,
+        name: String,
+    },
+    ThirtyTwoBit {
+        pid: i32,
+    },
+    KernelThread {
+        pid: i32,
+    },
+    Seccomp {
+        pid: i32,
+        mode: u8,
+    },
+    ShadowStack {
+        pid: i32,
+    },
+    /// Another program runs it by translating its code.
+    Translated {
+        pid: i32,
+        by: &'static str,
+    },
+    /// No thread could be stopped at a point where borrowing it is safe.
+    NoSafeThread {
+        pid: i32,
+        reason: String,
+    },
+    /// A borrowed thread went back by itself, as if its tracer had been killed: what it did is not known.
+    TooSlow {
+        pid: i32,
+    },
+    /// The bytes at the program's entry are not those of its file.
+    EntryChanged {
+        pid: i32,
+        address: u64,
+    },
+    /// A system call made inside the target failed.
+    CallFailed {
+        pid: i32,
+        call: &'static str,
+        errno: i32,
+    },
+    /// No free address range for the stubs within reach of the code.
+    NoRoom {
+        pid: i32,
+        near: u64,
+    },
+    /// What an earlier tracer left in the target cannot be used by this version.
+    ForeignSpace {
+        pid: i32,
+        version: u32,
+    },
+    /// Another nopal process works on the same family of processes.
+    Busy {
+        pid: i32,
+    },
+    SpaceFull {
+        pid: i32,
+        what: &'static str,
+    },
+    /// The command could not be started.
+    Launch {
+        command: String,
+        reason: String,
+    },
+    Io {
+        what: String,
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let what = what.into();
+        move |source| Error::Io { what, source }
+    }
+
+    /// Reads an error of a file of `/proc/PID`. Only a file that is not there means that the process is not: the reason may
+    /// be ours, such as having too many files open.
+    pub(crate) fn of_process(pid: i32, path: &str) -> impl FnOnce(io::Error) -> Error {
+        move |source| match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => Error::NoSuchProcess { pid },
+            _ => Error::Io { what: format!("read {path}"), source },
+        }
+    }
+
+    /// The same for what the look at its files has found.
+    pub(crate) fn of_target(pid: i32, error: TargetError) -> Error {
+        match error {
+            TargetError::NotPermitted { .. } => super::process::why_not_allowed(pid),
+            TargetError::Translated { by, .. } => Error::Translated { pid, by },
+            TargetError::Io { path, errno: Some(errno), .. } => Error::Io {
+                what: format!("read {}", path.display()),
+                source: io::Error::from_raw_os_error(errno),
+            },
+            _ => Error::Gone { pid },
+        }
+    }
+
+    /// Reads an error of an operation on a process: ESRCH and its kin mean that the process has ended.
+    pub(crate) fn on(pid: i32, what: &str) -> impl FnOnce(io::Error) -> Error {
+        let what = format!("{what} (process {pid})");
+        move |source| match source.raw_os_error() {
+            Some(libc::ESRCH) => Error::Gone { pid },
+            _ => Error::Io { what, source },
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoSuchProcess { pid } => {
+                write!(f, "no process {pid}; `nopal list -u` shows running programs that have probes")
+            }
+            Error::Gone { pid } => write!(f, "process {pid} has ended, or has just started another program"),
+            Error::EndedEarly { pid } => {
+                write!(f, "process {pid} ended before its sites could be opened, and their hits are missing")
+            }
+            Error::Permission { pid, reason } => write!(f, "not allowed to trace process {pid}: {reason}"),
+            Error::AlreadyTraced { pid, tracer, name } => write!(
+                f,
+                "process {pid} is being traced by process {tracer} ({name}), and Linux allows one ptracer at a time; \
+                 detach it first or use --door kernel"
+            ),
+            Error::ThirtyTwoBit { pid } => {
+                write!(
+                    f,
+                    "process {pid} is a 32-bit program; the user door is 64-bit only, use --door kernel"
+                )
+            }
+            Error::KernelThread { pid } => write!(f, "process {pid} is a kernel thread and has no user code"),
+            Error::Seccomp { pid, mode } => write!(
+                f,
+                "process {pid} has its system calls filtered (seccomp mode {mode}) and could be killed for the calls \
+                 the user door makes in it; use --door kernel"
+            ),
+            Error::ShadowStack { pid } => write!(
+                f,
+                "process {pid} runs with a user shadow stack, which the user door does not support; use --door kernel"
+            ),
+            Error::Translated { pid, by } => write!(
+                f,
+                "process {pid} runs in {by}, which translates its code and would take a changed byte for the program's own; \
+                 trace it without {by}"
+            ),
+            Error::NoSafeThread { pid, reason } => write!(
+                f,
+                "no thread of process {pid} could be borrowed safely ({reason}); try again or use --door kernel"
+            ),
+            Error::TooSlow { pid } => write!(
+                f,
+                "this machine is too busy to keep up with a thread borrowed from process {pid}; try again or use --door kernel"
+            ),
+            Error::EntryChanged { pid, address } => write!(
+                f,
+                "the code at the entry of process {pid} ({address:#x}) is not that of its file, so another tool has \
+                 changed it; remove its breakpoint or use --door kernel"
+            ),
+            Error::CallFailed { pid, call, errno } => write!(
+                f,
+                "process {pid} could not {call}: {}; use --door kernel",
+                io::Error::from_raw_os_error(*errno)
+            ),
+            Error::NoRoom { pid, near } => write!(
+                f,
+                "process {pid} has no free address range within 2 GiB of {near:#x}; use --door kernel"
+            ),
+            Error::ForeignSpace { pid, version } => write!(
+                f,
+                "process {pid} holds stubs of another nopal version (layout {version}); use that version's \
+                 `nopal detach -p {pid}` or restart the program"
+            ),
+            Error::Busy { pid } => {
+                write!(f, "another nopal is changing process {pid} or a relative of it right now; try again")
+            }
+            Error::SpaceFull { pid, what } => write!(
+                f,
+                "the {what} nopal reserved in process {pid} is used up; trace fewer probes at once or restart the \
+                 program"
+            ),
+            Error::Launch { command, reason } => write!(f, "cannot start `{command}`: {reason}"),
+            Error::Io { what, source } => write!(f, "{what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,247 @@
+//! Opens the sites of one process: finds or makes its stub spaces, maps what is missing, then raises semaphores, chains
+//! stubs and changes the code, in this order. Runs in a thread of its own that is the ptracer.
+
+mod arm;
+mod prepare;
+mod spaces;
+
+use super::enter::{Entered, wait_until_idle};
+use super::error::{Error, Result};
+use super::hijack::{Call, Hijack};
+use super::maps::Maps;
+use super::memory::Memory;
+use super::neighbourhood::spaces_in;
+use super::pass_fd::Caller;
+use super::room::Room;
+use super::session::{Core, OpenSite, SiteReport, Traced, WantedObject};
+use super::stopped_thread::Lock;
+use super::tactic::Refusal;
+use super::{process, ptrace};
+use nopal_abi::PAGE_BYTES;
+use nopal_abi::stub_space::{PatchForm, Path, RSEQ_SIGNATURE};
+use std::collections::HashMap;
+
+const PAGE: u64 = PAGE_BYTES as u64;
+const PR_GET_TID_ADDRESS: u64 = 40;
+const MADV_WIPEONFORK: u64 = 18;
+const EXECUTABLE: u64 = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+const WRITABLE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+const SHARED: u64 = libc::MAP_SHARED as u64;
+const FREE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
+const REPLACE: u64 = libc::MAP_FIXED as u64;
+const NO_FILE: u64 = u64::MAX;
+const RELOCATION_TRIES: usize = 20;
+
+/// How the threads of a process can be told apart and find their CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ThreadFacts {
+    path: Path,
+    rseq_offset: i64,
+    tid_offset: i64,
+    signature: u32,
+}
+
+/// Asks a process that was entered at its very start how its threads can be told apart, now that they have their local
+/// storage. False if it has none yet.
+pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
+    let memory = Memory::open(pid)?;
+    let _lock = Lock::take(pid)?;
+    wait_until_idle(&memory)?;
+    let hijack = Hijack::choose(&memory, None)?;
+    let room = Room::read(pid)?;
+    let mut work = Work {
+        core,
+        entered: Entered::new(&memory, hijack),
+        maps: room.maps.clone(),
+        room,
+        facts: None,
+        passed: HashMap::new(),
+    };
+    let here: Vec<u64> = spaces_in(&work.maps).iter().map(|r| r.inode).collect();
+    let lists = work.core.neighbourhoods.iter().find(|n| here.contains(&n.inode));
+    if let Some(n) = lists {
+        work.entered.use_lists(n, &work.maps);
+    }
+    let facts = work.thread_facts()?;
+    for n in work.core.neighbourhoods.iter().filter(|n| here.contains(&n.inode)) {
+        let is_alike = n.space.rseq_signature() == facts.signature;
+        let path = if is_alike || facts.path != Path::Rseq { facts.path } else { Path::LockedTls };
+        n.space.set_path(path, facts.rseq_offset, facts.tid_offset);
+    }
+    Ok(facts.path != Path::Locked)
+}
+
+/// One process being worked on.
+struct Work<'a, 'c> {
+    core: &'c mut Core,
+    entered: Entered<'a>,
+    maps: Maps,
+    room: Room,
+    facts: Option<ThreadFacts>,
+    /// Descriptors of neighbourhoods and the ring in the process, to be closed at the end: by inode.
+    passed: HashMap<u64, i32>,
+}
+
+/// A site that is ready to be opened.
+struct Ready {
+    site: OpenSite,
+    form: PatchForm,
+    /// Of its jump.
+    distance: u32,
+    entry_semaphore: Option<usize>,
+    landing_pages: Vec<u64>,
+    neighbourhood: usize,
+    report: usize,
+}
+
+/// Opens every wanted site of the process. The caller runs this in a thread that ends afterwards.
+pub fn open_process(
+    core: &mut Core,
+    pid: i32,
+    objects: Vec<WantedObject>,
+    is_starting: bool,
+) -> Result<Traced> {
+    let memory = Memory::open(pid)?;
+    prepare::look_at_files(&objects, &Room::read(pid)?);
+    let _lock = if is_starting { None } else { Some(Lock::take(pid)?) };
+    wait_until_idle(&memory)?;
+    let hijack = if is_starting {
+        let held =
+            super::stopped_thread::StoppedThread { pid, tid: pid, is_group_stopped: false, is_kept: true };
+        Hijack::prepare(held, &memory)?
+    } else {
+        Hijack::choose(&memory, None)?
+    };
+    let interrupted = hijack.interrupted;
+    let mut work = Work {
+        core,
+        entered: Entered::new(&memory, hijack),
+        maps: Maps { ranges: Vec::new() },
+        room: Room::read(pid)?,
+        facts: None,
+        passed: HashMap::new(),
+    };
+    work.refresh()?;
+    let outcome = work.open(&objects);
+    let closed = work.close_passed();
+    let (sites, reports) = outcome.map_err(|error| match error {
+        Error::SpaceFull { what, .. } => Error::SpaceFull { pid, what },
+        other => other,
+    })?;
+    closed?;
+    work.entered.hijack.restore()?;
+    drop(work);
+    Ok(Traced::new(pid, memory, sites, reports, interrupted))
+}
+
+impl Work<'_, '_> {
+    fn pid(&self) -> i32 {
+        self.entered.memory.pid()
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        self.room = Room::read(self.pid())?;
+        self.maps = self.room.maps.clone();
+        Ok(())
+    }
+
+    fn open(&mut self, objects: &[WantedObject]) -> Result<(Vec<OpenSite>, Vec<SiteReport>)> {
+        self.adopt_spaces(objects)?;
+        let mut reports = Vec::new();
+        let mut ready = Vec::new();
+        for object in objects {
+            let (low, high) = object.text();
+            let at = match self.settle(low, high) {
+                Ok(at) => at,
+                Err(Error::NoRoom { .. }) => {
+                    reports.extend(
+                        object.sites.iter().map(|s| SiteReport::new(object, s, Err(Refusal::OutOfReach))),
+                    );
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            for wanted in &object.sites {
+                let report = reports.len();
+                match self.prepare(at, object, wanted) {
+                    Ok(prepared) => {
+                        reports.push(SiteReport::new(object, wanted, Ok(prepared.site.tactic)));
+                        ready.push(Ready { report, ..prepared });
+                    }
+                    Err(Failure::Site(refusal)) => {
+                        reports.push(SiteReport::new(object, wanted, Err(refusal)))
+                    }
+                    Err(Failure::All(error)) => return Err(error),
+                }
+            }
+        }
+        arm::spare_kernel_pages(&mut ready, &mut reports);
+        self.map_landings(&mut ready, &mut reports)?;
+        self.journal_patches(&ready)?;
+        self.unlock_pages(&mut ready, &mut reports)?;
+        for neighbourhood in &self.core.neighbourhoods {
+            neighbourhood.fault_in()?;
+        }
+        let sites = self.arm(ready, &mut reports)?;
+        Ok((sites, reports))
+    }
+
+    /// Asks the borrowed thread, which stands for all: a C library gives every thread the same layout, and a thread
+    /// without rseq is recognised by its stub.
+    fn thread_facts(&mut self) -> Result<ThreadFacts> {
+        if self.facts.is_none() {
+            self.facts = Some(self.ask_thread()?);
+        }
+        Ok(self.facts.expect("just asked"))
+    }
+
+    fn ask_thread(&mut self) -> Result<ThreadFacts> {
+        let (pid, tid) = (self.pid(), self.entered.hijack.tid());
+        let mut facts =
+            ThreadFacts { path: Path::Locked, rseq_offset: 0, tid_offset: 0, signature: RSEQ_SIGNATURE };
+        let fs_base = self.entered.hijack.original().map_or(0, |r| r.fs_base);
+        if fs_base == 0 {
+            return Ok(facts);
+        }
+        let at = self.entered.scratch()?;
+        self.entered.write(at, &[0; 8])?;
+        let call = Call::new("find its thread number", libc::SYS_prctl, [PR_GET_TID_ADDRESS, at, 0, 0, 0, 0]);
+        // A kernel without checkpoint support cannot tell.
+        let result = self.entered.calls(&[call])?;
+        if result.first() != Some(&0) {
+            return Ok(facts);
+        }
+        let address = self.entered.memory.read_u64(at)?;
+        let mut number = [0; 4];
+        let is_readable = address != 0 && self.entered.memory.read(address, &mut number).is_ok();
+        let own = process::thread_status(pid, tid)?.namespace_pid;
+        let offset = address.wrapping_sub(fs_base) as i64;
+        if !is_readable || i32::from_le_bytes(number) != own || i32::try_from(offset).is_err() {
+            return Ok(facts);
+        }
+        facts.tid_offset = offset;
+        facts.path = Path::LockedTls;
+        let rseq = ptrace::rseq(tid).map_err(Error::on(pid, "read the rseq area"))?;
+        if let Some(rseq) = rseq {
+            let offset = rseq.address.wrapping_sub(fs_base) as i64;
+            if i32::try_from(offset).is_ok() {
+                facts.rseq_offset = offset;
+                facts.signature = rseq.signature;
+                facts.path = Path::Rseq;
+            }
+        }
+        Ok(facts)
+    }
+}
+
+/// A failure of one site, or of the whole process.
+enum Failure {
+    Site(Refusal),
+    All(Error),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Site(refusal)
+    }
+}

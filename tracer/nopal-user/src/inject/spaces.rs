@@ -1,0 +1,320 @@
+//! What a process must have mapped before a site of it can be opened: its stub spaces, found or made, and the ring.
+
+use super::{EXECUTABLE, FREE, MADV_WIPEONFORK, NO_FILE, PAGE, REPLACE, SHARED, WRITABLE, Work};
+use crate::error::{Error, Result};
+use crate::hijack::{Call, check};
+use crate::left_fds;
+use crate::maps::Maps;
+use crate::neighbourhood::{Neighbourhood, PRIVATE_BYTES, spaces_in, stub_failed};
+use crate::pass_fd::Caller;
+use crate::pass_fd::pass_fds;
+use crate::process;
+use crate::room::far_from_code;
+use crate::session::{RING_NAME, WantedObject};
+use crate::stub::space::{SessionFacts, ThreadPath};
+use std::os::fd::AsFd;
+
+impl Work<'_, '_> {
+    /// Stub spaces an earlier session left here, if they are near what is wanted: each is replaced by a copy that we
+    /// can write to, mapped over it.
+    pub(super) fn adopt_spaces(&mut self, objects: &[WantedObject]) -> Result<()> {
+        self.close_left()?;
+        let found: Vec<(u64, u64)> = spaces_in(&self.maps).iter().map(|r| (r.start, r.inode)).collect();
+        for (address, inode) in found {
+            if let Some(known) = self.core.neighbourhoods.iter().find(|n| n.inode == inode) {
+                self.entered.use_lists(known, &self.maps);
+                continue;
+            }
+            let at = match self.core.adopted.get(&inode) {
+                // A relative of this process shares the original; it shares the copy as well.
+                Some(at) => *at,
+                None => {
+                    let copy = Neighbourhood::copy_of(self.entered.memory, address)?;
+                    if !objects.iter().any(|o| copy.reaches(o.text().0, o.text().1)) {
+                        self.entered.use_lists(&copy, &self.maps);
+                        continue;
+                    }
+                    copy.bury_dead_sessions();
+                    let at = self.supersede(copy);
+                    self.core.adopted.insert(inode, at);
+                    at
+                }
+            };
+            let copy = &self.core.neighbourhoods[at];
+            self.entered.use_lists(copy, &self.maps);
+            copy.fault_in()?;
+            let file = copy.file().try_clone_to_owned().map_err(Error::io("keep the stub space open"))?;
+            let fd = self.pass(copy.inode, file.as_fd())?;
+            let copy = &self.core.neighbourhoods[at];
+            let mut calls = vec![Call::new(
+                "map",
+                libc::SYS_mmap,
+                [address, copy.len(), EXECUTABLE, SHARED | REPLACE, fd, 0],
+            )];
+            for (page, offset) in copy.landing_pages() {
+                let is_mapped = self.maps.find(page).is_some_and(|r| r.inode == inode);
+                if is_mapped {
+                    calls.push(Call::new(
+                        "map",
+                        libc::SYS_mmap,
+                        [page, PAGE, EXECUTABLE, SHARED | REPLACE, fd, offset],
+                    ));
+                }
+            }
+            for result in self.entered.calls(&calls)? {
+                check(self.pid(), "map stubs", result)?;
+            }
+        }
+        self.refresh()
+    }
+
+    /// Keeps a copy: in the place of our own space that another session has replaced here, if there is one, so that
+    /// sessions that take turns do not pile copies up. Its index.
+    fn supersede(&mut self, copy: Neighbourhood) -> usize {
+        let has_us = copy.session(self.core.generation()).is_some();
+        let is_old = |n: &Neighbourhood| has_us && n.address() == copy.address();
+        let Some(at) = self.core.neighbourhoods.iter().position(is_old) else {
+            self.core.neighbourhoods.push(copy);
+            return self.core.neighbourhoods.len() - 1;
+        };
+        let old = std::mem::replace(&mut self.core.neighbourhoods[at], copy);
+        self.core.sessions.remove(&old.inode);
+        self.core.stubs.retain(|(inode, _), _| *inode != old.inode);
+        at
+    }
+
+    /// The target's descriptor for one of our files. The ring is passed along if it will be needed: one round less.
+    pub(super) fn pass(&mut self, inode: u64, file: std::os::fd::BorrowedFd<'_>) -> Result<u64> {
+        if let Some(fd) = self.passed.get(&inode) {
+            return Ok(*fd as u64);
+        }
+        let ring = self.core.ring_file.try_clone().map_err(Error::io("keep the ring open"))?;
+        let ring_inode = self.core.ring_inode;
+        let needs_ring = inode != ring_inode
+            && !self.passed.contains_key(&ring_inode)
+            && !self.maps.ranges.iter().any(|r| is_ring(r) && r.inode == ring_inode);
+        let (files, inodes) = if needs_ring {
+            (vec![file, ring.as_fd()], vec![inode, ring_inode])
+        } else {
+            (vec![file], vec![inode])
+        };
+        let numbers = pass_fds(&mut self.entered, &files)?;
+        self.passed.extend(inodes.into_iter().zip(numbers));
+        self.entered.note(self.passed.values().copied())?;
+        Ok(self.passed.get(&inode).map_or(NO_FILE, |fd| *fd as u64))
+    }
+
+    pub(super) fn close_passed(&mut self) -> Result<()> {
+        let calls: Vec<Call> = self
+            .passed
+            .drain()
+            .map(|(_, fd)| Call::new("close", libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]))
+            .collect();
+        self.entered.calls(&calls)?;
+        self.entered.note_nothing()
+    }
+
+    /// Closes what a tracer that was killed in the middle of this had open here.
+    fn close_left(&mut self) -> Result<()> {
+        let memory = self.entered.memory;
+        let pages: Vec<u64> = spaces_in(&self.maps).iter().map(|r| r.end).collect();
+        for page in pages {
+            let left = left_fds::left_in(memory, page);
+            if !left.is_empty() {
+                self.entered.calls(&left_fds::closing(&left))?;
+                left_fds::forget(memory, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A neighbourhood for this text, mapped in this process, with our session in it: its index.
+    pub(super) fn settle(&mut self, low: u64, high: u64) -> Result<usize> {
+        let here =
+            |n: &Neighbourhood, maps: &Maps| maps.find(n.address()).is_some_and(|r| r.inode == n.inode);
+        let mapped =
+            self.core.neighbourhoods.iter().position(|n| n.reaches(low, high) && here(n, &self.maps));
+        if let Some(at) = mapped {
+            self.complete(at)?;
+            return self.enter_session(at).map(|()| at);
+        }
+        let facts = self.thread_facts()?;
+        let shared = self.core.neighbourhoods.iter().position(|n| {
+            let path = ThreadPath {
+                path: facts.path as u32,
+                rseq_offset: facts.rseq_offset,
+                tid_offset: facts.tid_offset,
+            };
+            let is_alike = n.space.rseq_signature() == facts.signature && n.space.path() == path;
+            let ring_is_free = n.session(self.core.generation()).is_none_or(|index| {
+                let address = n.space.session_line(index).ring_address;
+                self.can_have_ring(address)
+            });
+            is_alike
+                && ring_is_free
+                && n.reaches(low, high)
+                && self.room.check(n.address(), Neighbourhood::RESERVED).is_ok()
+        });
+        if let Some(at) = shared {
+            self.map_neighbourhood(at)?;
+            return self.enter_session(at).map(|()| at);
+        }
+        // The program's other threads map memory, too, and may be quicker.
+        for tries_left in (0..4).rev() {
+            let address = self.room.near((low, high), Neighbourhood::RESERVED)?;
+            let fresh = Neighbourhood::create(address, facts.signature)?;
+            fresh.space.set_path(facts.path, facts.rseq_offset, facts.tid_offset);
+            self.core.neighbourhoods.push(fresh);
+            let at = self.core.neighbourhoods.len() - 1;
+            match self.map_neighbourhood(at) {
+                Ok(()) => return self.enter_session(at).map(|()| at),
+                Err(Error::CallFailed { errno: libc::EEXIST, .. }) if tries_left > 0 => {
+                    self.core.neighbourhoods.pop();
+                    self.refresh()?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::NoRoom { pid: self.pid(), near: low })
+    }
+
+    fn map_neighbourhood(&mut self, at: usize) -> Result<()> {
+        let n = &self.core.neighbourhoods[at];
+        n.fault_in()?;
+        let (address, len, page, inode) = (n.address(), n.len(), n.process_page(), n.inode);
+        let file = n.file().try_clone_to_owned().map_err(Error::io("keep the stub space open"))?;
+        let fd = self.pass(inode, file.as_fd())?;
+        let pid = self.pid();
+        let results = self.entered.calls(&[
+            Call::new("map", libc::SYS_mmap, [address, len, EXECUTABLE, SHARED | FREE, fd, 0]),
+            Call::new(
+                "map",
+                libc::SYS_mmap,
+                [
+                    page,
+                    PRIVATE_BYTES,
+                    WRITABLE,
+                    (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64 | FREE,
+                    NO_FILE,
+                    0,
+                ],
+            ),
+            Call::new("advise", libc::SYS_madvise, [page, PAGE, MADV_WIPEONFORK, 0, 0, 0]),
+        ])?;
+        let outcome = results.iter().try_for_each(|r| check(pid, "map stubs", *r).map(drop));
+        if let Err(error) = outcome {
+            // Nobody knows of the half that was mapped, so it can go again.
+            let halves = [(address, len), (page, PRIVATE_BYTES)];
+            let calls: Vec<Call> = halves
+                .into_iter()
+                .zip(&results)
+                .filter(|((start, _), result)| **result as u64 == *start)
+                .map(|((start, len), _)| Call::new("unmap", libc::SYS_munmap, [start, len, 0, 0, 0, 0]))
+                .collect();
+            self.entered.calls(&calls)?;
+            if let Some(fd) = self.passed.remove(&inode) {
+                self.entered.calls(&[Call::new("close", libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])])?;
+            }
+            return Err(error);
+        }
+        self.refresh()?;
+        self.entered.use_lists(&self.core.neighbourhoods[at], &self.maps);
+        Ok(())
+    }
+
+    /// What a process forked in the middle of an injection may lack.
+    fn complete(&mut self, at: usize) -> Result<()> {
+        let n = &self.core.neighbourhoods[at];
+        let page = n.process_page();
+        if n.has_private_pages(&self.maps) {
+            self.entered.use_lists(n, &self.maps);
+            return Ok(());
+        }
+        let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        let results = self.entered.calls(&[
+            Call::new("map", libc::SYS_mmap, [page, PRIVATE_BYTES, WRITABLE, anonymous | FREE, NO_FILE, 0]),
+            Call::new("advise", libc::SYS_madvise, [page, PAGE, MADV_WIPEONFORK, 0, 0, 0]),
+        ])?;
+        for result in results {
+            check(self.pid(), "map stubs", result)?;
+        }
+        self.refresh()?;
+        self.entered.use_lists(&self.core.neighbourhoods[at], &self.maps);
+        Ok(())
+    }
+
+    /// Whether the ring is, or could be mapped, at this address: over a ring nobody uses any more, or where nothing is.
+    fn can_have_ring(&self, address: u64) -> bool {
+        let len = self.core.ring.layout().total_bytes;
+        match self.maps.find(address) {
+            Some(range) => is_ring(range) && range.start == address && range.end == address + len,
+            None => self.room.check(address, len).is_ok(),
+        }
+    }
+
+    fn enter_session(&mut self, at: usize) -> Result<()> {
+        let generation = self.core.generation();
+        let len = self.core.ring.layout().total_bytes;
+        if let Some(index) = self.core.neighbourhoods[at].session(generation) {
+            let n = &self.core.neighbourhoods[at];
+            let address = n.space.session_line(index).ring_address;
+            // A copy that another session made has us in it.
+            if !self.core.sessions.contains_key(&n.inode) {
+                let session = n.space.session_again(index, *self.core.ring.layout());
+                self.core.sessions.insert(n.inode, session);
+            }
+            return self.map_ring(Some(address)).map(drop);
+        }
+        let space = &self.core.neighbourhoods[at].space;
+        let left = space.left_session(len).filter(|(_, address)| self.can_have_ring(*address));
+        let (index, address) = match left {
+            Some((index, address)) => (index, self.map_ring(Some(address))?),
+            None => {
+                let index = space
+                    .free_session()
+                    .ok_or(Error::SpaceFull { pid: self.pid(), what: "table of sessions" })?;
+                (index, self.map_ring(None)?)
+            }
+        };
+        let facts = SessionFacts {
+            tracer_pid: std::process::id(),
+            tracer_start: process::start_time(std::process::id() as i32).unwrap_or(0),
+            generation,
+            ring_address: address,
+            ring_inode: self.core.ring_inode,
+            layout: *self.core.ring.layout(),
+        };
+        let session = self.core.neighbourhoods[at].space.enter_session(index, &facts).map_err(stub_failed)?;
+        self.core.sessions.insert(self.core.neighbourhoods[at].inode, session);
+        Ok(())
+    }
+
+    /// Maps the ring, at `address` if it must be there; its address.
+    fn map_ring(&mut self, address: Option<u64>) -> Result<u64> {
+        let len = self.core.ring.layout().total_bytes;
+        let inode = self.core.ring_inode;
+        let own = self.maps.ranges.iter().find(|r| {
+            r.inode == inode && r.offset == 0 && is_ring(r) && address.is_none_or(|a| a == r.start)
+        });
+        if let Some(range) = own {
+            return Ok(range.start);
+        }
+        let flags = match address {
+            Some(address) if self.maps.find(address).is_some() => SHARED | REPLACE,
+            Some(_) => SHARED | FREE,
+            None => SHARED,
+        };
+        let file = self.core.ring_file.try_clone().map_err(Error::io("keep the ring open"))?;
+        let fd = self.pass(inode, file.as_fd())?;
+        // Where the kernel would put it, jumps of sites may have to land.
+        let place = address.or_else(|| far_from_code(&self.maps, len)).unwrap_or(0);
+        let call = Call::new("map", libc::SYS_mmap, [place, len, WRITABLE, flags, fd, 0]);
+        let at = self.entered.call(call)?;
+        self.refresh()?;
+        Ok(at)
+    }
+}
+
+fn is_ring(range: &nopal_proc::Mapping) -> bool {
+    range.is_shared && range.is_called(RING_NAME)
+}

@@ -1,0 +1,36 @@
+//! The user door: enters a running process for a moment, maps a ring and generated code into it, and turns the nops of
+//! probe sites into jumps. No trap on a hit, no library, no signal handler and no libc call in the target.
+
+mod behind;
+pub mod consumer;
+mod distance;
+mod enter;
+pub mod entry;
+pub mod error;
+mod frame;
+pub mod hijack;
+mod inject;
+mod landings;
+pub mod launch;
+pub mod leave;
+mod ledger;
+mod left_fds;
+pub mod libraries;
+pub mod maps;
+pub mod memory;
+mod neighbourhood;
+mod orphans;
+mod pass_fd;
+mod patch;
+pub mod process;
+pub mod ptrace;
+pub mod relocate;
+pub mod ring;
+mod room;
+pub mod session;
+mod stopped_thread;
+pub mod stub;
+pub mod tactic;
+pub mod watch;
+
+pub use error::{Error, Result};

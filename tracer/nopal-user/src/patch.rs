@@ -1,0 +1,224 @@
+//! The changed bytes in a process's code: what the file has there, whether they are ours, putting them in and out.
+
+use super::distance::BREAKPOINT;
+use super::error::{Error, Result};
+use super::memory::Memory;
+use super::ptrace;
+use super::stopped_thread::stop_all;
+use super::stub::space::Entry;
+use super::tactic::Way;
+use nopal_abi::stub_space::PatchForm;
+use nopal_proc::{Image, MappedObject, mapped_objects};
+use std::collections::HashMap;
+
+/// The files of a process's code, opened as they are needed.
+#[derive(Debug)]
+pub struct Files {
+    objects: Vec<MappedObject>,
+    images: HashMap<usize, Option<Image>>,
+}
+
+impl Files {
+    pub fn of(pid: i32) -> Result<Files> {
+        let objects = mapped_objects(pid as u32).map_err(|e| Error::of_target(pid, e))?;
+        Ok(Files { objects, images: HashMap::new() })
+    }
+
+    /// What the file mapped at `address` has there.
+    pub fn original(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
+        let at = self.objects.iter().position(|o| o.mappings.iter().any(|m| m.contains(address)))?;
+        let mapping = self.objects[at].mappings.iter().find(|m| m.contains(address))?;
+        let offset = usize::try_from(mapping.offset.checked_add(address - mapping.start)?).ok()?;
+        let object = &self.objects[at];
+        let image = self.images.entry(at).or_insert_with(|| object.open().ok());
+        image.as_ref()?.bytes().get(offset..offset.checked_add(len)?).map(<[u8]>::to_vec)
+    }
+}
+
+/// A change of code bytes: one byte at any time, several only while all threads stand still.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patch {
+    pub address: u64,
+    /// Bytes of the same instruction before `address`, which stay. Others may have a breakpoint on the first.
+    pub kept: Vec<u8>,
+    pub original: Vec<u8>,
+    pub patched: Vec<u8>,
+}
+
+/// What stands at a patch's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    Ours,
+    Original,
+    /// Ours but for the first byte, which is the file's: what a kernel tracer leaves behind.
+    FirstByteBack,
+    /// 0xCC on the instruction's first byte, by a debugger or a kernel tracer.
+    Breakpoint,
+    Other(Vec<u8>),
+}
+
+impl Patch {
+    /// The change that the journal tells of, if it is one that can be.
+    pub fn of_entry(entry: &Entry, files: &mut Files) -> Option<Patch> {
+        let form = PatchForm::from_code(entry.slot)?;
+        let len = usize::from(entry.length);
+        let (kept_len, patched) = match form {
+            PatchForm::Jump | PatchForm::Relocated => (0, Way::jump_bytes(entry.code)),
+            PatchForm::Prefixed => (1, Way::jump_bytes(entry.code)),
+            PatchForm::Distance => (1, entry.code.to_le_bytes().to_vec()),
+        };
+        let patched = patched.get(..len).filter(|bytes| !bytes.is_empty())?.to_vec();
+        let mut kept = files.original(entry.address.checked_sub(kept_len)?, kept_len as usize + len)?;
+        let original = kept.split_off(kept_len as usize);
+        Some(Patch { address: entry.address, kept, original, patched })
+    }
+
+    /// Where the instruction begins.
+    pub fn start(&self) -> u64 {
+        self.address - self.kept.len() as u64
+    }
+
+    pub fn found(&self, memory: &Memory) -> Result<Found> {
+        let mut kept = memory.read_vec(self.start(), self.kept.len() + self.original.len())?;
+        let now = kept.split_off(self.kept.len());
+        Ok(self.judge(&kept, now))
+    }
+
+    fn judge(&self, kept: &[u8], now: Vec<u8>) -> Found {
+        let is_covered = kept.iter().chain(&now).next() == Some(&BREAKPOINT);
+        if kept == self.kept && now == self.patched {
+            Found::Ours
+        } else if kept == self.kept && now == self.original {
+            Found::Original
+        } else if is_covered && (kept.is_empty() || now == self.patched || now == self.original) {
+            Found::Breakpoint
+        } else if kept.is_empty() && now[0] == self.original[0] && now[1..] == self.patched[1..] {
+            Found::FirstByteBack
+        } else {
+            Found::Other([kept, &now].concat())
+        }
+    }
+
+    /// Whether our bytes behind somebody's breakpoint can be taken back: it will go on with the whole instruction as the
+    /// file has it. A breakpoint on a byte that we changed may bring ours back.
+    fn is_free_under_breakpoint(&self) -> bool {
+        !self.kept.is_empty()
+    }
+}
+
+/// Which way bytes are changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    In,
+    Out,
+}
+
+/// Makes the changes where the bytes are as expected and returns what stood at the others. The caller holds the lock;
+/// `held` are threads it has stopped itself, with the instruction pointers they will go on at.
+pub fn apply(
+    memory: &Memory,
+    patches: &[Patch],
+    direction: Direction,
+    held: &[(i32, u64)],
+) -> Result<Vec<Option<Found>>> {
+    let pid = memory.pid();
+    let mut outcome = vec![None; patches.len()];
+    let change = |patch: &Patch| -> Result<Option<Found>> {
+        let found = patch.found(memory)?;
+        let (bytes, is_expected) = match direction {
+            Direction::In => (&patch.patched, matches!(found, Found::Original | Found::FirstByteBack)),
+            Direction::Out => (
+                &patch.original,
+                matches!(found, Found::Ours | Found::FirstByteBack)
+                    || (found == Found::Breakpoint && patch.is_free_under_breakpoint()),
+            ),
+        };
+        if is_expected {
+            memory.write(patch.address, bytes)?;
+            return Ok(None);
+        }
+        let is_done =
+            matches!((direction, &found), (Direction::In, Found::Ours) | (Direction::Out, Found::Original));
+        Ok((!is_done).then_some(found))
+    };
+    for (i, patch) in patches.iter().enumerate().filter(|(_, p)| p.original.len() == 1) {
+        outcome[i] = change(patch)?;
+    }
+    if patches.iter().any(|p| p.original.len() > 1) {
+        let tids: Vec<i32> = held.iter().map(|h| h.0).collect();
+        let others = stop_all(pid, &tids)?;
+        let mut pointers: Vec<u64> = held.iter().map(|h| h.1).collect();
+        for thread in &others {
+            pointers.push(ptrace::regs(thread.tid).map_err(Error::on(pid, "read registers"))?.rip);
+        }
+        for (i, patch) in patches.iter().enumerate().filter(|(_, p)| p.original.len() > 1) {
+            // At the first byte a thread executes the old instruction or the new one; between, neither.
+            let inside = patch.address + 1..patch.address + patch.original.len() as u64;
+            if pointers.iter().any(|p| inside.contains(p)) {
+                outcome[i] = Some(Found::Other(Vec::new()));
+                continue;
+            }
+            outcome[i] = change(patch)?;
+        }
+    }
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_there_is_told_apart() {
+        let patch = |kept: &[u8], original: &[u8], patched: &[u8]| Patch {
+            address: 0x1000,
+            kept: kept.to_vec(),
+            original: original.to_vec(),
+            patched: patched.to_vec(),
+        };
+        let pun = patch(&[], &[0x90], &[0xe9]);
+        let nop5 = patch(&[], &[0x0f, 0x1f, 0x44, 0, 0], &[0xe9, 0x1f, 0x44, 1, 2]);
+        let prefixed = patch(&[0x48], &[0x8d, 5], &[0xe9, 7]);
+        for (patch, now, expected) in [
+            (&pun, &[0xe9][..], Found::Ours),
+            (&pun, &[0x90], Found::Original),
+            (&pun, &[0xcc], Found::Breakpoint),
+            (&pun, &[0x91], Found::Other(vec![0x91])),
+            (&nop5, &[0xe9, 0x1f, 0x44, 1, 2], Found::Ours),
+            (&nop5, &[0x0f, 0x1f, 0x44, 1, 2], Found::FirstByteBack),
+            (&nop5, &[0xcc, 0x1f, 0x44, 1, 2], Found::Breakpoint),
+            (&nop5, &[0xcc, 0x1f, 0x44, 0, 0], Found::Breakpoint),
+            (&nop5, &[0x0f, 0x1f, 0x44, 0, 0], Found::Original),
+            (&nop5, &[0xe8, 1, 2, 3, 4], Found::Other(vec![0xe8, 1, 2, 3, 4])),
+            (&prefixed, &[0x48, 0xe9, 7], Found::Ours),
+            (&prefixed, &[0x48, 0x8d, 5], Found::Original),
+            // Theirs on the prefix: ours is behind it or not, and is passed by either way.
+            (&prefixed, &[0xcc, 0xe9, 7], Found::Breakpoint),
+            (&prefixed, &[0xcc, 0x8d, 5], Found::Breakpoint),
+            (&prefixed, &[0xcc, 1, 2], Found::Other(vec![0xcc, 1, 2])),
+            (&prefixed, &[0x48, 0xcc, 7], Found::Other(vec![0x48, 0xcc, 7])),
+            (&prefixed, &[0x49, 0xe9, 7], Found::Other(vec![0x49, 0xe9, 7])),
+        ] {
+            let (kept, rest) = now.split_at(patch.kept.len());
+            assert_eq!(patch.judge(kept, rest.to_vec()), expected, "{now:02x?}");
+        }
+    }
+
+    #[test]
+    fn under_a_breakpoint_only_what_is_behind_it_is_taken_back() {
+        let me = Memory::open(std::process::id() as i32).unwrap();
+        for (kept, now, after) in [
+            (&[0x48u8][..], vec![0xccu8, 0xe9], vec![0xcc, 0x8d]),
+            (&[0x48], vec![0x48, 0xe9], vec![0x48, 0x8d]),
+            (&[], vec![0xcc], vec![0xcc]),
+            (&[], vec![0xe9], vec![0x8d]),
+        ] {
+            let place = now.clone();
+            let address = place.as_ptr() as u64 + kept.len() as u64;
+            let patch = Patch { address, kept: kept.to_vec(), original: vec![0x8d], patched: vec![0xe9] };
+            apply(&me, &[patch], Direction::Out, &[]).unwrap();
+            let bytes = me.read_vec(place.as_ptr() as u64, place.len()).unwrap();
+            assert_eq!(bytes, after, "{now:02x?}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The session's shared memory on the tracer's side: its size and division, and a mapping of it. Reading the rings is in
+//! [`super::consumer`].
+
+mod cells;
+mod mapping;
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use nopal_abi::ring::{
+    ControlPage, Geometry, MAGIC, MAX_RING_SHIFT, MIN_SUB_SHIFT, Mode, RingState, STATE_SHIFT, VERSION,
+};
+use nopal_abi::{MAX_CPUS, PAGE_BYTES, record};
+
+pub use cells::CellReading;
+pub use mapping::Mapping;
+pub(super) use mapping::seal_code;
+
+/// What a session wants of its ring. Sizes are rounded up to powers of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingConfig {
+    pub mode: Mode,
+    /// See [`possible_cpus`](nopal_proc::possible_cpus).
+    pub n_cpus: u32,
+    pub ring_bytes: u64,
+    pub sub_bytes: u64,
+    /// The rings for threads without rseq; they also take the PROCESS records.
+    pub locked_ring_bytes: u64,
+    pub locked_sub_bytes: u64,
+    /// Bytes of aggregation cells per CPU.
+    pub cells_bytes: u32,
+}
+
+impl RingConfig {
+    pub fn new(n_cpus: u32) -> RingConfig {
+        RingConfig::sized(n_cpus, 4 << 20)
+    }
+
+    /// With rings of this size. Programs without rseq (all of musl's) have nothing but the locked rings, so those get half
+    /// as much again: what comes in during 50 ms, a usual delay of the reader, at a million events a second.
+    pub fn sized(n_cpus: u32, ring_bytes: u64) -> RingConfig {
+        let locked_ring_bytes = (ring_bytes / 2).max(64 << 10);
+        RingConfig {
+            mode: Mode::Discard,
+            n_cpus,
+            ring_bytes,
+            // A record takes half a sub-buffer at most; three of the longest strings of the command line fit.
+            sub_bytes: (ring_bytes / 4).clamp(4 << 10, 64 << 10),
+            locked_ring_bytes,
+            locked_sub_bytes: (locked_ring_bytes / 4).min(64 << 10),
+            cells_bytes: 0,
+        }
+    }
+}
+
+/// How a ring's memory is divided. Only made by [`RingLayout::plan`] and from a control page that was checked, so its
+/// numbers fit together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingLayout {
+    pub mode: Mode,
+    pub n_cpus: u32,
+    pub max_record_bytes: u32,
+    pub states_offset: u64,
+    pub rseq: Geometry,
+    pub locked: Geometry,
+    pub cells_offset: u64,
+    pub cells_stride: u32,
+    pub total_bytes: u64,
+}
+
+/// Why a ring cannot be made or used.
+#[derive(Debug)]
+pub enum RingError {
+    Io {
+        what: &'static str,
+        source: std::io::Error,
+    },
+    BadConfig {
+        what: &'static str,
+    },
+    /// The memory is not a ring of this version.
+    Foreign {
+        what: &'static str,
+        found: u64,
+    },
+}
+
+impl std::fmt::Display for RingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RingError::Io { what, source } => write!(f, "{what}: {source}"),
+            RingError::BadConfig { what } => write!(f, "no ring of this size: {what}"),
+            RingError::Foreign { what, found } => {
+                write!(f, "not a ring that this version of nopal can read: {what} is {found:#x}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RingError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RingError::Io { source, .. } => Some(source),
+            RingError::BadConfig { .. } | RingError::Foreign { .. } => None,
+        }
+    }
+}
+
+fn round_to_page(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE_BYTES as u64)
+}
+
+fn shift(bytes: u64) -> u32 {
+    bytes.checked_next_power_of_two().map_or(64, u64::trailing_zeros)
+}
+
+impl RingLayout {
+    pub fn plan(config: &RingConfig) -> Result<RingLayout, RingError> {
+        let bad = |what| Err(RingError::BadConfig { what });
+        if config.n_cpus == 0 || config.n_cpus > MAX_CPUS {
+            return bad("between 1 and 8192 CPUs");
+        }
+        if config.cells_bytes > 1 << 20 {
+            return bad("at most 1 MiB of cells per CPU");
+        }
+        let sets =
+            [(config.sub_bytes, config.ring_bytes), (config.locked_sub_bytes, config.locked_ring_bytes)];
+        for (sub, ring) in sets.map(|(sub, ring)| (shift(sub), shift(ring))) {
+            if sub < MIN_SUB_SHIFT || ring > MAX_RING_SHIFT {
+                return bad("sub-buffers have at least 4 KiB, rings at most 1 GiB");
+            }
+            if ring < sub + 1 {
+                return bad("a ring has at least two sub-buffers");
+            }
+        }
+        let n = u64::from(config.n_cpus);
+        let states_offset = PAGE_BYTES as u64;
+        let rseq_offset = round_to_page(states_offset + ((2 * n) << STATE_SHIFT));
+        let [rseq_shift, locked_shift] = sets.map(|(_, ring)| shift(ring));
+        let [rseq_sub, locked_sub] = sets.map(|(sub, _)| shift(sub));
+        let locked_offset = rseq_offset + (n << rseq_shift);
+        let cells_offset = locked_offset + (n << locked_shift);
+        let cells_stride = config.cells_bytes.next_multiple_of(64);
+        Ok(RingLayout {
+            mode: config.mode,
+            n_cpus: config.n_cpus,
+            // Half a sub-buffer, so that padding never takes more than half.
+            max_record_bytes: ((1u64 << rseq_sub.min(locked_sub)) / 2).min(u64::from(record::SIZE_MASK) / 2)
+                as u32
+                & !7,
+            states_offset,
+            rseq: Geometry { offset: rseq_offset, sub_shift: rseq_sub, ring_shift: rseq_shift },
+            locked: Geometry { offset: locked_offset, sub_shift: locked_sub, ring_shift: locked_shift },
+            cells_offset,
+            cells_stride,
+            total_bytes: round_to_page(cells_offset + 2 * n * u64::from(cells_stride)),
+        })
+    }
+
+    /// Takes nothing on trust that a control page says.
+    fn check(page: &ControlPage, mapped_bytes: usize) -> Result<RingLayout, RingError> {
+        let foreign = |what, found: u64| Err(RingError::Foreign { what, found });
+        if page.magic != MAGIC {
+            return foreign("its magic number", page.magic);
+        }
+        if page.version != VERSION || page.header_bytes as usize != PAGE_BYTES {
+            return foreign("its version", page.version.into());
+        }
+        let mode = match page.mode {
+            0 => Mode::Discard,
+            1 => Mode::Overwrite,
+            other => return foreign("its mode", other.into()),
+        };
+        let (Some(ring_bytes), Some(locked_ring_bytes)) =
+            (1u64.checked_shl(page.rseq.ring_shift), 1u64.checked_shl(page.locked.ring_shift))
+        else {
+            return foreign("its ring size", page.rseq.ring_shift.into());
+        };
+        let (Some(sub_bytes), Some(locked_sub_bytes)) =
+            (1u64.checked_shl(page.rseq.sub_shift), 1u64.checked_shl(page.locked.sub_shift))
+        else {
+            return foreign("its sub-buffer size", page.rseq.sub_shift.into());
+        };
+        // The division follows from the sizes: work it out again and compare.
+        let config = RingConfig {
+            mode,
+            n_cpus: page.n_cpus,
+            ring_bytes,
+            sub_bytes,
+            locked_ring_bytes,
+            locked_sub_bytes,
+            cells_bytes: page.cells_stride,
+        };
+        let layout = RingLayout::plan(&config)?;
+        let is_same = layout.states_offset == page.states_offset
+            && layout.rseq == page.rseq
+            && layout.locked == page.locked
+            && layout.cells_offset == page.cells_offset
+            && layout.max_record_bytes == page.max_record_bytes
+            && layout.total_bytes == page.total_bytes;
+        if !is_same || layout.total_bytes != mapped_bytes as u64 {
+            return foreign("its size", page.total_bytes);
+        }
+        Ok(layout)
+    }
+
+    pub fn geometry(&self, set: Set) -> Geometry {
+        match set {
+            Set::Rseq => self.rseq,
+            Set::Locked => self.locked,
+        }
+    }
+}
+
+/// The two sets of rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Set {
+    Rseq,
+    Locked,
+}
+
+/// A mapped ring.
+#[derive(Debug)]
+pub struct RingMemory {
+    mapping: Mapping,
+    layout: RingLayout,
+}
+
+impl RingMemory {
+    /// Sizes and fills a fresh memfd, made with `MFD_ALLOW_SEALING`, and faults in every page of it, so that this process is charged for them.
+    pub fn format(file: impl AsFd, config: &RingConfig) -> Result<RingMemory, RingError> {
+        let layout = RingLayout::plan(config)?;
+        let file = file.as_fd();
+        // SAFETY: plain system call on a file descriptor that is borrowed for the call.
+        if unsafe { libc::ftruncate(file.as_raw_fd(), layout.total_bytes as libc::off_t) } != 0 {
+            return Err(RingError::Io { what: "sizing the ring", source: std::io::Error::last_os_error() });
+        }
+        // A traced program that shrank the file would take the tracer down with SIGBUS.
+        mapping::seal(file).map_err(|source| RingError::Io { what: "sealing the ring", source })?;
+        let mapping = Mapping::shared(file, layout.total_bytes as usize)
+            .map_err(|source| RingError::Io { what: "mapping the ring", source })?;
+        mapping
+            .fault_in(mapping.len())
+            .map_err(|source| RingError::Io { what: "finding memory for the ring", source })?;
+        let page = mapping.start().cast::<ControlPage>();
+        let control = ControlPage {
+            magic: MAGIC,
+            version: VERSION,
+            header_bytes: PAGE_BYTES as u32,
+            total_bytes: layout.total_bytes,
+            // Never 0 in its low half: that is what a new process's page holds.
+            generation: random()? | 1,
+            enabled: AtomicU32::new(0),
+            mode: layout.mode as u32,
+            n_cpus: layout.n_cpus,
+            max_record_bytes: layout.max_record_bytes,
+            states_offset: layout.states_offset,
+            rseq: layout.rseq,
+            locked: layout.locked,
+            cells_offset: layout.cells_offset,
+            cells_stride: layout.cells_stride,
+            reserved: 0,
+            turn: AtomicU32::new(0),
+            tickets: AtomicU32::new(0),
+            impatient: AtomicU64::new(0),
+        };
+        // SAFETY: the mapping has at least one page, is page-aligned and writable, and no stub knows it yet.
+        unsafe { page.write(control) };
+        Ok(RingMemory { mapping, layout })
+    }
+
+    /// Maps a ring that already is one.
+    pub fn open(file: impl AsFd) -> Result<RingMemory, RingError> {
+        let io = |what| move |source| RingError::Io { what, source };
+        let mapping = Mapping::whole(file.as_fd()).map_err(io("mapping the ring"))?;
+        if mapping.len() < PAGE_BYTES {
+            return Err(RingError::Foreign { what: "its size", found: mapping.len() as u64 });
+        }
+        // SAFETY: at least one page is mapped, page-aligned; all bit patterns are valid for ControlPage.
+        let page = unsafe { &*mapping.start().cast::<ControlPage>() };
+        let layout = RingLayout::check(page, mapping.len())?;
+        Ok(RingMemory { mapping, layout })
+    }
+
+    pub fn layout(&self) -> &RingLayout {
+        &self.layout
+    }
+
+    pub fn control(&self) -> &ControlPage {
+        // SAFETY: format() and open() saw to it that the first page is a ControlPage; what changes in it is atomic.
+        unsafe { &*self.mapping.start().cast::<ControlPage>() }
+    }
+
+    /// Lets the session's stubs record, or stops them, at once.
+    pub fn set_enabled(&self, is_enabled: bool) {
+        self.control().enabled.store(u32::from(is_enabled), Ordering::Release);
+    }
+
+    /// How many threads have ever waited in a [`Wait`](nopal_capture::Action::Wait) stub, or wait now.
+    pub fn tickets(&self) -> u32 {
+        self.control().tickets.load(Ordering::Acquire)
+    }
+
+    /// Whether a thread waits whose turn has not come.
+    pub fn is_waited_for(&self) -> bool {
+        self.tickets() != self.control().turn.load(Ordering::Acquire)
+    }
+
+    /// Lets go on the threads that wait with tickets up to this one.
+    pub fn take_turn(&self, ticket: u32) {
+        let turn = &self.control().turn;
+        turn.store(ticket, Ordering::Release);
+        // SAFETY: wakes whoever waits on this word; it is mapped as long as we are.
+        unsafe { libc::syscall(libc::SYS_futex, turn.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+    }
+
+    /// How many threads have gone on before their turn.
+    pub fn impatient(&self) -> u64 {
+        self.control().impatient.load(Ordering::Acquire)
+    }
+
+    pub(super) fn state(&self, set: Set, cpu: u32) -> &RingState {
+        let index = match set {
+            Set::Rseq => u64::from(cpu),
+            Set::Locked => u64::from(self.layout.n_cpus + cpu),
+        };
+        let offset = self.layout.states_offset + (index << STATE_SHIFT);
+        assert!(cpu < self.layout.n_cpus, "streams are made for the CPUs of the layout");
+        // SAFETY: the layout places 2 * n_cpus states inside the mapping, 256-aligned; all their fields are atomic or unused.
+        unsafe { &*self.mapping.start().add(offset as usize).cast::<RingState>() }
+    }
+
+    /// The ring of one CPU: its first byte and its length.
+    pub(super) fn ring(&self, set: Set, cpu: u32) -> (*mut u8, usize) {
+        let geometry = self.layout.geometry(set);
+        assert!(cpu < self.layout.n_cpus, "streams are made for the CPUs of the layout");
+        let offset = geometry.offset + (u64::from(cpu) << geometry.ring_shift);
+        // SAFETY: the layout places n_cpus rings of that size inside the mapping.
+        (unsafe { self.mapping.start().add(offset as usize) }, 1 << geometry.ring_shift)
+    }
+}
+
+fn random() -> Result<u64, RingError> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer is 8 bytes long.
+    let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if n != 8 {
+        return Err(RingError::Io {
+            what: "drawing a session number",
+            source: std::io::Error::last_os_error(),
+        });
+    }
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// A memfd of this process, for rings that are not shared through a traced process's own.
+pub fn memfd(name: &std::ffi::CStr) -> std::io::Result<OwnedFd> {
+    // SAFETY: the name is NUL-terminated; the result is checked.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the call just gave us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

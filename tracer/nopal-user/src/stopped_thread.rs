@@ -1,0 +1,174 @@
+//! A thread of the target held by ptrace, and all threads of it held at once.
+
+use super::error::{Error, Result};
+use super::process;
+use super::ptrace::{self, Stop};
+use std::time::{Duration, Instant};
+
+/// How long a thread may take to stop before it counts as stuck in the kernel.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one may take that is ready to run but gets no CPU, on a machine where more important work leaves none.
+const STARVED_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A thread that is seized and stopped. Dropping it lets it go on untraced.
+#[derive(Debug)]
+pub struct StoppedThread {
+    pub pid: i32,
+    pub tid: i32,
+    /// The process had been stopped by job control before we came, and will be again when we leave.
+    pub is_group_stopped: bool,
+    /// Not to be let go when dropped.
+    pub is_kept: bool,
+}
+
+impl StoppedThread {
+    /// Stops one thread. `Ok(None)`: it ended meanwhile or does not react (uninterruptible sleep).
+    pub fn stop(pid: i32, tid: i32) -> Result<Option<StoppedThread>> {
+        match ptrace::seize(tid, 0) {
+            Ok(()) => {}
+            // The thread that serves as the lock is ours already.
+            Err(_) if is_ours(pid, tid) => {}
+            Err(e) => return refused(pid, tid, e),
+        }
+        if ptrace::interrupt(tid).is_err() {
+            return Ok(None);
+        }
+        let mut held = StoppedThread { pid, tid, is_group_stopped: false, is_kept: false };
+        match held.settle() {
+            Ok(true) => Ok(Some(held)),
+            Ok(false) => {
+                // Not stopped, so it cannot be detached; the kernel does it when this thread ends.
+                std::mem::forget(held);
+                Ok(None)
+            }
+            Err(Error::Gone { .. }) if process::is_alive(pid) => {
+                std::mem::forget(held);
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Waits until the thread stands still because of our interrupt. Signals on their way are delivered first.
+    pub fn settle(&mut self) -> Result<bool> {
+        let end = Instant::now() + STARVED_PATIENCE;
+        loop {
+            let stop =
+                ptrace::wait_stop(self.tid, PATIENCE).map_err(Error::on(self.pid, "wait for a thread"))?;
+            match stop {
+                None if Instant::now() < end && is_runnable(self.pid, self.tid) => {}
+                None => return Ok(false),
+                Some(Stop::Interrupted) => {
+                    self.is_group_stopped = false;
+                    return Ok(true);
+                }
+                Some(Stop::Group(_)) => {
+                    self.is_group_stopped = true;
+                    return Ok(true);
+                }
+                Some(Stop::Signal(signal)) => {
+                    // The stop used up our interrupt; ask again before letting the signal through.
+                    ptrace::interrupt(self.tid).map_err(Error::on(self.pid, "interrupt"))?;
+                    ptrace::resume(self.tid, signal).map_err(Error::on(self.pid, "resume"))?;
+                }
+                Some(Stop::Event(_)) => {
+                    ptrace::interrupt(self.tid).map_err(Error::on(self.pid, "interrupt"))?;
+                    ptrace::resume(self.tid, 0).map_err(Error::on(self.pid, "resume"))?;
+                }
+                Some(Stop::Ended) => return Err(Error::Gone { pid: self.pid }),
+            }
+        }
+    }
+}
+
+impl Drop for StoppedThread {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Fails only if the thread has ended.
+            let _ = ptrace::detach(self.tid, 0);
+        }
+    }
+}
+
+/// Whether a thread would go on if it had a CPU.
+pub fn is_runnable(pid: i32, tid: i32) -> bool {
+    process::thread_status(pid, tid).is_ok_and(|status| status.state == 'R')
+}
+
+fn is_ours(pid: i32, tid: i32) -> bool {
+    // SAFETY: gettid has no arguments and cannot fail.
+    let me = unsafe { libc::gettid() };
+    process::thread_status(pid, tid).is_ok_and(|s| s.tracer_pid == me)
+}
+
+/// Keeps other tracers out of a process: its first live thread is seized, but not stopped. Ends with the thread that
+/// made it.
+#[derive(Debug)]
+pub struct Lock;
+
+impl Lock {
+    /// Waits a moment for another nopal to finish.
+    pub fn take(pid: i32) -> Result<Lock> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let mut failure = Error::Gone { pid };
+            for tid in process::threads(pid)? {
+                match ptrace::seize(tid, 0) {
+                    Ok(()) => return Ok(Lock),
+                    Err(e) => match refused(pid, tid, e) {
+                        // It has ended; the next one then.
+                        Ok(_) => continue,
+                        Err(e) => failure = e,
+                    },
+                }
+                break;
+            }
+            let is_traced = matches!(failure, Error::AlreadyTraced { .. });
+            if !is_traced || Instant::now() > end {
+                return Err(failure);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn refused(pid: i32, tid: i32, error: std::io::Error) -> Result<Option<StoppedThread>> {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => Ok(None),
+        Some(libc::EPERM | libc::EACCES) => match process::thread_status(pid, tid) {
+            Ok(s) if matches!(s.state, 'Z' | 'X') => Ok(None),
+            Ok(s) if s.tracer_pid != 0 => Err(process::already_traced(pid, s.tracer_pid)),
+            Ok(_) => Err(process::why_not_allowed(pid)),
+            Err(Error::NoSuchProcess { .. }) => Ok(None),
+            Err(error) => Err(error),
+        },
+        _ => Err(Error::Io { what: format!("seize thread {tid} of process {pid}"), source: error }),
+    }
+}
+
+/// Stops every thread of the process, including those created while we do so. `already` are not stopped again.
+pub fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<StoppedThread>> {
+    let mut held: Vec<StoppedThread> = Vec::new();
+    loop {
+        let fresh: Vec<i32> = process::threads(pid)?
+            .into_iter()
+            .filter(|tid| !already.contains(tid) && !held.iter().any(|h| h.tid == *tid))
+            .filter(|tid| process::is_alive_thread(pid, *tid))
+            .collect();
+        if fresh.is_empty() {
+            return Ok(held);
+        }
+        for tid in fresh {
+            match StoppedThread::stop(pid, tid)? {
+                Some(thread) => held.push(thread),
+                None if process::is_alive_thread(pid, tid) => {
+                    return Err(Error::NoSafeThread {
+                        pid,
+                        reason: format!("thread {tid} does not stop; it waits in the kernel"),
+                    });
+                }
+                None => {}
+            }
+        }
+    }
+}

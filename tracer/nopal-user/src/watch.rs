@@ -1,0 +1,264 @@
+//! Looks after open sites while a session records: bytes that others changed, libraries loaded later, children that
+//! started another program. Polling only, without staying attached; the caller says how often (at least every 100 ms).
+
+use super::error::{Error, Result};
+use super::inject::ask_again;
+use super::libraries::LIBRARY_PROBE;
+use super::patch::{Direction, Found, apply};
+use super::process;
+use super::session::{OpenSite, ProcessReport, Session, code_mappings, in_own_thread};
+use super::stopped_thread::Lock;
+use std::time::{Duration, Instant};
+
+/// Something that happened to a traced process.
+#[derive(Debug)]
+pub enum Notice {
+    /// Another tool has put a breakpoint on the site: hits are not recorded until it leaves.
+    TakenOver {
+        pid: i32,
+        probe: String,
+        address: u64,
+        /// Whose records stand for the site, for whoever can open it otherwise meanwhile.
+        event: Option<u32>,
+        /// The breakpoint is on the nop, where a uprobe of our own would be, too. Else, behind the nop, the site is open
+        /// again the moment the other tool leaves, and what is opened on the nop meanwhile would count twice.
+        is_on_nop: bool,
+    },
+    /// The other tool has left; the site is open again. Hits since `TakenOver` are missing.
+    OpenAgain {
+        pid: i32,
+        probe: String,
+        address: u64,
+        /// False if nobody had been seen there: somebody came and left between two looks.
+        was_taken_over: bool,
+    },
+    /// Bytes that are neither ours nor the file's; left alone.
+    Changed {
+        pid: i32,
+        probe: String,
+        address: u64,
+        found: Vec<u8>,
+    },
+    /// Sites of objects that were loaded, of a program that was started by exec, or of a new child.
+    Opened(ProcessReport),
+    /// The process started another program; its sites of before are gone with it.
+    Exec {
+        pid: i32,
+    },
+    Ended {
+        pid: i32,
+    },
+    /// Programs may have come and gone unseen: the kernel had more to tell than there was room for.
+    Untold,
+}
+
+/// What a session leaves unseen.
+#[derive(Debug, Default)]
+pub struct LastWords {
+    /// Processes that have started a program with wanted sites, which were never opened.
+    pub unseen: Vec<u32>,
+    /// As [`Notice::Untold`].
+    pub is_untold: bool,
+    /// As [`Session::take_impatient`].
+    pub n_impatient: u64,
+}
+
+/// The mappings of a process whose size stays the same are read again this often.
+const FULL_LOOK: Duration = Duration::from_secs(1);
+
+/// What is known of a site between two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Health {
+    #[default]
+    Well,
+    /// Closed, for a reason that the dynamic linker is about to tell.
+    Odd,
+    TakenOver,
+    GivenUp,
+}
+
+impl Session {
+    /// One look at everything. Cheap when nothing has happened: one read per site and three of each process.
+    pub fn look_after(&mut self) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        if self.has_library_news() {
+            notices = self.follow_libraries();
+            self.release();
+        }
+        let mut again: Vec<i32> = Vec::new();
+        let mut ended: Vec<i32> = Vec::new();
+        for traced in &mut self.traced {
+            let pid = traced.pid;
+            if !process::is_still(pid, traced.start_time) {
+                ended.push(pid);
+                notices.push(Notice::Ended { pid });
+                continue;
+            }
+            let first = traced.seen.first().map_or(0, |m| m.0);
+            // The memory we opened is that of the program of then; after an exec it is nobody's.
+            let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
+            let n_pages = process::n_pages(pid);
+            let is_known = |(pages, at): (u64, Instant)| n_pages == Some(pages) && at.elapsed() < FULL_LOOK;
+            let now = if has_changed || traced.is_unannounced || !traced.seen_at.is_some_and(is_known) {
+                traced.seen_at = n_pages.map(|n| (n, Instant::now()));
+                code_mappings(pid)
+            } else {
+                traced.seen.clone()
+            };
+            if has_changed && !now.is_empty() {
+                notices.push(Notice::Exec { pid });
+                traced.sites.clear();
+                traced.reports.clear();
+                traced.health.clear();
+                again.push(pid);
+                continue;
+            }
+            if traced.is_early {
+                let core = &mut self.core;
+                traced.is_early = !matches!(in_own_thread(move || ask_again(core, pid)), Ok(true));
+            }
+            let is_told = traced.sites.iter().any(|s| {
+                s.probe == LIBRARY_PROBE && traced.health.get(&s.address).is_none_or(|h| *h == Health::Well)
+            });
+            // What is being loaded at this moment will be told of before it runs.
+            let is_first = is_told && !std::mem::replace(&mut traced.is_unannounced, false);
+            if now.iter().any(|m| !traced.seen.contains(m)) {
+                if is_first {
+                    traced.is_unannounced = true;
+                } else {
+                    again.push(pid);
+                }
+            }
+            if !traced.is_unannounced {
+                traced.seen = now;
+            }
+            let memory = &traced.memory;
+            for (at, site) in traced.sites.iter().enumerate() {
+                let health = traced.health.entry(site.address).or_default();
+                match site.patch.found(memory) {
+                    Ok(Found::Ours) => {
+                        if *health == Health::TakenOver {
+                            notices.push(opened_again(pid, site, true));
+                        }
+                        *health = Health::Well;
+                    }
+                    Ok(Found::Breakpoint) if matches!(*health, Health::Well | Health::Odd) => {
+                        *health = Health::TakenOver;
+                        notices.push(Notice::TakenOver {
+                            pid,
+                            probe: site.probe.clone(),
+                            address: site.address,
+                            event: None,
+                            is_on_nop: site.patch.start() == site.address,
+                        });
+                    }
+                    Ok(Found::Original) if is_told && *health == Health::Well => *health = Health::Odd,
+                    Ok(Found::Original) if site.is_reset(memory) => {
+                        if !again.contains(&pid) {
+                            again.push(pid);
+                        }
+                    }
+                    Ok(Found::Original | Found::FirstByteBack) if *health != Health::GivenUp => {
+                        let patches = std::slice::from_ref(&traced.sites[at].patch);
+                        let armed = in_own_thread(|| {
+                            let _lock = Lock::take(pid)?;
+                            apply(memory, patches, Direction::In, &[])
+                        });
+                        match armed {
+                            Ok(outcome) if outcome[0].is_none() => {
+                                let before = std::mem::replace(health, Health::Well);
+                                notices.push(opened_again(pid, site, before == Health::TakenOver));
+                            }
+                            // Somebody was quicker, or a debugger holds the process: next time.
+                            Ok(_) | Err(_) => {}
+                        }
+                    }
+                    Ok(Found::Other(found)) if matches!(*health, Health::Well | Health::Odd) => {
+                        *health = Health::GivenUp;
+                        notices.push(Notice::Changed {
+                            pid,
+                            probe: site.probe.clone(),
+                            address: site.address,
+                            found,
+                        });
+                    }
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+        for notice in &mut notices {
+            if let Notice::TakenOver { probe, address, event, .. } = notice {
+                // What a child inherited was reported for its parent.
+                let reports = || self.traced.iter().flat_map(|t| &t.reports);
+                *event = reports().find(|r| r.address == *address && r.probe == *probe).map(|r| r.event);
+            }
+        }
+        for pid in again {
+            match self.attach_more(pid) {
+                Ok(report) => notices.push(Notice::Opened(ProcessReport { is_late: true, ..report })),
+                // A process that is just ending has no program any more, as kernel threads have none.
+                Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. }) => {}
+                Err(error) => {
+                    notices.push(Notice::Opened(ProcessReport::failed(pid, error)));
+                }
+            }
+        }
+        if !self.is_only {
+            let fresh = self.attach_descendants();
+            notices.extend(fresh.into_iter().filter(ProcessReport::says_something).map(Notice::Opened));
+        }
+        // What they had tells what the children have that they have left.
+        self.traced.retain(|traced| !ended.contains(&traced.pid));
+        notices.extend(self.strangers.take_gone().into_iter().map(|pid| {
+            let pid = pid as i32;
+            Notice::Opened(ProcessReport::failed(pid, Error::EndedEarly { pid }))
+        }));
+        if self.strangers.take_lost() {
+            notices.push(Notice::Untold);
+        }
+        self.strangers.settle();
+        self.last_look = Instant::now();
+        notices
+    }
+
+    /// Before the session ends: what has happened since the last look, and will not be looked at.
+    pub fn last_words(&mut self) -> LastWords {
+        self.has_news();
+        LastWords {
+            unseen: self.strangers.take_unseen(),
+            is_untold: self.strangers.take_lost(),
+            n_impatient: self.take_impatient(),
+        }
+    }
+
+    /// Forgets that a site was in other hands: the next look tells again how it finds it.
+    pub fn look_anew(&mut self, pid: i32, address: u64) {
+        if let Some(traced) = self.traced.iter_mut().find(|t| t.pid == pid) {
+            traced.health.remove(&address);
+        }
+    }
+
+    /// Opens what is wanted and not open yet in a process that is traced.
+    pub(super) fn attach_more(&mut self, pid: i32) -> Result<ProcessReport> {
+        let Some(at) = self.traced.iter().position(|t| t.pid == pid) else { return self.attach_one(pid) };
+        let old = &self.traced[at];
+        let (sites, reports, health) = (old.sites.clone(), old.reports.clone(), old.health.clone());
+        let report = self.attach_one(pid)?;
+        if let Some(traced) = self.traced.iter_mut().find(|t| t.pid == pid) {
+            let is_known = |address: u64, known: &[OpenSite]| known.iter().any(|s| s.address == address);
+            traced.sites.extend(
+                sites.into_iter().filter(|s| !is_known(s.address, &traced.sites)).collect::<Vec<_>>(),
+            );
+            let fresh = std::mem::take(&mut traced.reports);
+            traced.reports =
+                reports.into_iter().filter(|r| fresh.iter().all(|f| f.address != r.address)).collect();
+            traced.reports.extend(fresh);
+            traced.health = health;
+        }
+        Ok(report)
+    }
+}
+
+fn opened_again(pid: i32, site: &OpenSite, was_taken_over: bool) -> Notice {
+    Notice::OpenAgain { pid, probe: site.probe.clone(), address: site.address, was_taken_over }
+}
