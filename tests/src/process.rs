@@ -11,7 +11,14 @@ impl Running {
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::null());
-        Running(command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}")))
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        // The kernel lets the parent go on before the new program is mapped; the vDSO comes last.
+        let maps = format!("/proc/{}/maps", child.id());
+        wait_until("the program is mapped", 60, || {
+            let is_mapped = std::fs::read_to_string(&maps).is_ok_and(|text| text.contains("[vdso]"));
+            is_mapped || child.try_wait().is_ok_and(|status| status.is_some())
+        });
+        Running(child)
     }
 
     pub fn pid(&self) -> u32 {
