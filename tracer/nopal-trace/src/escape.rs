@@ -2,6 +2,7 @@
 //! terminal that shows them, nor pass for lines of ours.
 
 use std::borrow::Cow;
+use std::io::Write as _;
 
 /// Whether a character does something else than show itself: control characters (with ESC, BEL, newline and those of
 /// 0x80 to 0x9f), and those that turn the direction of what follows.
@@ -60,6 +61,31 @@ fn colour_length(sequence: &str) -> Option<usize> {
     let body = sequence.strip_prefix("\x1b[")?;
     let end = body.find(|c: char| !c.is_ascii_digit() && c != ';')?;
     body[end..].starts_with('m').then_some(end + 3)
+}
+
+/// A JSON string; what is not UTF-8 becomes U+FFFD.
+pub(crate) fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' => out.extend_from_slice(b"\\\""),
+                '\\' => out.extend_from_slice(b"\\\\"),
+                '\n' => out.extend_from_slice(b"\\n"),
+                '\r' => out.extend_from_slice(b"\\r"),
+                '\t' => out.extend_from_slice(b"\\t"),
+                c if (c as u32) < 0x20 => {
+                    // Writing to a Vec cannot fail.
+                    let _ = write!(out, "\\u{:04x}", c as u32);
+                }
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    out.push(b'"');
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Events as JSON, one object to a line: `{"ts","host","pid","tid","cpu","provider","name","args":{...}}`.
 
 use crate::digits;
+use crate::escape::json_string;
 use crate::model::{Enum, number};
 use crate::pipeline::Lines;
 use crate::read::{Damage, Event, Scratch, Step, Value, Visitor};
@@ -78,7 +79,7 @@ impl JsonLines {
         }
         out.extend_from_slice(b",\"host\":");
         match trace.and_then(|t| t.env_text("hostname")) {
-            Some(host) => string(out, host.as_bytes()),
+            Some(host) => json_string(out, host.as_bytes()),
             None => out.extend_from_slice(b"null"),
         }
         self.optional(out, b",\"pid\":", who.pid.or(who.vpid).or_else(|| env("pid")).or_else(|| env("vpid")));
@@ -130,31 +131,6 @@ pub(crate) fn print_number(out: &mut Vec<u8>, value: i128, has_strings: bool) {
     }
 }
 
-/// A JSON string; what is not UTF-8 becomes U+FFFD.
-pub(crate) fn string(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.push(b'"');
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '"' => out.extend_from_slice(b"\\\""),
-                '\\' => out.extend_from_slice(b"\\\\"),
-                '\n' => out.extend_from_slice(b"\\n"),
-                '\r' => out.extend_from_slice(b"\\r"),
-                '\t' => out.extend_from_slice(b"\\t"),
-                c if (c as u32) < 0x20 => {
-                    // Writing to a Vec cannot fail.
-                    let _ = write!(out, "\\u{:04x}", c as u32);
-                }
-                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-            }
-        }
-        if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{fffd}".as_bytes());
-        }
-    }
-    out.push(b'"');
-}
-
 pub(crate) struct JsonPrinter<'o> {
     pub out: &'o mut Vec<u8>,
     pub has_strings: bool,
@@ -198,14 +174,14 @@ impl Visitor for JsonPrinter<'_> {
         let value = number(raw, table.integer.is_signed);
         match table.labels_of(value).next() {
             Some(label) if table.is_bool() => self.out.extend_from_slice(label.as_bytes()),
-            Some(label) => string(self.out, label.as_bytes()),
+            Some(label) => json_string(self.out, label.as_bytes()),
             None => print_number(self.out, value, self.has_strings),
         }
     }
 
     fn string(&mut self, at: &Step, _: u64, bytes: &[u8]) {
         self.lead(at);
-        string(self.out, bytes);
+        json_string(self.out, bytes);
     }
 
     fn begin_array(&mut self, at: &Step, _: u64, _: u64) {

@@ -11,6 +11,7 @@ mod json;
 pub mod live;
 pub mod localtime;
 mod model;
+mod note;
 mod pipeline;
 mod read;
 mod tasks;
@@ -26,10 +27,11 @@ pub use model::{
     Array, ByteOrder, Enum, EventType, Field, FieldType, Float, Integer, Label, Length, Struct, Type,
     Variant, number, push_field,
 };
+pub use note::Note;
 pub use pipeline::{Lines, PrintError, Printed, Selection, print};
 pub use read::{
-    Counts, Damage, Event, EventClass, Events, Loss, Note, Range, Recording, Report, Scratch, Step, Trace,
-    Value, Visitor,
+    Counts, Damage, Event, EventClass, Events, Loss, Range, Recording, Report, Scratch, Step, Trace, Value,
+    Visitor,
 };
 pub use tasks::{Numbers, TaskFile, TaskTable};
 pub use text::{TextForm, TextLines};

@@ -2,10 +2,11 @@
 
 use crate::digits;
 use crate::escape::escape;
-use crate::json::{JsonPrinter, print_number, string};
+use crate::escape::json_string;
+use crate::json::{JsonPrinter, print_number};
 use crate::model::{ByteOrder, EventType, Type};
-use crate::read::{Content, Damage, Scope, ScopeKind, Scratch, Slots, Visitor, compile, run};
-use crate::text::{TextForm, TextLines, TextPrinter};
+use crate::read::{Content, Damage, Scope, ScopeKind, Scratch, Slots, TextPrinter, Visitor, compile, run};
+use crate::text::{TextForm, TextLines};
 
 /// An event type, ready to be printed.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl LivePrinter {
                 out.extend_from_slice(b"{\"ts\":");
                 print_number(out, i128::from(seen.ns), *has_strings);
                 out.extend_from_slice(b",\"host\":");
-                string(out, self.host.as_bytes());
+                json_string(out, self.host.as_bytes());
                 let own = seen.own.into_iter().flat_map(|(pid, tid)| [("vpid", pid), ("vtid", tid)]);
                 let numbers = [("pid", seen.pid), ("tid", seen.tid), ("cpu", seen.cpu)];
                 for (key, value) in numbers.into_iter().chain(own) {
@@ -136,9 +137,9 @@ impl LivePrinter {
                     digits::unsigned(out, u64::from(value));
                 }
                 out.extend_from_slice(b",\"provider\":");
-                string(out, class.ty.provider.as_bytes());
+                json_string(out, class.ty.provider.as_bytes());
                 out.extend_from_slice(b",\"name\":");
-                string(out, class.ty.name.as_bytes());
+                json_string(out, class.ty.name.as_bytes());
                 out.extend_from_slice(b",\"args\":{");
                 let mut printer = JsonPrinter { out, has_strings: *has_strings, is_first: true };
                 run(&class.fields.plan, content, 0, &mut self.scratch, &mut printer)?;

@@ -14,7 +14,7 @@
 //! gap 1794710000000000000 another tool took over ...
 //! ```
 
-use crate::read::Note;
+use crate::note::Note;
 use nopal_files::foreign::{self, ForeignError};
 use nopal_files::own::Folder;
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 
 use super::plan::{Scope, ScopeKind, Slots, compile};
 use crate::escape::escape;
-use crate::json::string;
+use crate::escape::json_string;
 use crate::model::{ByteOrder, EventType, Integer, Type};
 use crate::tsdl::{Clock, EventDecl, Metadata, Place, StreamDecl, Unreadable, fields_of};
 use std::collections::HashMap;
@@ -230,9 +230,9 @@ impl StreamBuilder<'_> {
             let space = if origin.is_empty() { "" } else { " " };
             let lead = format!("{}{space}{}: ", escape(origin), escape(&event.name)).into_bytes().into();
             let mut json_names = b",\"provider\":".to_vec();
-            string(&mut json_names, ty.provider.as_bytes());
+            json_string(&mut json_names, ty.provider.as_bytes());
             json_names.extend_from_slice(b",\"name\":");
-            string(&mut json_names, ty.name.as_bytes());
+            json_string(&mut json_names, ty.name.as_bytes());
             let json_names = json_names.into();
             classes.push(EventClass { ty, index, context, fields, fixed_bits: None, lead, json_names });
         }

@@ -1,8 +1,8 @@
 //! Counts events per type: streams one after the other on each thread, no order of time, no value decoded.
 
 use super::class::EventClass;
-use super::merge::{Range, Report};
 use super::recording::Recording;
+use super::report::{Range, Report};
 use super::stream::StreamCursor;
 use crate::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -4,7 +4,7 @@
 //! All big endian: `u32 magic  u32 major  u32 minor  u32 size of an entry`, then entries, each beginning with
 //! `u64 offset in bytes  u64 packet size in bits`.
 
-use super::merge::Note;
+use crate::note::Note;
 use nopal_files::foreign;
 use std::path::Path;
 

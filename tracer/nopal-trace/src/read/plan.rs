@@ -2,7 +2,7 @@
 //! types to plans; `decode.rs` runs them.
 
 use crate::escape::escape;
-use crate::json::string;
+use crate::escape::json_string;
 use crate::model::{ByteOrder, Enum, Field, Integer, Length, Type};
 use std::sync::Arc;
 
@@ -470,7 +470,7 @@ fn find(names: &[Name], path: &[String]) -> Option<(usize, Option<Arc<Enum>>)> {
 
 fn json_key(name: &str) -> Box<[u8]> {
     let mut key = Vec::new();
-    string(&mut key, name.as_bytes());
+    json_string(&mut key, name.as_bytes());
     key.push(b':');
     key.into()
 }

@@ -3,9 +3,10 @@
 
 use super::class::{EventClass, StreamClass, compile_trace};
 use super::index;
-use super::merge::{Note, Report};
 use super::plan::Scope;
+use super::report::Report;
 use crate::error::Error;
+use crate::note::Note;
 use crate::tasks::TaskTable;
 use crate::tsdl::{self, EnvValue};
 use crate::verdict::Verdict;

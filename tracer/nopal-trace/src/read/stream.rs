@@ -2,12 +2,13 @@
 
 use super::class::{HeaderForm, StreamClass};
 use super::decode::{Content, Damage, Scratch, Visitor, mask, run, skip};
-use super::merge::{Loss, Note, Range, Report};
 use super::packet::{Head, Memory, Packet, PacketFailure, read_head, read_packet};
 use super::plan::{Role, Step};
 use super::recording::{Recording, StreamFile, Trace};
+use super::report::{Loss, Range, Report};
 use crate::error::Error;
 use crate::model::Enum;
+use crate::note::Note;
 use nopal_files::foreign;
 use std::fs::File;
 use std::sync::Arc;
