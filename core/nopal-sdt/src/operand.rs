@@ -2,11 +2,13 @@
 
 mod arm64;
 mod parse;
+mod sum;
 #[cfg(test)]
 mod tests;
 mod x86_64;
 
-pub use parse::{NoSymbols, Symbols, parse, parse_with, split};
+pub use parse::{parse, parse_with, split};
+pub use sum::{NoSymbols, Symbols};
 
 /// The instruction sets whose operands can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,3 +67,16 @@ pub enum Base {
         address: Option<u64>,
     },
 }
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperandError {
+    pub reason: String,
+}
+
+impl std::fmt::Display for OperandError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for OperandError {}

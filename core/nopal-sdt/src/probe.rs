@@ -1,6 +1,6 @@
 //! Probes and their sites as read from one ELF file.
 
-use crate::operand::Operand;
+use crate::operand::{Operand, OperandError};
 
 /// A probe `provider:name` of one file.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,19 +38,6 @@ pub struct Arg {
     pub text: String,
     pub operand: Result<Operand, OperandError>,
 }
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OperandError {
-    pub reason: String,
-}
-
-impl std::fmt::Display for OperandError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for OperandError {}
 
 /// What a probe says of itself.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -5,6 +5,7 @@ mod say;
 mod commands;
 mod failure;
 mod pids;
+mod reading;
 mod tracing;
 
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! What the tracing verbs share: their common options, the way to a running session, Ctrl-C, and failures in words.
 
-use crate::commands::provider_file;
 use crate::failure::Failure;
+use crate::reading::provider_file;
 use nopal_live::plan::Limits;
 use nopal_live::registry::{Choice, Unfit};
 use nopal_live::{

@@ -1,7 +1,7 @@
 //! A file with code: its probes, and what is around a site: which function, whether an instruction begins there, whether
 //! anybody is called. Reads the file; knows no process.
 
-use super::refusal::Refusal;
+use super::refusal::{Refusal, looks_like_a_jump};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use nopal_proc::functions::FunctionRanges;
 use nopal_proc::symbols::FileSymbols;
@@ -12,6 +12,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A function longer than this is looked at so far only.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+
+const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
 /// A file with code, read once.
 #[derive(Debug)]
@@ -98,5 +100,17 @@ impl FileCode {
         decoder
             .iter()
             .any(|insn| matches!(insn.flow_control(), FlowControl::Call | FlowControl::IndirectCall))
+    }
+
+    /// Whether a uprobe leaves the program as it is. `code` is what the file has at the address; at the entry of a function
+    /// there is nothing below the stack pointer yet.
+    pub fn check(&self, address: u64, code: &[u8], is_entry: bool) -> Result<(), Refusal> {
+        if looks_like_a_jump(code) {
+            return Err(Refusal::VectorInstruction { address });
+        }
+        if !is_entry && code.starts_with(&NOP5) && !self.calls_somebody(address) {
+            return Err(Refusal::LeafNop { address });
+        }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 
 mod bpf;
 pub mod capture_program;
+mod code_error;
 pub mod file_code;
 pub mod ftrace;
 mod idle_process;

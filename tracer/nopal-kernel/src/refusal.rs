@@ -1,12 +1,9 @@
 //! Which sites the kernel door does not open, and why: the same for capture programs, scripts and lines of tracefs.
 
 use super::capture_program::ProgramError;
-use super::file_code::FileCode;
-use super::script::code::CodeError;
+use super::code_error::CodeError;
 use std::fmt;
 use std::path::PathBuf;
-
-const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
 /// The kernel's own number for an instruction it cannot step over; the C library has no name for it.
 const NOT_SUPPORTED: i32 = 524;
@@ -85,18 +82,6 @@ impl Refusal {
     }
 }
 
-/// Whether a uprobe leaves the program as it is. `code` is what the file has at the address; at the entry of a function
-/// there is nothing below the stack pointer yet.
-pub fn check(file: &FileCode, address: u64, code: &[u8], is_entry: bool) -> Result<(), Refusal> {
-    if looks_like_a_jump(code) {
-        return Err(Refusal::VectorInstruction { address });
-    }
-    if !is_entry && code.starts_with(&NOP5) && !file.calls_somebody(address) {
-        return Err(Refusal::LeafNop { address });
-    }
-    Ok(())
-}
-
 /// Whether the kernel may refuse an instruction that begins so.
 pub fn is_odd(first_byte: u8) -> bool {
     ODD_BEGINNINGS.contains(&first_byte)
@@ -104,7 +89,7 @@ pub fn is_odd(first_byte: u8) -> bool {
 
 /// Whether it is an AVX instruction whose opcode is that of a jump, a call or a nop among the others: the kernel looks at
 /// the opcode alone, carries out the jump, and leaves the program without what the instruction would have done.
-fn looks_like_a_jump(code: &[u8]) -> bool {
+pub(crate) fn looks_like_a_jump(code: &[u8]) -> bool {
     let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67);
     let code = &code[code.iter().take_while(|byte| is_prefix(byte)).count()..];
     let opcode = match code.first() {

@@ -4,7 +4,7 @@ use super::addresses;
 use super::btf::Btf;
 use super::functions::{entry, entry_functions, libraries_of, matching};
 use super::site;
-use super::tracepoints;
+use super::tracepoints::{self, no_point};
 use nopal_proc::symbols::FileSymbols;
 use nopal_proc::{Image, TargetError, descendants, mapped_objects};
 use nopal_program::{Place, Point, PointKind};
@@ -365,10 +365,6 @@ impl Catalog for LiveCatalog {
             (kind, _) => Err(no_point(format!("there are no points of the kind `{kind}`"), None)),
         }
     }
-}
-
-pub(super) fn no_point(reason: String, hint: Option<String>) -> NoPoint {
-    NoPoint { reason, hint, is_only_absent: false }
 }
 
 fn file_name(path: &Path) -> &str {

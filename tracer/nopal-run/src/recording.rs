@@ -1,8 +1,9 @@
 //! A script over a recording: its events are the hits, its times the clock.
 
-use super::catalog::{is_name, is_spelled_out, no_point};
+use super::catalog::{is_name, is_spelled_out};
 use super::perform::Performer;
 use super::timers::Timers;
+use super::tracepoints::no_point;
 use super::tracer_hit::{OwnHit, random};
 use super::{Losses, RunError, points_of, user_door_obstacle};
 use nopal_live::plan::{NULL_TEXT, UNREADABLE_TEXT};

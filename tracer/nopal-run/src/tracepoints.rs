@@ -1,6 +1,5 @@
 //! Kernel tracepoints: which there are, and the fields their format files tell of.
 
-use super::catalog::no_point;
 use nopal_program::{Point, PointKind};
 use nopal_script::catalog::{KnownArg, KnownPoint, NoPoint, Shape};
 use nopal_script::ctype::CType;
@@ -147,6 +146,10 @@ fn field(line: &str) -> Option<KnownArg> {
         Shape::Field { offset, size_bytes, is_signed }
     };
     Some(KnownArg { name: name.trim().to_owned(), shape })
+}
+
+pub(super) fn no_point(reason: String, hint: Option<String>) -> NoPoint {
+    NoPoint { reason, hint, is_only_absent: false }
 }
 
 #[cfg(test)]

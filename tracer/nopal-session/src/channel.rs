@@ -3,13 +3,14 @@
 use super::config::{Channel, Mode, Rule};
 use super::error::InWords;
 use super::flight_buffer::{FlightBuffer, Past};
+use super::recording_dir::{Written, free_dir, recorder_in};
 use crate::ctf_recorder::Recorder;
 use nopal_live::plan::Limits;
 use nopal_live::registry::{Registry, Unfit};
 use nopal_live::{Live, LiveError, News, Opened, Options, Request, Way, attach_when_free, late_in_words};
 use nopal_proc::possible_cpus;
+use nopal_trace::Error;
 use nopal_trace::clock::monotonic_ns;
-use nopal_trace::{EnvValue, Error, RecordingInfo};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -42,17 +43,6 @@ pub(super) struct Sites {
     pub user: u64,
     pub kernel: u64,
     pub closed: u64,
-}
-
-/// A recording that has ended.
-#[derive(Debug, Default)]
-pub(super) struct Written {
-    pub path: PathBuf,
-    pub n_events: u64,
-    pub n_lost: u64,
-    pub n_bytes: u64,
-    /// Why not all of it could be written; what could not is among the lost.
-    pub error: Option<Error>,
 }
 
 impl Running {
@@ -316,34 +306,4 @@ fn ring_bytes(config: &Channel) -> u64 {
 pub(super) fn max_held_bytes(config: &Channel) -> usize {
     let n_cpus = possible_cpus().map_or(1, u64::from);
     usize::try_from(ring_bytes(config) * n_cpus * 2).unwrap_or(usize::MAX)
-}
-
-pub(super) fn recorder_in(
-    dir: &Path,
-    config: &Channel,
-    registry: &Registry,
-    pids: &HashSet<u32>,
-) -> Result<Recorder, Error> {
-    let text = |value: &str| EnvValue::Text(value.to_owned());
-    let info = RecordingInfo::of_this_host()
-        .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
-        .env("channel", text(&config.name));
-    let info = RecordingInfo { n_event_types: registry.plans.len(), ..info };
-    let mut recorder = Recorder::create(dir, info, &config.context_fields())?;
-    recorder.declare(registry)?;
-    for pid in pids {
-        recorder.contexts.tasks.add(*pid);
-    }
-    Ok(recorder)
-}
-
-/// `NAME`, or `NAME-2` and so on where that is taken.
-pub(super) fn free_dir(parent: &Path, name: &str) -> PathBuf {
-    let mut dir = parent.join(name);
-    let mut n = 2;
-    while dir.exists() {
-        dir = parent.join(format!("{name}-{n}"));
-        n += 1;
-    }
-    dir
 }

@@ -1,8 +1,8 @@
 //! Hits of flight recorders that no ring keeps: those of the kernel door and of threads without rseq, and those of rings
 //! that were replaced while the session went on.
 
-use super::channel::{Written, free_dir, recorder_in};
 use super::config::Channel;
+use super::recording_dir::{Written, free_dir, recorder_in};
 use crate::ctf_recorder::Recorder;
 use nopal_capture::Task;
 use nopal_live::registry::Registry;

@@ -12,6 +12,7 @@ pub mod home;
 pub mod killed;
 mod programs;
 pub mod recorder_process;
+mod recording_dir;
 mod reload;
 
 pub use config::{Channel, Rule, SessionConfig, Tracked};

@@ -1,13 +1,14 @@
 //! The recorder process of a started session: opens the probes, moves hits into recordings, answers commands, ends with
 //! `stop`. It holds the session's lock for as long as it lives.
 
-use super::channel::{Running, Written};
+use super::channel::Running;
 use super::config::{Channel, Mode, Rule, SessionConfig};
 use super::control::{Asked, Listener, Reply, Request, Status};
 use super::error::{InWords, SessionError};
 use super::flight_buffer::Past;
 use super::home::{Session, State};
 use super::programs::Programs;
+use super::recording_dir::Written;
 use nopal_files::own::Folder;
 use nopal_live::LiveError;
 use nopal_trace::Error;

@@ -3,8 +3,9 @@
 use super::symbols::Wanted;
 use super::{MAX_NOTE_BYTES, Object, ReadError, Sections, Warning};
 use crate::nopal_note;
+use crate::operand::OperandError;
 use crate::operand::{self, Arch};
-use crate::probe::{About, Arg, OperandError, Probe, Semaphore, Site};
+use crate::probe::{About, Arg, Probe, Semaphore, Site};
 use object::elf;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, ReadRef};

@@ -1,9 +1,7 @@
 //! The operands of arm64: `x0`, `w0`, `[sp, 8]`, `[x1, x2, lsl 3]`, `[x21, #:lo12:sym]`, bare constants, `v0`.
 
-use super::parse::{Symbols, fail, sum};
-use super::x86_64::small_number;
-use super::{Base, Memory, Place, Register};
-use crate::probe::OperandError;
+use super::sum::{Symbols, fail, small_number, sum};
+use super::{Base, Memory, OperandError, Place, Register};
 
 pub(super) fn place(text: &str, symbols: &mut dyn Symbols) -> Result<Place, OperandError> {
     if let Some(inner) = text.strip_prefix('[') {

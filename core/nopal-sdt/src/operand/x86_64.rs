@@ -1,8 +1,7 @@
 //! The operands of x86-64 in AT&T spelling: `%eax`, `$-1`, `-88(%rbp)`, `(%rax,%rcx,8)`, `40+sym(%rip)`.
 
-use super::parse::{Symbols, fail, sum};
-use super::{Base, Memory, Place, Register};
-use crate::probe::OperandError;
+use super::sum::{Sum, Symbols, fail, small_number, sum};
+use super::{Base, Memory, OperandError, Place, Register};
 
 pub(super) fn place(text: &str, symbols: &mut dyn Symbols) -> Result<Place, OperandError> {
     if let Some(constant) = text.strip_prefix('$') {
@@ -39,7 +38,7 @@ fn memory(text: &str, symbols: &mut dyn Symbols) -> Result<Memory, OperandError>
     };
     let Some(inner) = inner.strip_suffix(')') else { return fail("its `)` is missing") };
     let displacement = match displacement.trim() {
-        "" => super::parse::Sum { symbol: None, number: 0 },
+        "" => Sum { symbol: None, number: 0 },
         text => sum(text)?,
     };
     let mut parts = inner.split(',').map(str::trim);
@@ -107,13 +106,6 @@ fn address_register(name: &str) -> Result<Register, OperandError> {
 fn vector(text: &str) -> Option<u8> {
     let digits = ["%xmm", "%ymm", "%zmm"].iter().find_map(|prefix| text.strip_prefix(prefix))?;
     small_number(digits).filter(|&number| number < 32)
-}
-
-/// A register number without sign or leading zeros.
-pub(super) fn small_number(digits: &str) -> Option<u8> {
-    let is_plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    let is_short = digits.len() == 1 || !digits.starts_with('0');
-    (is_plain && is_short).then(|| digits.parse().ok())?
 }
 
 /// The names of registers 0 to 7 by width; `None` where no such name exists.

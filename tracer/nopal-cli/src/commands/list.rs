@@ -1,13 +1,15 @@
 //! `nopal list`: the probes of files, folders and running programs.
 
-pub mod find;
+mod find;
+mod findings;
 mod folder;
 mod json;
 mod running;
 mod text;
 
 use crate::failure::Failure;
-use find::Findings;
+use crate::reading::provider_file;
+use findings::Findings;
 use nopal_sdt::Pattern;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -70,7 +72,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    let given = args.provider.iter().map(|path| find::provider_file(path)).collect::<Result<Vec<_>, _>>()?;
+    let given = args.provider.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
     if args.running {
         let patterns = find::all_patterns(&args.what)?;
         return running::run(&patterns, args.json, args.verbose);

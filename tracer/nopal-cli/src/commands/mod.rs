@@ -18,7 +18,6 @@ mod sessions;
 mod trace;
 mod view;
 
-pub use list::find::{cannot_read, provider_file, read_file};
 pub use view::failure_of as recording_failure;
 
 /// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.

@@ -135,7 +135,7 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
             let given = args
                 .providers
                 .iter()
-                .map(|path| crate::commands::provider_file(path))
+                .map(|path| crate::reading::provider_file(path))
                 .collect::<Result<Vec<_>, _>>()?;
             let mut catalog = LiveCatalog::new(given.clone());
             for pid in &args.pids {

@@ -92,29 +92,3 @@ impl fmt::Display for ScriptError {
 }
 
 impl std::error::Error for ScriptError {}
-
-impl fmt::Display for CodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CodeError::FrameTooLarge { bytes } => write!(
-                f,
-                "the strings, keys and variables of a clause take {bytes} bytes; the kernel gives 32768: shorter strings help"
-            ),
-            CodeError::TooDeep { depth } => {
-                write!(f, "{depth} loops over maps are inside one another; the kernel door goes 4 deep")
-            }
-            CodeError::TooLong => write!(f, "a clause is too long for eBPF; dividing it into several helps"),
-            CodeError::BadOp { op, reason } => write!(f, "operation {op} of the program: {reason}"),
-            CodeError::AggregateTooLarge { map, n_words } => {
-                write!(
-                    f,
-                    "{map} has {n_words} buckets; the kernel door has room for 4095: wider buckets help"
-                )
-            }
-            CodeError::NoArg { index, n_args } => {
-                write!(f, "there is no arg{index}: the probe has {n_args} arguments")
-            }
-            CodeError::Arg { index, reason } => write!(f, "arg{index} cannot be read: {reason}"),
-        }
-    }
-}

@@ -3,7 +3,7 @@
 
 use super::code::{ArgLayout, Source};
 use crate::file_code::{FileCode, FileCodes};
-use crate::refusal::{self, Refusal};
+use crate::refusal::Refusal;
 use nopal_proc::{Image, MappedObject, TargetError, changeable_objects};
 use nopal_program::{Place, PointKind};
 use nopal_sdt::Pattern;
@@ -173,7 +173,7 @@ impl FileCode {
         let mut sites = Vec::new();
         for probe in probes {
             for site in &probe.sites {
-                refusal::check(self, site.address, &site.code, false)?;
+                self.check(site.address, &site.code, false)?;
                 sites.push(PointSite {
                     address: site.address,
                     file_offset: site.file_offset,
@@ -211,7 +211,7 @@ impl FileCode {
             if offset != 0 && !self.is_instruction(address) {
                 return Err(Refusal::NotAnInstruction { address });
             }
-            refusal::check(self, address, code, offset == 0)?;
+            self.check(address, code, offset == 0)?;
             let layout = if is_entry { function_layout() } else { return_layout() };
             let first_byte = code.first().copied().unwrap_or(0);
             sites.push(PointSite { address, file_offset, ref_ctr_offset: 0, layout, first_byte });

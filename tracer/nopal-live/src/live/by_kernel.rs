@@ -6,7 +6,7 @@ use super::{Door, Hit, LiveError, Loss, Opened, StreamId, StreamKind, Way, both,
 use nopal_capture::record::RecordKind;
 use nopal_capture::{Action, Came, Task, Wanted};
 use nopal_kernel::file_code::FileCodes;
-use nopal_kernel::refusal::{self, Refusal};
+use nopal_kernel::refusal::Refusal;
 use nopal_kernel::uprobes::{Link, Uprobes, drop_together};
 use nopal_kernel::{CaptureSet, KernelDoor, KernelError, KernelSite, landed};
 use nopal_proc::changeable_objects;
@@ -136,7 +136,7 @@ impl Kernel {
         let Some(mut site) = kernel_site(wanted) else { return Err(LiveError::Target(gone(pid))) };
         let refused = |why| LiveError::Kernel(KernelError::Site(why));
         let file = FileCodes::default().read(mapped.open().map_err(LiveError::Target)?).map_err(refused)?;
-        refusal::check(&file, site.site.address, &site.site.code, false).map_err(refused)?;
+        file.check(site.site.address, &site.site.code, false).map_err(refused)?;
         door.link(&path, &site, pid)
             .or_else(|_| {
                 // The kernel keeps one semaphore for a place: the other tool's, which may be none.
@@ -173,7 +173,7 @@ impl Kernel {
         let mut refused: HashMap<u32, String> = HashMap::new();
         for (wanted, _) in &sites {
             let Site { address, code, .. } = &wanted.site;
-            if let Err(why) = refusal::check(&file, *address, code, false) {
+            if let Err(why) = file.check(*address, code, false) {
                 refused.insert(wanted.event, why.to_string());
             }
         }

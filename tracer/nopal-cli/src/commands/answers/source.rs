@@ -2,8 +2,8 @@
 //! feeds the answer, and says at the end whether anything is missing.
 
 use super::{AnswerArgs, numbers};
-use crate::commands::{cannot_read, provider_file};
 use crate::failure::Failure;
+use crate::reading::{cannot_read, provider_file};
 use crate::tracing::{self, counted};
 use nopal_answers::inventory;
 use nopal_answers::ordered::Ordered;

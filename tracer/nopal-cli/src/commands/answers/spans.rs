@@ -2,8 +2,8 @@
 
 use super::source::{declared, open_recording};
 use super::{print, print_json, render};
-use crate::commands::{cannot_read, provider_file};
 use crate::failure::Failure;
+use crate::reading::{cannot_read, provider_file};
 use crate::tracing::counted;
 use nopal_answers::inventory;
 use nopal_spans::span::{Mode, ProbeName, Shape};
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let probes = inventory::of_targets(&[], Some(path), &given).map_err(|e| cannot_read(&e))?;
             if probes.is_empty() {
                 // Says what is wrong with the file, if something is.
-                crate::commands::read_file(path)?;
+                crate::reading::read_file(path)?;
             }
             probes
         }

@@ -1,53 +1,14 @@
 //! Finds the ELF files that a command line of `nopal list` names, and tells files from patterns.
 
+use super::findings::Findings;
 use super::{Args, folder};
 use crate::failure::Failure;
-use nopal_proc::{Image, TargetError};
-use nopal_sdt::{Object, Pattern, ReadError};
+use crate::reading::{cannot_read, read_file};
+use nopal_proc::TargetError;
+use nopal_sdt::{Pattern, ReadError};
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// No `.d` file anybody wrote is near this.
-const MAX_PROVIDER_BYTES: u64 = 16 << 20;
-
-/// One file and what it holds.
-pub struct Found {
-    /// For a process, the path as the process sees it.
-    pub path: PathBuf,
-    pub object: Object,
-    pub pid: Option<u32>,
-    /// Added to an address to get that in the process.
-    pub bias: Option<u64>,
-}
-
-#[derive(Default)]
-pub struct Findings {
-    pub found: Vec<Found>,
-    /// ELF files read, with probes or without.
-    pub n_read: usize,
-    /// Of no consequence for the exit status.
-    pub warnings: Vec<String>,
-    /// The first thing named on the command line that could not be read.
-    pub failure: Option<Failure>,
-}
-
-impl Findings {
-    pub fn add(&mut self, path: PathBuf, object: Object, pid: Option<u32>, bias: Option<u64>) {
-        self.n_read += 1;
-        self.warnings.extend(object.warnings.iter().map(|warning| format!("{}: {warning}", path.display())));
-        if !object.probes.is_empty() {
-            self.found.push(Found { path, object, pid, bias });
-        }
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        match &self.failure {
-            None => self.failure = Some(failure),
-            Some(_) => self.warnings.push(failure.message),
-        }
-    }
-}
 
 /// Reads everything the command line names; the rest of its words are patterns.
 pub fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
@@ -150,54 +111,6 @@ fn read_path(findings: &mut Findings, path: &Path) {
     }
 }
 
-pub fn read_file(path: &Path) -> Result<Object, Failure> {
-    let image = Image::open(path).map_err(|error| cannot_read(&error))?;
-    nopal_sdt::read(image.bytes()).map_err(|error| {
-        let (code, hint) = match error {
-            ReadError::NotElf => {
-                ("not-elf", "probes are in programs and shared libraries; a script has none")
-            }
-            ReadError::NotLinked { .. } => {
-                ("not-linked", "name the program or library that it is linked into")
-            }
-            ReadError::Broken { .. } => ("damaged", "copy or build it again; `readelf -a` tells more"),
-            ReadError::TooManyNotes { .. } => ("damaged", "`readelf -n` tells more"),
-        };
-        Failure::new(code, format!("{}: {error}", path.display())).hint(hint)
-    })
-}
-
-/// A file or process that cannot be read, and what to do about it.
-pub fn cannot_read(error: &TargetError) -> Failure {
-    let (code, hint) = match error {
-        TargetError::NoSuchProcess { .. } => {
-            ("no-such-process", Some("it may have ended; `nopal list -u` shows running programs with probes"))
-        }
-        TargetError::NotPermitted { .. } => {
-            ("not-permitted", Some("run nopal as that process's user or as root"))
-        }
-        TargetError::Zombie { .. } => ("no-such-process", Some("its parent has not yet taken notice")),
-        TargetError::KernelThread { .. } => ("kernel-thread", Some("name a process that runs a program")),
-        TargetError::Is32Bit { .. } => ("32-bit", Some("only 64-bit programs can be traced")),
-        TargetError::Translated { .. } => ("translated", None),
-        TargetError::Deleted { .. } => ("deleted", Some("run nopal as root, or restart the program")),
-        TargetError::NotAFile { .. } => ("not-a-file", Some("name a program, a library or a folder")),
-        TargetError::Io { kind: ErrorKind::PermissionDenied, .. } => {
-            ("not-permitted", Some("run nopal as a user who may read it"))
-        }
-        TargetError::Io { kind: ErrorKind::NotFound, .. } => ("no-such-file", Some("check the path")),
-        TargetError::Io { errno: Some(libc::EMFILE), .. } => {
-            ("no-descriptors", Some("a higher `ulimit -n` helps"))
-        }
-        TargetError::Io { .. } => ("cannot-read", None),
-    };
-    let failure = Failure::new(code, error.to_string());
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
-}
-
 fn read_process(findings: &mut Findings, pid: u32) -> Result<(), Failure> {
     let objects = nopal_proc::mapped_objects(pid).map_err(|error| cannot_read(&error))?;
     if objects.is_empty() {
@@ -226,22 +139,6 @@ fn read_process(findings: &mut Findings, pid: u32) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Reads and parses a `.d` file.
-pub fn provider_file(path: &Path) -> Result<nopal_provider::File, Failure> {
-    let image = Image::open(path).map_err(|error| cannot_read(&error))?;
-    let mut bytes = Vec::new();
-    image
-        .file()
-        .take(MAX_PROVIDER_BYTES)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::new("cannot-read", format!("{}: {error}", path.display())))?;
-    let text = String::from_utf8_lossy(&bytes);
-    nopal_provider::parse(&path.to_string_lossy(), &text).map_err(|error| {
-        Failure::new("bad-provider-file", format!("{} cannot be used\n{error}", path.display()))
-            .hint("mend the file, or leave --provider out")
-    })
 }
 
 /// Everything was read, and there is no probe in it.

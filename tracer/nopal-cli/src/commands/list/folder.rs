@@ -1,6 +1,6 @@
 //! All programs and libraries below a folder. Follows no symbolic link and leaves /proc and /sys alone.
 
-use super::find::Findings;
+use super::findings::Findings;
 use crate::failure::Failure;
 use nopal_files::foreign::{self, ForeignError};
 use nopal_proc::Image;

@@ -1,6 +1,6 @@
 //! The list as scripts read it: an array of probes, each with its sites in all files.
 
-use super::find::Found;
+use super::findings::Found;
 use super::text::{brackets, operand_type};
 use nopal_sdt::probe::{ArgAbout, Kind, PairRole, Probe, Site};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! The list as people read it: one line a probe, more with `-v`.
 
-use super::find::Found;
+use super::findings::Found;
 use clap::builder::styling::{AnsiColor, Style};
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{ArgAbout, Kind, PairRole, Probe, Site};

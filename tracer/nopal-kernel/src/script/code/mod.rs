@@ -16,8 +16,9 @@ pub use hit::{ArgLayout, Source};
 pub use maps::{MAX_AGGREGATE_WORDS, PRESENCE_BYTES, extreme_mask};
 pub use plan::{MAX_SCRATCH_BYTES, Plan, SCRATCH_LEVELS, plan, reads_user_memory};
 
-use super::super::insn::{Alu, Assembler, Cond, Helper, Insn, Label, Reg, TooLong, Width};
+use super::super::insn::{Alu, Assembler, Cond, Helper, Insn, Label, Reg, Width};
 use super::super::uprobes::PAGE_BYTES;
+pub use crate::code_error::CodeError;
 use control::Region;
 use nopal_program::op::{Builtin, Op, Reg as VirtualReg, Slot};
 use nopal_program::{Code, MapDef, Program};
@@ -131,31 +132,6 @@ pub struct Generated {
     pub insns: Vec<Insn>,
     /// Where callbacks begin.
     pub callbacks: Vec<usize>,
-}
-
-/// Why no code can be made for a clause.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CodeError {
-    /// The script's variables, strings and keys take more than eBPF has.
-    FrameTooLarge { bytes: u32 },
-    /// Loops over maps inside one another.
-    TooDeep { depth: u32 },
-    /// More than 32768 instructions between a jump and its target.
-    TooLong,
-    /// An op that names what is not there.
-    BadOp { op: usize, reason: &'static str },
-    /// One CPU's share of an entry takes more than the kernel gives.
-    AggregateTooLarge { map: String, n_words: u32 },
-    /// A site has not so many arguments.
-    NoArg { index: u8, n_args: usize },
-    /// An argument that eBPF cannot read.
-    Arg { index: u8, reason: String },
-}
-
-impl From<TooLong> for CodeError {
-    fn from(_: TooLong) -> CodeError {
-        CodeError::TooLong
-    }
 }
 
 /// The context of the hit.

@@ -1,0 +1,49 @@
+//! The folder of one recording of a channel: its name, who writes it, what it held in the end.
+
+use crate::config::Channel;
+use crate::ctf_recorder::Recorder;
+use nopal_live::registry::Registry;
+use nopal_trace::{EnvValue, Error, RecordingInfo};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// A recording that has ended.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub path: PathBuf,
+    pub n_events: u64,
+    pub n_lost: u64,
+    pub n_bytes: u64,
+    /// Why not all of it could be written; what could not is among the lost.
+    pub error: Option<Error>,
+}
+
+pub(super) fn recorder_in(
+    dir: &Path,
+    config: &Channel,
+    registry: &Registry,
+    pids: &HashSet<u32>,
+) -> Result<Recorder, Error> {
+    let text = |value: &str| EnvValue::Text(value.to_owned());
+    let info = RecordingInfo::of_this_host()
+        .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
+        .env("channel", text(&config.name));
+    let info = RecordingInfo { n_event_types: registry.plans.len(), ..info };
+    let mut recorder = Recorder::create(dir, info, &config.context_fields())?;
+    recorder.declare(registry)?;
+    for pid in pids {
+        recorder.contexts.tasks.add(*pid);
+    }
+    Ok(recorder)
+}
+
+/// `NAME`, or `NAME-2` and so on where that is taken.
+pub(super) fn free_dir(parent: &Path, name: &str) -> PathBuf {
+    let mut dir = parent.join(name);
+    let mut n = 2;
+    while dir.exists() {
+        dir = parent.join(format!("{name}-{n}"));
+        n += 1;
+    }
+    dir
+}
