@@ -50,6 +50,21 @@ fn arrows_between_crates_point_down() {
     }
 }
 
+/// Every file that ARCHITECTURE.md sends its reader to is there.
+#[test]
+fn the_page_names_files_that_are_there() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let files: Vec<String> = ["core", "tracee", "tracer", "tests"]
+        .iter()
+        .flat_map(|f| sources(&root().join(f)))
+        .map(|f| f.display().to_string())
+        .collect();
+    let named = page.split('`').skip(1).step_by(2).filter(|word| word.ends_with(".rs"));
+    let absent: Vec<&str> =
+        named.filter(|name| !files.iter().any(|file| file.ends_with(&format!("/{name}")))).collect();
+    assert!(absent.is_empty(), "ARCHITECTURE.md names {absent:?}");
+}
+
 #[test]
 fn only_the_command_prints() {
     for folder in
