@@ -1,12 +1,14 @@
 //! A process that has been entered: one of its threads is borrowed, and calls can be made in it.
 
+use super::call_code::CALL_LIST;
 use super::error::{Error, Result};
-use super::hijack::{CALL_LIST, Call, Hijack, LIST_IN_PROGRESS};
-use super::left_fds::{self, NOTES_BYTES};
+use super::hijack::{Call, Hijack, LIST_IN_PROGRESS};
+use super::left_fds;
 use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::pass_fd::Caller;
+use super::process_page::{NOTES_BYTES, NOTES_OFFSET, SCRATCH_BYTES, SCRATCH_OFFSET};
 use super::ptrace;
 use super::stopped_thread::stop_all;
 use nopal_abi::PAGE_BYTES;
@@ -18,12 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Where a list of calls is put: in the process page of a stub space, behind what stubs use of it.
 const DESK_OFFSET: u64 = 1024;
 const CALLS_PER_LIST: usize = (PAGE_BYTES - DESK_OFFSET as usize - NOTES_BYTES - SCRATCH_BYTES) / 64 - 1;
-/// Behind them it is noted which descriptors we have in the process.
-pub const NOTES_OFFSET: u64 = SCRATCH_OFFSET - NOTES_BYTES as u64;
-/// The end of the process page holds arguments of calls.
-pub const SCRATCH_OFFSET: u64 = PAGE_BYTES as u64 - SCRATCH_BYTES as u64;
-pub const SCRATCH_BYTES: usize = 512;
-
 /// Waits until no thread is busy with a list whose tracer was killed; it ends by itself. A list that was written but
 /// never begun has nobody in it.
 pub fn wait_until_idle(memory: &Memory) -> Result<()> {

@@ -6,8 +6,8 @@
 //! the next attach or `detach` recognises and puts back. So the entry is no place for them in a program whose loader is still at
 //! work, as it may be in one that was just started.
 
+use super::call_code::SINGLE_CALL;
 use super::error::{Error, Result};
-use super::hijack::SINGLE_CALL;
 use super::memory::Memory;
 use super::process;
 use super::ptrace;

@@ -1,6 +1,5 @@
 //! Why the user door could not do what it was asked. Facts as fields; the text names the cause and the next step.
 
-use nopal_proc::TargetError;
 use std::fmt;
 use std::io;
 
@@ -106,19 +105,6 @@ impl Error {
         move |source| match source.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH) => Error::NoSuchProcess { pid },
             _ => Error::Io { what: format!("read {path}"), source },
-        }
-    }
-
-    /// The same for what the look at its files has found.
-    pub(crate) fn of_target(pid: i32, error: TargetError) -> Error {
-        match error {
-            TargetError::NotPermitted { .. } => super::process::why_not_allowed(pid),
-            TargetError::Translated { by, .. } => Error::Translated { pid, by },
-            TargetError::Io { path, errno: Some(errno), .. } => Error::Io {
-                what: format!("read {}", path.display()),
-                source: io::Error::from_raw_os_error(errno),
-            },
-            _ => Error::Gone { pid },
         }
     }
 

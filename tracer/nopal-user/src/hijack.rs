@@ -8,6 +8,7 @@
 //!
 //! All signals are blocked meanwhile and stay pending; the kernel delivers them when the mask is given back.
 
+use super::call_code::{CALL_LIST, SINGLE_CALL};
 use super::entry::{self, EntryCode};
 use super::error::{Error, Result};
 use super::frame::Frame;
@@ -22,40 +23,6 @@ use nopal_proc::Mapping;
 use std::mem::offset_of;
 use std::ops::Range as Span;
 use std::time::{Duration, Instant};
-
-/// One call with arguments in registers: `syscall; mov [r12],rax; wait a bounded while; rt_sigreturn`.
-/// Short enough for the dead bytes of a program.
-pub const SINGLE_CALL: [u8; 20] = [
-    0x0f, 0x05, // syscall
-    0x49, 0x89, 0x04, 0x24, // mov [r12],rax
-    0xf3, 0x90, // 1: pause
-    0x41, 0xff, 0xcd, // dec r13d
-    0x75, 0xf9, // jnz 1b
-    0xb8, 0x0f, 0x00, 0x00, 0x00, // mov eax,15 (rt_sigreturn)
-    0x0f, 0x05, // syscall
-];
-
-/// A list of calls: rbx points at `rbp` entries of eight words (number, six arguments, result); r12 at the done flag.
-pub const CALL_LIST: [u8; 63] = [
-    0x48, 0x8b, 0x03, // 1: mov rax,[rbx]
-    0x48, 0x8b, 0x7b, 0x08, // mov rdi,[rbx+8]
-    0x48, 0x8b, 0x73, 0x10, // mov rsi,[rbx+16]
-    0x48, 0x8b, 0x53, 0x18, // mov rdx,[rbx+24]
-    0x4c, 0x8b, 0x53, 0x20, // mov r10,[rbx+32]
-    0x4c, 0x8b, 0x43, 0x28, // mov r8,[rbx+40]
-    0x4c, 0x8b, 0x4b, 0x30, // mov r9,[rbx+48]
-    0x0f, 0x05, // syscall
-    0x48, 0x89, 0x43, 0x38, // mov [rbx+56],rax
-    0x48, 0x83, 0xc3, 0x40, // add rbx,64
-    0xff, 0xcd, // dec ebp
-    0x75, 0xd7, // jnz 1b
-    0x49, 0xc7, 0x04, 0x24, 0x01, 0x00, 0x00, 0x00, // mov qword [r12],1
-    0xf3, 0x90, // 2: pause
-    0x41, 0xff, 0xcd, // dec r13d
-    0x75, 0xf9, // jnz 2b
-    0xb8, 0x0f, 0x00, 0x00, 0x00, // mov eax,15
-    0x0f, 0x05, // syscall
-];
 
 const ON_ITS_WAY_BACK: &str = "a thread is still on its way back from an earlier tracer";
 /// The first word of a list. While it is in progress nobody else may write there: if its tracer was killed, the thread

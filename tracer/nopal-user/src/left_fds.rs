@@ -3,17 +3,15 @@
 //! A number is believed only if what it stands for is ours: a memfd by its name, a socket by its inode. The program may have
 //! closed everything it does not know, and used the number again.
 
-use super::enter::{NOTES_OFFSET, SCRATCH_BYTES};
 use super::error::Result;
 use super::hijack::Call;
 use super::memory::Memory;
 use super::pass_fd::{
     CONTROL_BYTES, CONTROL_OFFSET, MAX_FILES, PAIR_OFFSET, RECEIVE_BYTES, received_fd, socket_inode,
 };
+use super::process_page::{NOTES_BYTES, NOTES_OFFSET, SCRATCH_BYTES};
 use std::fs;
 
-/// Sixteen numbers, each with one added; 0: none.
-pub const NOTES_BYTES: usize = 64;
 const MEMFD_NAMES: &str = "/memfd:nopal-";
 
 /// The notes about these descriptors. More than sixteen are not open at a time.

@@ -2,6 +2,7 @@
 //! probe sites into jumps. No trap on a hit, no library, no signal handler and no libc call in the target.
 
 mod behind;
+mod call_code;
 pub mod consumer;
 mod distance;
 mod enter;
@@ -23,6 +24,7 @@ mod orphans;
 mod pass_fd;
 mod patch;
 pub mod process;
+mod process_page;
 pub mod ptrace;
 pub mod relocate;
 pub mod ring;

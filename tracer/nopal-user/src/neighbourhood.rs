@@ -8,8 +8,8 @@
 //! landing pages   single pages of the same memfd, r-x, where punned jumps land; one page of it at many addresses
 //! ```
 
+use super::call_code::CALL_LIST;
 use super::error::{Error, Result};
-use super::hijack::CALL_LIST;
 use super::maps::Maps;
 use super::memory::Memory;
 use super::ring;

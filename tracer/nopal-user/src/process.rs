@@ -1,9 +1,11 @@
 //! What `/proc` says of a process that decides whether and how it can be entered. Reads only.
 
 use super::error::{Error, Result};
+use nopal_proc::TargetError;
 use nopal_proc::capability::Capability;
 use nopal_proc::{Process, read_short};
 use std::fs;
+use std::io;
 use std::path::Path;
 
 const AT_BASE: u64 = 7;
@@ -201,6 +203,21 @@ fn check_kind(pid: i32, status: Status) -> Result<Status> {
 pub fn already_traced(pid: i32, tracer: i32) -> Error {
     let name = status(tracer).map(|s| s.name).unwrap_or_else(|_| "unknown".into());
     Error::AlreadyTraced { pid, tracer, name }
+}
+
+impl Error {
+    /// Reads what a look at the files of a process has found.
+    pub(crate) fn of_target(pid: i32, error: TargetError) -> Error {
+        match error {
+            TargetError::NotPermitted { .. } => why_not_allowed(pid),
+            TargetError::Translated { by, .. } => Error::Translated { pid, by },
+            TargetError::Io { path, errno: Some(errno), .. } => Error::Io {
+                what: format!("read {}", path.display()),
+                source: io::Error::from_raw_os_error(errno),
+            },
+            _ => Error::Gone { pid },
+        }
+    }
 }
 
 /// Turns the kernel's refusal into what would have to be different.
