@@ -2,11 +2,14 @@
 
 pub mod clock;
 pub mod context;
+mod context_field;
 mod live;
 pub mod plan;
 pub mod predicate;
 mod process_cache;
 pub mod registry;
+mod selection;
 pub mod tasks;
 
 pub use live::*;
+pub use selection::{Chosen, Place, Places, Selection};

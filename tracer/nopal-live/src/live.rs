@@ -6,19 +6,18 @@ pub(crate) mod by_kernel;
 mod consumer;
 pub(crate) mod follow;
 mod handover;
-pub(crate) mod selection;
 pub(crate) mod tracefs_door;
 mod types;
 
 pub use consumer::{Consumer, widen};
 pub use follow::UNTOLD;
 pub use nopal_capture::{Hit, Loss, StreamId, StreamKind};
-pub use selection::{Chosen, Place, Places, Selection};
 pub use tracefs_door::BY_TRACEFS;
 pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, Way, late_in_words};
 
 use crate::clock::{Anchor, TscClock};
 use crate::registry::{Registry, Unfit};
+use crate::selection::Selection;
 use crate::tasks::Tasks;
 use by_kernel::{How, Kernel, open_by_kernel};
 use consumer::{Each, Keeping, Waiting};

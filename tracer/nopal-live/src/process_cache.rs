@@ -1,8 +1,8 @@
 //! What processes were like while they could be looked at: the names of their threads, where their files were mapped, how
 //! their stacks are unwound. Hits are often read when their process has ended, those of a flight recorder long after.
 
-use crate::context::ContextField;
-use crate::live::selection::{FileId, file_of};
+use crate::context_field::ContextField;
+use crate::selection::{FileId, file_of};
 use nopal_capture::Task;
 use nopal_proc::mapped_objects;
 use nopal_proc::unwind::{StackTop, Stacks};

@@ -1,13 +1,13 @@
 //! Which probes are wanted, and the events they leave: one number per site, kept for the whole session, so that records
 //! of any process and either door can be read.
 
-use crate::context::ContextField;
-use crate::live::selection::{Chosen, FileId, Places, Selection, file_of};
+use crate::context_field::ContextField;
 use crate::plan::{EventPlan, Limits};
 use crate::predicate::{
     Comparison, Constant, Context, Mismatch, Predicate, PredicateError, Source, Truth, Value,
 };
 use crate::process_cache::ProcessCache;
+use crate::selection::{Chosen, FileId, Places, Selection, file_of};
 use nopal_capture::Task;
 use nopal_capture::{Action, Hit, Relation, Wanted};
 use nopal_proc::MappedObject;

@@ -1,8 +1,8 @@
 //! The kernel door's side of a live session: what is armed where, and its records in the order of time.
 
-use super::selection::{FileId, Selection, file_of};
 use super::tracefs_door::{BY_TRACEFS, TracefsDoor};
 use super::{Door, Hit, LiveError, Loss, Opened, StreamId, StreamKind, Way, both, closed, lock};
+use crate::selection::{FileId, Selection, file_of};
 use nopal_capture::record::RecordKind;
 use nopal_capture::{Action, Came, Task, Wanted};
 use nopal_kernel::file_code::FileCodes;

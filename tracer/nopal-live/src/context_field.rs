@@ -1,0 +1,60 @@
+//! The fields that can stand in front of every event's own.
+
+use nopal_trace::{Integer, RecordingInfo, Type};
+
+/// One field in front of an event's own. The names are LTTng's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContextField {
+    /// The process, as it counts itself.
+    Vpid,
+    /// The thread, as its process counts.
+    Vtid,
+    /// The thread's name.
+    Procname,
+    /// The address of the probe's instruction.
+    Ip,
+    /// That address and those of the callers. Hits must bring a part of their stack:
+    /// [`Limits::stack_bytes`](crate::plan::Limits::stack_bytes).
+    Ustack,
+}
+
+impl ContextField {
+    pub const ALL: [ContextField; 5] = [
+        ContextField::Vpid,
+        ContextField::Vtid,
+        ContextField::Procname,
+        ContextField::Ip,
+        ContextField::Ustack,
+    ];
+    /// What a recording has unless told otherwise.
+    pub const USUAL: [ContextField; 2] = [ContextField::Vpid, ContextField::Vtid];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ContextField::Vpid => "vpid",
+            ContextField::Vtid => "vtid",
+            ContextField::Procname => "procname",
+            ContextField::Ip => "ip",
+            ContextField::Ustack => "ustack",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<ContextField> {
+        ContextField::ALL.into_iter().find(|field| field.name() == name)
+    }
+
+    /// Declares the field in a recording's metadata.
+    pub fn declare(self, info: RecordingInfo) -> RecordingInfo {
+        let ty = match self {
+            ContextField::Vpid | ContextField::Vtid => Type::signed(32),
+            ContextField::Procname => Type::String,
+            ContextField::Ip => address(),
+            ContextField::Ustack => return info.context(self.name(), Type::sequence(address())),
+        };
+        info.context(self.name(), ty)
+    }
+}
+
+fn address() -> Type {
+    Type::Integer(Integer::new(64, false).base(16))
+}
