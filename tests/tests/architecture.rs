@@ -101,6 +101,30 @@ fn only_one_file_calls_bpf() {
     assert_eq!(callers, [root().join("tracer/nopal-kernel/src/bpf.rs")]);
 }
 
+/// Every crate that is built in may be passed on under the licence of nopal: one that each `OR` offers and each `AND` asks for.
+#[test]
+fn licences_permit_passing_on() {
+    const PERMITTED: [&str; 7] =
+        ["MIT", "Apache-2.0", "0BSD", "BSD-2-Clause", "BSD-3-Clause", "Zlib", "Unicode-3.0"];
+    let text = run(Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--locked", "--format-version", "1"])
+        .current_dir(root()));
+    let metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut refused = Vec::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let licence = package["license"].as_str().unwrap_or("none");
+        let is_permitted = licence
+            .replace(['(', ')'], "")
+            .replace('/', " OR ")
+            .split(" AND ")
+            .all(|part| part.split(" OR ").any(|name| PERMITTED.contains(&name.trim())));
+        if !is_permitted {
+            refused.push(format!("{}: {licence}", package["name"]));
+        }
+    }
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
