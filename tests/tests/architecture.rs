@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates of the workspace by storey: each may use crates of the storeys above it in this list, and no others.
-const STOREYS: [&[&str]; 8] = [
+const STOREYS: [&[&str]; 10] = [
     &["nopal-abi", "nopal-provider", "nopal-program", "nopal-files", "nopal-runtime"],
     &["nopal-sdt", "nopal-script", "nopal-trace", "nopal", "nopal-c", "nopal-stapsdt"],
     &["nopal-capture", "nopal-spans", "nopal-proc", "nopal-demo"],
@@ -14,6 +14,8 @@ const STOREYS: [&[&str]; 8] = [
     &["nopal-live"],
     &["nopal-run", "nopal-session"],
     &["nopal-answers"],
+    &["nopal-export"],
+    &["nopal-parquet"],
     &["nopal-cli", "nopal-tests", "nopal-bench-stub"],
 ];
 

@@ -50,6 +50,12 @@ fn bounds(row: usize, step: usize) -> (u64, u64) {
     (low, low + ((1u64 << shift) - 1))
 }
 
+/// The least and the greatest value of the bucket that a value belongs to.
+pub fn bucket_of(value: u64) -> (u64, u64) {
+    let (row, step) = place(value);
+    bounds(row, step)
+}
+
 impl Histogram {
     #[inline]
     pub fn add(&mut self, value: u64) {

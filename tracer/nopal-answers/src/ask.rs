@@ -202,6 +202,14 @@ pub(crate) fn position(fields: &[KnownField], name: &str) -> Option<usize> {
     })
 }
 
+/// The field of a span that says most of it: what its definition names first, else its first.
+pub(crate) fn telling_field(available: &Available, span: &Span) -> Option<String> {
+    let known = available.fields_of(span);
+    let is_there = |name: &&String| known.as_ref().is_none_or(|known| position(known, name).is_some());
+    let named = span.fields.iter().find(is_there).cloned();
+    named.or_else(|| known.as_ref()?.first().map(|field| field.name.clone()))
+}
+
 /// What spans and events are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {

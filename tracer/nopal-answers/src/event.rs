@@ -28,7 +28,7 @@ pub trait Consumer {
 }
 
 /// The names of an event's fields that people see: without the lengths in front of sequences.
-pub(crate) fn visible_fields(ty: &EventType) -> Vec<&str> {
+pub fn visible_fields(ty: &EventType) -> Vec<&str> {
     ty.fields.iter().map(|field| field.name.as_str()).filter(|name| !is_length(name)).collect()
 }
 

@@ -71,12 +71,12 @@ struct Sums {
 }
 
 #[derive(Debug)]
-struct SpanAsk {
-    name: String,
+pub(crate) struct SpanAsk {
+    pub name: String,
     by: Vec<By>,
     condition: Option<Condition>,
-    error: Option<Condition>,
-    carries: Vec<String>,
+    pub error: Option<Condition>,
+    pub carries: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -220,7 +220,7 @@ impl Latency {
 }
 
 impl SpanAsk {
-    fn new(
+    pub fn new(
         pairing: &mut Pairing,
         idx: usize,
         span: &Span,
@@ -363,7 +363,7 @@ impl Sink for Sums {
 }
 
 /// The fields of a span with their names: of its begin, what it carries, and of its end what is new.
-fn shown(span: &Finished<'_>, carries: &[String], names: &[Vec<String>]) -> Vec<(String, Cell)> {
+pub(crate) fn shown(span: &Finished<'_>, carries: &[String], names: &[Vec<String>]) -> Vec<(String, Cell)> {
     let mut shown: Vec<(String, Cell)> = Vec::new();
     let (class, begin) = span.begin();
     let begin_names = names[class].iter().chain(carries);

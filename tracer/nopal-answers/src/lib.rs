@@ -11,6 +11,7 @@ pub mod inventory;
 mod latency;
 pub mod ordered;
 pub mod recorded;
+pub mod slices;
 pub mod table;
 mod trees;
 mod values;

@@ -21,6 +21,16 @@ pub struct Read {
 /// Events of one round.
 const ROUND: u64 = 4096;
 
+/// How far reading has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reached {
+    /// The time of the last event, since the epoch.
+    pub ns: i64,
+    pub n_events: u64,
+    /// Of the recording's bytes, from 0 to 1.
+    pub share: f64,
+}
+
 /// Gives every event that `consumer` needs to it, in the order of time. After each round `goes_on` is asked, with the
 /// time that has been reached and the number of events so far.
 pub fn read<C: Consumer>(
@@ -28,9 +38,21 @@ pub fn read<C: Consumer>(
     consumer: &mut C,
     mut goes_on: impl FnMut(&mut C, i64, u64) -> bool,
 ) -> Result<Read, Error> {
+    read_part(recording, Range::default(), consumer, |consumer, reached| {
+        goes_on(consumer, reached.ns, reached.n_events)
+    })
+}
+
+/// The same for a part of the recording.
+pub fn read_part<C: Consumer>(
+    recording: &Recording,
+    part: Range,
+    consumer: &mut C,
+    mut goes_on: impl FnMut(&mut C, &Reached) -> bool,
+) -> Result<Read, Error> {
     let needs: Vec<Needs> = recording.event_classes().iter().map(|class| consumer.class(&class.ty)).collect();
     let has_foreign = recording.traces().iter().any(|trace| !trace.tasks.is_empty());
-    let mut events = recording.events(Range::default())?;
+    let mut events = recording.events(part)?;
     let mut scratch = Scratch::default();
     let mut fields = Fields::default();
     let (mut n_events, mut n_damaged, mut n_without_task) = (0u64, 0, 0);
@@ -73,8 +95,11 @@ pub fn read<C: Consumer>(
         range = Some((range.map_or(ns, |(first, _)| first), ns));
         consumer.event(&at, class, &fields);
         n_events += 1;
-        if n_events.is_multiple_of(ROUND) && !goes_on(consumer, ns, n_events) {
-            break;
+        if n_events.is_multiple_of(ROUND) {
+            let reached = Reached { ns, n_events, share: events.share() };
+            if !goes_on(consumer, &reached) {
+                break;
+            }
         }
     }
     consumer.end();

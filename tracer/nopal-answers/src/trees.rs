@@ -63,12 +63,7 @@ impl Trees {
         });
         let mut pairing = Pairing::new(spans.clone());
         let telling = spans.iter().enumerate().map(|(idx, span)| {
-            let known = available.fields_of(span);
-            let is_there = |name: &&String| {
-                known.as_ref().is_none_or(|known| crate::ask::position(known, name).is_some())
-            };
-            let first = span.fields.iter().find(is_there).cloned();
-            let first = first.or_else(|| known.as_ref()?.first().map(|field| field.name.clone()));
+            let first = crate::ask::telling_field(available, span);
             first.filter(|_| !is_merged).map(|name| pairing.want(idx, &name))
         });
         let telling = telling.collect();

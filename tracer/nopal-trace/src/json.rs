@@ -131,6 +131,13 @@ pub(crate) fn print_number(out: &mut Vec<u8>, value: i128, has_strings: bool) {
     }
 }
 
+/// A text as a JSON string; what is not UTF-8 becomes U+FFFD.
+pub fn json_text(bytes: &[u8]) -> String {
+    let mut out = Vec::with_capacity(bytes.len() + 2);
+    json_string(&mut out, bytes);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 pub(crate) struct JsonPrinter<'o> {
     pub out: &'o mut Vec<u8>,
     pub has_strings: bool,

@@ -22,7 +22,7 @@ pub mod write;
 
 pub use error::Error;
 pub use escape::{escape, escape_lines, escape_styled};
-pub use json::JsonLines;
+pub use json::{JsonLines, json_text};
 pub use model::{
     Array, ByteOrder, Enum, EventType, Field, FieldType, Float, Integer, Label, Length, Struct, Type,
     Variant, number, push_field,

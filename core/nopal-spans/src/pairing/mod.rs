@@ -71,6 +71,7 @@ pub struct Finished<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Side<'a> {
     class: u32,
+    task: Task,
     role: &'a Role,
     fields: &'a Fields,
 }
@@ -97,6 +98,11 @@ impl<'a> Finished<'a> {
     /// Class and fields of the event it ended with, if that is another.
     pub fn end(&self) -> Option<(usize, &'a Fields)> {
         self.end.map(|side| (side.class as usize, side.fields))
+    }
+
+    /// Where it ended.
+    pub fn end_task(&self) -> Task {
+        self.end.map_or(self.task, |side| side.task)
     }
 }
 
@@ -393,7 +399,8 @@ impl Pairing {
         sink: &mut impl Sink,
     ) {
         let class = &self.classes[event.class as usize];
-        let end = Side { class: event.class, role: &class.fails[role], fields: event.fields };
+        let end =
+            Side { class: event.class, task: event.task, role: &class.fails[role], fields: event.fields };
         let (thread, has_whole) = (thread.map(|thread| self.threads.at(thread)), self.has_whole);
         hand_over(&self.classes, thread, has_whole, &frame, Some(end), event.ns, true, sink);
         self.spare.push(frame.fields);
@@ -409,7 +416,8 @@ impl Pairing {
         sink: &mut impl Sink,
     ) {
         let class = &self.classes[event.class as usize];
-        let end = Side { class: event.class, role: &class.roles[role], fields: event.fields };
+        let end =
+            Side { class: event.class, task: event.task, role: &class.roles[role], fields: event.fields };
         let (thread, has_whole) = (thread.map(|thread| self.threads.at(thread)), self.has_whole);
         hand_over(&self.classes, thread, has_whole, &frame, Some(end), event.ns, is_failed, sink);
         self.spare.push(frame.fields);
@@ -522,7 +530,7 @@ fn hand_over(
         self_ns: duration_ns,
         task: frame.task,
         is_failed,
-        begin: Side { class: frame.class, role: begin_role, fields: &frame.fields },
+        begin: Side { class: frame.class, task: frame.task, role: begin_role, fields: &frame.fields },
         end,
     };
     let Some(thread) = thread else {

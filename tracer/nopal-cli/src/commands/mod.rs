@@ -11,8 +11,10 @@ mod completions;
 mod demo;
 mod detach;
 mod dtrace;
+mod export;
 mod list;
 mod record;
+mod recordings;
 mod run;
 mod sessions;
 mod trace;
@@ -41,6 +43,7 @@ enum Verb {
     Tree(answers::tree::Args),
     Hist(answers::hist::Args),
     Count(answers::count::Args),
+    Export(export::Args),
     Create(sessions::create::Args),
     EnableEvent(sessions::enable_event::Args),
     DisableEvent(sessions::enable_event::DisableArgs),
@@ -102,6 +105,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Tree(args) => (args.answer.json, answers::tree::run(args)),
         Verb::Hist(args) => (args.answer.json, answers::hist::run(args)),
         Verb::Count(args) => (args.answer.json, answers::count::run(args)),
+        Verb::Export(args) => (args.json, export::run(args)),
         Verb::Create(args) => (args.json, sessions::create::run(args)),
         Verb::EnableEvent(args) => (args.which.json, sessions::enable_event::run(args)),
         Verb::DisableEvent(args) => (args.which.json, sessions::enable_event::disable(args)),

@@ -90,7 +90,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let recording = Recording::open(&dir).map_err(|e| failure_of(&e, &dir))?;
     let mut selection = select(&recording, &args.patterns)?;
     selection.limit = args.limit;
-    selection.range = range_of(&recording, &args, &dir)?;
+    selection.range = range_of(&recording, args.from.as_deref(), args.to.as_deref(), args.utc, &dir)?;
     let (n_events, report) = if args.count {
         count(&recording, &selection, args.json).map_err(|e| print_failure(e, &dir))?
     } else {
@@ -111,7 +111,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The folder that is meant, and the session if one is. A started one is asked to write out what it has.
-fn find(named: Option<&Path>) -> Result<(PathBuf, Option<Session>), Failure> {
+pub fn find(named: Option<&Path>) -> Result<(PathBuf, Option<Session>), Failure> {
     if let Some(dir) = named.filter(|dir| dir.exists()) {
         return Ok((dir.to_owned(), None));
     }
@@ -186,7 +186,7 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
 }
 
 /// The event types that the patterns name; all if there is no pattern.
-fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failure> {
+pub fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failure> {
     if patterns.is_empty() {
         return Ok(Selection::default());
     }
@@ -246,26 +246,33 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-fn range_of(recording: &Recording, args: &Args, dir: &Path) -> Result<Range, Failure> {
+/// The part of a recording between two times, as people write them.
+pub fn range_of(
+    recording: &Recording,
+    from: Option<&str>,
+    to: Option<&str>,
+    is_utc: bool,
+    dir: &Path,
+) -> Result<Range, Failure> {
     let mut range = Range::default();
-    if args.from.is_none() && args.to.is_none() {
+    if from.is_none() && to.is_none() {
         return Ok(range);
     }
     // A time of day means the day on which the recording starts.
     let mut events = recording.events(Range::default()).map_err(|e| failure_of(&e, dir))?;
     let first = events.next().map_err(|e| failure_of(&e, dir))?.and_then(|e| e.ns()).unwrap_or(0);
     let parse = |text: &str| {
-        localtime::parse(text, first, args.utc).ok_or_else(|| {
+        localtime::parse(text, first, is_utc).ok_or_else(|| {
             let mut failure = Failure::usage(format!("`{text}` is not a time"));
             failure.hint =
                 Some("write 15:30:19.5, '2026-11-15 15:30:19' or seconds since the epoch".to_owned());
             failure
         })
     };
-    if let Some(text) = &args.from {
+    if let Some(text) = from {
         range.from_ns = parse(text)?;
     }
-    if let Some(text) = &args.to {
+    if let Some(text) = to {
         range.to_ns = parse(text)?;
     }
     Ok(range)

@@ -14,6 +14,8 @@ pub struct EventClass {
     pub ty: EventType,
     /// Place among [`crate::Recording::event_classes`].
     pub index: usize,
+    /// Place of its trace among [`crate::Recording::traces`].
+    pub trace: usize,
     pub(crate) context: Option<Scope>,
     pub(crate) fields: Option<Scope>,
     /// Size of everything behind the event header if it is always the same and whole bytes.
@@ -234,7 +236,16 @@ impl StreamBuilder<'_> {
             json_names.extend_from_slice(b",\"name\":");
             json_string(&mut json_names, ty.name.as_bytes());
             let json_names = json_names.into();
-            classes.push(EventClass { ty, index, context, fields, fixed_bits: None, lead, json_names });
+            classes.push(EventClass {
+                ty,
+                index,
+                trace: 0,
+                context,
+                fields,
+                fixed_bits: None,
+                lead,
+                json_names,
+            });
         }
         let mut scopes = self.before;
         let mut take = |kind| {

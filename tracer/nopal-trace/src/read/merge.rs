@@ -81,6 +81,15 @@ impl<'r> Events<'r> {
         Ok(self.current.and_then(|stream| Some((stream, self.heads[stream]?))))
     }
 
+    /// How much of the streams has been read, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        let (read, all) = self.cursors.iter().fold((0u64, 0u64), |(read, all), cursor| {
+            let (of_this, of_all) = cursor.progress();
+            (read.saturating_add(of_this), all.saturating_add(of_all))
+        });
+        if all == 0 { 1.0 } else { read as f64 / all as f64 }
+    }
+
     /// The losses found since this was last asked. One is found before the first event that is later than its start.
     pub fn take_losses(&mut self) -> Vec<Loss> {
         std::mem::take(&mut self.fresh)

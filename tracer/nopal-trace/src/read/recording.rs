@@ -86,8 +86,10 @@ impl Recording {
         };
         let metadata = tsdl::parse(&text).map_err(unreadable)?;
         let origin = origin(&metadata.env);
+        let n_classes_before = self.classes.len();
         let compiled = compile_trace(&metadata, &origin, &mut self.classes).map_err(unreadable)?;
         let trace = self.traces.len();
+        self.classes[n_classes_before..].iter_mut().for_each(|class| class.trace = trace);
         let is_ours = metadata.env.iter().any(|(key, _)| key == "nopal_version");
         let verdict = Verdict::read(dir, is_ours).unwrap_or_else(|note| {
             self.missing.push(note);
@@ -135,6 +137,11 @@ impl Recording {
             Some(n_written.saturating_sub(n_found))
         };
         self.traces.iter().enumerate().filter_map(of_trace).sum()
+    }
+
+    /// The host that events of a class are of; empty if the recording does not say.
+    pub fn host_of(&self, class: &EventClass) -> &str {
+        self.traces[class.trace].env_text("hostname").unwrap_or_default()
     }
 
     /// Every event type that the metadata declares, used or not.

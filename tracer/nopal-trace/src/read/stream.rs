@@ -88,6 +88,11 @@ impl<'r> StreamCursor<'r> {
         is_whole.then_some((self.stream.trace, self.n_found))
     }
 
+    /// Bytes gone through, and bytes that there are.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.offset.min(self.file_bytes), self.file_bytes)
+    }
+
     pub fn class(&self) -> Option<&'r StreamClass> {
         self.class
     }

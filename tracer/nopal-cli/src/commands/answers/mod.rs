@@ -3,10 +3,10 @@
 pub mod count;
 pub mod hist;
 pub mod latency;
-mod numbers;
+pub mod numbers;
 mod picture;
-mod render;
-mod source;
+pub mod render;
+pub mod source;
 pub mod spans;
 pub mod top;
 pub mod tree;
@@ -74,12 +74,12 @@ pub fn positive_time(text: &str) -> Result<u64, String> {
 }
 
 /// Text for people on standard output: names and values of others are shown, not obeyed.
-fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), Failure> {
     print_json(&nopal_trace::escape_styled(text))
 }
 
 /// Standard output, in one go. A reader that has seen enough, such as `head`, is no failure.
-fn print_json(text: &str) -> Result<(), Failure> {
+pub fn print_json(text: &str) -> Result<(), Failure> {
     use std::io::{ErrorKind, Write};
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -353,7 +353,7 @@ fn processes_of(name: &str) -> Result<Vec<u32>, Failure> {
 }
 
 /// What is missing in a recording.
-fn missing_in(report: &Report, n_damaged: u64) -> Vec<String> {
+pub fn missing_in(report: &Report, n_damaged: u64) -> Vec<String> {
     let verdict = &report.verdict;
     let time = |ns| text_of(ns, ClockText::Time, false);
     let mut parts = Vec::new();

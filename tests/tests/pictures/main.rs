@@ -1,0 +1,4 @@
+//! What is made of recordings at rest: exports, SQL, comparisons, reports. Other people's readers say whether it is right.
+
+mod export;
+mod recorded;

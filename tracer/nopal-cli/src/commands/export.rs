@@ -1,0 +1,246 @@
+//! `nopal export`: recordings in the formats of other programs.
+
+use super::answers::source::Status;
+use super::answers::{numbers, print_json};
+use super::recordings::{Missing, NewFile, Opened, Pace, interrupted};
+use crate::failure::Failure;
+use crate::tracing::{self, bytes_in_words, counted};
+use nopal_answers::ask;
+use nopal_export::{
+    Chrome, Columns, Ended, EventsCsv, Exporter, Failed, Flamegraph, Otlp, Out, Perfetto, Plan, SpansCsv,
+    SpansJson, export, is_wanted,
+};
+use nopal_parquet::{EventsParquet, SpansParquet};
+use nopal_spans::Span;
+use nopal_trace::{JsonLines, PrintError, Selection};
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Writes recordings in the formats of other programs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nopal export pg.rec --to perfetto -o pg.pftrace       open it at ui.perfetto.dev
+  nopal export pg.rec --to chrome -o pg.json            chrome://tracing, speedscope
+  nopal export pg.rec --to csv -e postgresql:query__done > done.csv
+  nopal export pg.rec --to csv --table spans | head
+  nopal export pg.rec --to parquet -o pg.parquet        DuckDB, data frames, Spark
+  nopal export pg.rec --to flamegraph | flamegraph.pl > pg.svg
+  nopal export pg.rec --to otlp-json -o pg.jsonl        OpenTelemetry collectors
+
+chrome and perfetto show spans as slices, other events as instants, and what was lost where it was lost. csv, json and parquet
+hold events, or with --table spans the spans. Times are nanoseconds since the epoch. The last line on standard error says
+`complete`, or what is missing.")]
+pub struct Args {
+    /// The recordings: folders, or names of sessions.
+    #[arg(value_name = "RECORDING", required = true)]
+    pub recordings: Vec<PathBuf>,
+    #[arg(long = "to", value_name = "FORMAT", value_enum)]
+    pub format: Format,
+    /// The new file; without it standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What the rows of csv, json and parquet are.
+    #[arg(long, value_enum, default_value_t = Table::Events)]
+    pub table: Table,
+    /// Only these events: `provider:name`, with `*` and `?`; may be given several times.
+    #[arg(short = 'e', long = "event", value_name = "PATTERN")]
+    pub events: Vec<String>,
+    /// Only these spans, instead of all that the recordings have; may be given several times.
+    #[arg(long = "span", value_name = "SPAN")]
+    pub only: Vec<String>,
+    /// A file that declares spans; without it `nopal.toml` here, if there is one.
+    #[arg(long = "spans", value_name = "FILE.toml")]
+    pub spans_file: Option<PathBuf>,
+    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, or seconds since the epoch.
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Leaves out what is after.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Times on the command line are in UTC.
+    #[arg(long)]
+    pub utc: bool,
+    /// Prints what was written as one JSON object; needs -o.
+    #[arg(long, requires = "output")]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    Csv,
+    /// One object to a line.
+    Json,
+    /// Chrome's Trace Event format.
+    Chrome,
+    /// Perfetto's protobuf trace.
+    Perfetto,
+    /// Folded stacks of spans, in nanoseconds.
+    Flamegraph,
+    /// OpenTelemetry spans, as its file exporter writes them.
+    OtlpJson,
+    Parquet,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Table {
+    Events,
+    Spans,
+}
+
+impl Format {
+    fn has_tables(self) -> bool {
+        matches!(self, Format::Csv | Format::Json | Format::Parquet)
+    }
+
+    fn is_binary(self) -> bool {
+        matches!(self, Format::Perfetto | Format::Parquet)
+    }
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    if args.table == Table::Spans && !args.format.has_tables() {
+        return Err(Failure::usage("--table is for csv, json and parquet").hint("leave it out"));
+    }
+    if args.format.is_binary() && args.output.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::usage("this format is not for a terminal").hint("name a file with -o FILE"));
+    }
+    let opened = Opened::open(&args.recordings, args.spans_file.as_deref())?;
+    let selections = opened.select(&args.events, args.from.as_deref(), args.until.as_deref(), args.utc)?;
+    let holds_events = args.format.has_tables() && args.table == Table::Events;
+    let spans = match (holds_events, args.only.is_empty()) {
+        (true, _) => Vec::new(),
+        (false, true) => opened.available.spans.clone(),
+        (false, false) => ask::spans_one_by_one(&opened.available, &args.only)?,
+    };
+    tracing::stop_on_signals();
+    let (file, to): (Option<NewFile>, Box<dyn Write + Send>) = match &args.output {
+        Some(path) => {
+            let (file, to) = NewFile::create(path)?;
+            (Some(file), Box::new(to))
+        }
+        None => (None, Box::new(io::stdout())),
+    };
+    let out = Out::new(to);
+    let ended = if holds_events && args.format == Format::Json {
+        lines(&opened, &selections, out)
+    } else {
+        let exporter = exporter(&args, &opened, &selections, &spans, out)
+            .map_err(|error| failure_of(Failed::Output(error), &opened))?;
+        write(&args, &opened, &selections, &spans, exporter)
+    };
+    let ended = match ended {
+        // A reader that has seen enough, such as `head`, is no failure.
+        Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+        other => other.map_err(|failed| failure_of(failed, &opened))?,
+    };
+    if ended.is_stopped || tracing::is_stopped() {
+        return Err(interrupted("nothing was exported"));
+    }
+    if let Some(file) = file {
+        file.keep();
+    }
+    conclude(&args, &ended, !spans.is_empty())
+}
+
+fn exporter(
+    args: &Args,
+    opened: &Opened,
+    selections: &[Selection],
+    spans: &[Span],
+    out: Out,
+) -> io::Result<Box<dyn Exporter>> {
+    let columns = || {
+        let mut columns = Columns::default();
+        for ((_, recording), selection) in opened.all.iter().zip(selections) {
+            columns.add_all(recording, |class| is_wanted(selection, class.index));
+        }
+        columns
+    };
+    Ok(match (args.format, args.table) {
+        (Format::Csv, Table::Events) => Box::new(EventsCsv::new(out, columns())),
+        (Format::Csv, Table::Spans) => Box::new(SpansCsv::new(out, spans)),
+        (Format::Json, _) => Box::new(SpansJson::new(out, spans)),
+        (Format::Parquet, Table::Events) => Box::new(EventsParquet::new(out, columns())?),
+        (Format::Parquet, Table::Spans) => Box::new(SpansParquet::new(out, spans)?),
+        (Format::Chrome, _) => Box::new(Chrome::new(out, spans)),
+        (Format::Perfetto, _) => Box::new(Perfetto::new(out, spans)),
+        (Format::Flamegraph, _) => Box::new(Flamegraph::new(out, spans)),
+        (Format::OtlpJson, _) => Box::new(Otlp::new(out, spans)),
+    })
+}
+
+fn write(
+    args: &Args,
+    opened: &Opened,
+    selections: &[Selection],
+    spans: &[Span],
+    exporter: Box<dyn Exporter>,
+) -> Result<Ended, Failed> {
+    let recordings = opened.all.iter().map(|(_, recording)| recording);
+    let plan = Plan {
+        recordings: recordings.zip(selections.iter().cloned()).collect(),
+        spans,
+        available: &opened.available,
+    };
+    let (mut status, pace) = (Status::new(), Pace::new());
+    let ended = export(&plan, exporter, |share, n_events| {
+        if args.output.is_some() {
+            status.show(|| format!("{}; {} events", pace.text(share), numbers::count(n_events)));
+        }
+        !tracing::is_stopped()
+    });
+    status.clear();
+    ended
+}
+
+/// Events as `nopal view --json` prints them.
+fn lines(opened: &Opened, selections: &[Selection], mut out: Out) -> Result<Ended, Failed> {
+    let mut ended = Ended::default();
+    let stop = AtomicBool::new(false);
+    for (at, ((_, recording), selection)) in opened.all.iter().zip(selections).enumerate() {
+        let printed = nopal_trace::print(recording, selection, || JsonLines::new(false), &mut out, &stop);
+        let printed = printed.map_err(|error| match error {
+            PrintError::Recording(error) => Failed::Recording(at, error),
+            PrintError::Output(error) => Failed::Output(out.finish().err().unwrap_or(error)),
+        })?;
+        ended.n_events += printed.n_events;
+        ended.reports.push(printed.report);
+        stop.store(tracing::is_stopped(), Ordering::Relaxed);
+    }
+    ended.n_bytes = out.finish().map_err(Failed::Output)?;
+    Ok(ended)
+}
+
+fn failure_of(failed: Failed, opened: &Opened) -> Failure {
+    match failed {
+        Failed::Recording(at, error) => super::recording_failure(&error, &opened.all[at].0),
+        Failed::Output(error) => Failure::new("output", format!("cannot write: {error}")),
+        Failed::Question(wrong) => Failure::from(wrong),
+    }
+}
+
+fn conclude(args: &Args, ended: &Ended, has_spans: bool) -> Result<(), Failure> {
+    let missing = Missing::new(ended.reports.iter(), ended.n_damaged);
+    if args.json {
+        let object = serde_json::json!({
+            "complete": missing.is_complete,
+            "verdict": missing.verdict,
+            "lost": missing.n_lost,
+            "events": ended.n_events,
+            "spans": ended.n_slices,
+            "unmatched": ended.unmatched.sum(),
+            "bytes": ended.n_bytes,
+        });
+        return print_json(&format!("{object}\n"));
+    }
+    let mut parts = vec![counted(ended.n_events, "event")];
+    if has_spans {
+        parts.push(counted(ended.n_slices, "span"));
+        parts.extend(super::answers::render::unmatched(&ended.unmatched));
+    }
+    parts.push(bytes_in_words(ended.n_bytes));
+    tell!("{}; {}", parts.join("; "), missing.verdict);
+    Ok(())
+}

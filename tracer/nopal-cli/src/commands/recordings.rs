@@ -1,0 +1,147 @@
+//! What the verbs share that read recordings at rest: opening them, the part that is wanted, and what is missing in the end.
+
+use super::answers::source::{declared, missing_in, open_recording};
+use super::view;
+use crate::failure::Failure;
+use crate::tracing;
+use nopal_answers::inventory;
+use nopal_files::own::Folder;
+use nopal_spans::Available;
+use nopal_trace::{Recording, Report, Selection};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Recordings that were opened, with what can be asked of them.
+pub struct Opened {
+    pub all: Vec<(PathBuf, Recording)>,
+    pub available: Available,
+}
+
+impl Opened {
+    /// Folders, or names of sessions.
+    pub fn open(named: &[PathBuf], spans_file: Option<&Path>) -> Result<Opened, Failure> {
+        let mut all = Vec::new();
+        for name in named {
+            let (dir, _) = view::find(Some(name))?;
+            let recording = open_recording(&dir)?;
+            all.push((dir, recording));
+        }
+        let probes = all.iter().flat_map(|(_, recording)| inventory::of_recording(recording)).collect();
+        Ok(Opened { all, available: Available::new(declared(spans_file)?, probes, false) })
+    }
+
+    /// The events that patterns name, between two times.
+    pub fn select(
+        &self,
+        patterns: &[String],
+        from: Option<&str>,
+        to: Option<&str>,
+        is_utc: bool,
+    ) -> Result<Vec<Selection>, Failure> {
+        let of = |(dir, recording): &(PathBuf, Recording)| {
+            let range = view::range_of(recording, from, to, is_utc, dir)?;
+            Ok(Selection { range, ..view::select(recording, patterns)? })
+        };
+        self.all.iter().map(of).collect()
+    }
+}
+
+/// What is missing in several recordings together.
+#[derive(Debug)]
+pub struct Missing {
+    pub is_complete: bool,
+    pub n_lost: u64,
+    /// `complete`, or what is missing.
+    pub verdict: String,
+}
+
+impl Missing {
+    pub fn new<'a>(reports: impl Iterator<Item = &'a Report>, n_damaged: u64) -> Missing {
+        let mut missing = Missing { is_complete: n_damaged == 0, n_lost: n_damaged, verdict: String::new() };
+        let mut parts = Vec::new();
+        for (at, report) in reports.enumerate() {
+            missing.is_complete &= report.is_complete();
+            missing.n_lost = missing.n_lost.saturating_add(report.n_lost());
+            parts.extend(missing_in(report, if at == 0 { n_damaged } else { 0 }));
+        }
+        missing.verdict = if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") };
+        missing
+    }
+}
+
+/// A new file that was named; it is taken away again unless it was finished.
+#[derive(Debug)]
+pub struct NewFile {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl NewFile {
+    pub fn create(path: &Path) -> Result<(NewFile, File), Failure> {
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Failure::new("exists", format!("{} is there already", path.display()))
+                    .hint("name another file, or remove it first")
+            }
+            _ => Failure::new("output", format!("cannot write {}: {error}", path.display())),
+        };
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or_else(|| Failure::usage(format!("{} is not the name of a file", path.display())))?;
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let file = Folder::make(parent).and_then(|folder| folder.create_new(name)).map_err(failed)?;
+        Ok((NewFile { path: path.to_owned(), is_kept: false }, file))
+    }
+
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // What was begun is of no use to anybody; failing to remove it changes nothing.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// How long something will still take, from how far it has come.
+#[derive(Debug)]
+pub struct Pace {
+    start: Instant,
+}
+
+impl Pace {
+    pub fn new() -> Pace {
+        Pace { start: Instant::now() }
+    }
+
+    /// `42 %, 12 s left`
+    pub fn text(&self, share: f64) -> String {
+        let elapsed = self.start.elapsed().as_secs_f64();
+        let percent = (share.clamp(0.0, 1.0) * 100.0) as u32;
+        if share <= 0.001 {
+            return format!("{percent} %");
+        }
+        let left = elapsed / share * (1.0 - share);
+        match left {
+            left if left < 90.0 => format!("{percent} %, {left:.0} s left"),
+            left => format!("{percent} %, {:.0} min left", left / 60.0),
+        }
+    }
+}
+
+/// Ctrl-C before the end.
+pub fn interrupted(what: &str) -> Failure {
+    let mut failure = Failure::new("interrupted", format!("interrupted: {what}"));
+    failure.exit = 130;
+    tracing::stop();
+    failure
+}
