@@ -12,7 +12,7 @@ const STOREYS: [&[&str]; 10] = [
     &["nopal-capture", "nopal-spans", "nopal-proc", "nopal-demo"],
     &["nopal-user", "nopal-kernel"],
     &["nopal-live"],
-    &["nopal-run", "nopal-session"],
+    &["nopal-run", "nopal-session", "nopal-doctor"],
     &["nopal-answers"],
     &["nopal-export"],
     &["nopal-parquet"],

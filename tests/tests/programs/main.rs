@@ -2,6 +2,7 @@
 
 mod catalog;
 mod demo;
+mod doctor;
 mod list_errors;
 mod list_live;
 mod list_real;

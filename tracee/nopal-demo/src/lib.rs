@@ -36,3 +36,12 @@ pub fn end_with_standard_input() {
         std::process::exit(0);
     });
 }
+
+/// Fires the probe of `nopal doctor --self-test` once.
+pub fn fire_self_test(number: u64) {
+    probes::nopal_self_test::fired::lazy(|probe| {
+        // A number has no zero bytes.
+        let text = std::ffi::CString::new(format!("hit {number}")).unwrap_or_default();
+        probe.fire(number, &text);
+    });
+}

@@ -179,6 +179,14 @@ nopal::provider! {
     }
 }
 
+nopal::provider! {
+    /// What `nopal doctor --self-test` traces.
+    pub mod nopal_self_test {
+        /// Fired with numbers from 0 on.
+        probe fired(number: u64, text: &CStr);
+    }
+}
+
 /// Bytes of a client as text. Copies only what is no UTF-8.
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)

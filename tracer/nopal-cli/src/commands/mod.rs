@@ -10,6 +10,7 @@ mod answers;
 mod completions;
 mod demo;
 mod detach;
+mod doctor;
 mod dtrace;
 mod export;
 mod list;
@@ -64,6 +65,7 @@ enum Verb {
     #[command(hide = true)]
     Recorder(sessions::recorder::Args),
     Detach(detach::Args),
+    Doctor(doctor::Args),
     Demo(demo::Args),
     Dtrace(dtrace::Args),
     Completions(completions::Args),
@@ -124,6 +126,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::SetSession(args) => (args.json, sessions::set_session::run(args)),
         Verb::Destroy(args) => (args.json, sessions::destroy::run(args)),
         Verb::Recorder(args) => (false, sessions::recorder::run(args)),
+        Verb::Doctor(args) => (args.json, doctor::run(args)),
         Verb::Detach(args) => (args.json, detach::run(args)),
         Verb::Demo(args) => (args.json, demo::run(args)),
         Verb::Completions(args) => (false, completions::run(args, Cli::command())),
