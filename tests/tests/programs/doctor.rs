@@ -200,6 +200,32 @@ fn the_machine_is_fit_and_both_doors_pass_their_test() {
     assert!(output.contains("    note  /bin/true has no probes\n"), "{output}");
 }
 
+/// In a place of its own, where nothing runs but one program: `nopal` shows it, and what it says to try works as it stands.
+#[test]
+fn the_first_word_shows_what_runs_and_what_to_try() {
+    let program = patient("doctor_first");
+    let script = format!(
+        "{} & sleep 0.5; nopal; nopal | sed -n 's/^  \\(nopal .*[^ ]\\)  .*/\\1/p' > tried; \
+         while read -r line; do echo \"+ $line\"; timeout 20 sh -c \"$line\" 2>&1 < /dev/null; done < tried; kill $!",
+        program.display()
+    );
+    let path = format!("{}:{}", nopal().parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let text = run(Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc", "sh", "-c", &script])
+        .env("PATH", path)
+        .env("NO_COLOR", "1")
+        .current_dir(program.parent().unwrap()));
+    let row = text.lines().find(|line| line.contains("patient ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(row.split_whitespace().nth(2) == Some("2"), "two probes: {text}");
+    assert!(text.contains("+ nopal list -p ") && text.contains("patient:pulse"), "{text}");
+    let events = text.lines().filter(|line| line.contains("] (") && line.contains("patient:")).count();
+    assert_eq!(events, 10, "{text}");
+    assert!(
+        text.lines().filter(|line| !line.starts_with('+')).all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+}
+
 fn stop(pid: u32, signal: i32) {
     // SAFETY: a signal for a process that this test has started.
     unsafe { libc::kill(pid as i32, signal) };

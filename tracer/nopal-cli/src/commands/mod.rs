@@ -14,6 +14,7 @@ mod doctor;
 mod dtrace;
 mod export;
 mod list;
+mod overview;
 mod record;
 mod recordings;
 mod run;
@@ -27,8 +28,9 @@ pub use view::failure_of as recording_failure;
 #[derive(Debug, Parser)]
 #[command(name = "nopal", version, max_term_width = 110)]
 struct Cli {
+    /// Without one: what is running here that can be traced, and what to type next.
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -87,7 +89,8 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    let (is_json, result) = match cli.verb {
+    let Some(verb) = cli.verb else { return finish(overview::run(), false) };
+    let (is_json, result) = match verb {
         Verb::Dtrace(args) => return dtrace::run(args),
         Verb::List(args) => (args.json, list::run(args)),
         Verb::Trace(args) => (args.json, trace::run(args)),
