@@ -54,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
         target.file.write_all_at(head, state).unwrap();
         target.file.write_all_at(&[0; 8], state + 128).unwrap();
     }
-    let mut reader = Reader::new(target.ring.clone());
+    let mut reader = Reader::of_one(target.ring.clone());
     let mut n_bytes = 0;
     let mut look = |_, view: RecordView<'_>| {
         n_bytes += 8 + view.payload.len();

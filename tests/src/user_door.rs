@@ -94,7 +94,7 @@ impl Door {
         let (select, events) = select(pattern);
         let mut session = Session::new(options, select)?;
         let reports = session.attach(pid as i32)?;
-        let reader = Reader::new(Arc::clone(session.ring()));
+        let reader = Reader::new(Arc::clone(session.rings()));
         Ok(Door { session, reader, events, reports })
     }
 

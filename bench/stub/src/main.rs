@@ -128,7 +128,7 @@ fn main() {
         });
         if let Some(path) = path {
             let known = harness.space.path();
-            harness.space.set_path(path, known.rseq_offset, known.tid_offset);
+            harness.space.set_path(path, known.rseq_offset, known.rseq_bytes, known.tid_offset);
         }
         harness.attach(Place::TwoArguments, &spec);
         let mut reader = harness.reader();

@@ -1,5 +1,5 @@
-//! The session's shared memory: a control page, the state of each ring, the rings. One memfd per session, mapped
-//! read-write in the tracer and in every traced process.
+//! The session's shared memory: a control page, the state of each ring, the rings. One memfd for all traced processes that
+//! have the same credentials, mapped read-write in the tracer and in each of them.
 //!
 //! ```text
 //! 0               ControlPage
@@ -45,7 +45,7 @@ pub struct ControlPage {
     pub version: u32,
     pub header_bytes: u32,
     pub total_bytes: u64,
-    /// Drawn at random for each session: tells a ring from the one that was mapped at its address before. Its low half is
+    /// Drawn at random for each memfd: tells a ring from the one that was mapped at its address before. Its low half is
     /// not 0.
     pub generation: u64,
     /// 0: every stub of the session leaves at once.
@@ -82,7 +82,7 @@ pub struct RingState {
     pub lost_first: AtomicU64,
     /// Time of the last lost record.
     pub lost_last: AtomicU64,
-    pub reserved: [u64; 12],
+    pub reserved: [AtomicU64; 12],
     /// Bytes ever freed. Stored by the reader; unused when overwriting.
     pub tail: AtomicU64,
 }

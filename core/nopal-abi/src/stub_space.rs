@@ -4,8 +4,9 @@
 //! ```text
 //! 0               StubSpace (header)
 //! journal_offset  JournalEntry[journal_capacity]
-//! code_offset     thunks, slots, resume code, stubs: append only
-//! total_bytes     (end of the memfd) followed in the traced process by one private page, the ProcessPage
+//! code_offset     thunks, slots, resume code, stubs
+//! total_bytes     (end of the memfd) followed in the traced process by private pages: the ProcessPage, the tracer's
+//!                 ledger, the KeptPages
 //! ```
 //!
 //! ```text
@@ -65,7 +66,8 @@ pub struct StubSpace {
     pub path: AtomicU32,
     /// The signature all code in this space was generated with; a process that registered another takes a locked path.
     pub rseq_signature: u32,
-    pub reserved: u32,
+    /// The length threads registered for their rseq areas.
+    pub rseq_bytes: AtomicU32,
     /// Of the thread's rseq area from `fs_base`.
     pub rseq_offset: AtomicI64,
     /// Of the thread's tid from `fs_base`.
@@ -82,15 +84,18 @@ pub struct SessionEntry {
     pub tracer_pid: u32,
     /// Start time of the tracer as `/proc/PID/stat` has it (field 22): with the pid it names the tracer for good.
     pub tracer_start: u64,
-    /// The same as in the session's control page.
+    /// Drawn at random for each session.
     pub generation: u64,
-    /// Where the session's ring is in the traced processes.
+    /// Where the session's ring is in the traced processes. Which one it is depends on the process's credentials.
     pub ring_address: u64,
     pub ring_bytes: u64,
+    /// Of the ring that the first process had there.
     pub ring_inode: u64,
     /// Offset of the session's announce routine, 0 = none yet.
     pub announce: u32,
-    pub reserved: [u32; 3],
+    /// Its length; 0 = not known.
+    pub announce_bytes: u32,
+    pub reserved: [u32; 2],
 }
 
 #[repr(u32)]
@@ -191,11 +196,44 @@ pub enum JournalState {
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct ProcessPage {
-    /// By session index: the process's own pid as its namespace counts in the low half, the low half of the session's
-    /// [`generation`](crate::ring::ControlPage::generation) in the high one. With another generation there, the session
-    /// has not met this process.
+    /// By session index: the process's own pid as its namespace counts in the low half, the low half of the ring's
+    /// [`generation`](crate::ring::ControlPage::generation) in the high one. With another generation there, the ring has
+    /// not met this process.
     pub met: [AtomicU64; MAX_SESSIONS],
 }
+
+/// Stub spaces that one process can have at most; each reaches 2 GiB of code on either side.
+pub const N_SPACES: usize = 511;
+
+/// Places in the table of threads.
+pub const N_THREADS: usize = 4096;
+
+/// The private pages behind the ledger in each process: anonymous, read-write; forked children begin with a copy, as they
+/// do of the memory the addresses in it belong to.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct KeptPages {
+    /// What the process has forbidden itself: bits of [`restraint`].
+    pub restraint: AtomicU32,
+    pub reserved: u32,
+    /// Where the same word is in each stub space of the process, this one among them; 0: no more. The
+    /// last is always 0.
+    pub spaces: [AtomicU64; N_SPACES],
+    /// Values of `fs_base` that were found to be a thread's own, each in one of two places that follow from it. All bits
+    /// are inverted, so that an empty place stands for no address, not even 0.
+    pub threads: [AtomicU64; N_THREADS],
+}
+
+/// What a stub must not do in a process, since the process has forbidden it to itself. Set before that takes effect.
+pub mod restraint {
+    /// System calls: a filter may answer them with death.
+    pub const NO_CALLS: u32 = 1;
+    /// Reading the time stamp counter, which raises a signal. A record needs its time: hits are counted as lost.
+    pub const NO_TIME: u32 = 2;
+}
+
+/// From the process page to the kept pages.
+pub const KEPT_OFFSET: usize = 2 * crate::PAGE_BYTES;
 
 const _: () = assert!(size_of::<StubSpace>() == crate::PAGE_BYTES);
 const _: () = assert!(size_of::<ProcessPage>() == crate::PAGE_BYTES);

@@ -20,6 +20,17 @@ pub enum Action {
     /// No record: the thread takes a [ticket](nopal_abi::ring::ControlPage::tickets) and waits for its turn, at most this
     /// long; whoever goes on before it is counted. For the place the dynamic linker calls when libraries come and go.
     Wait { timeout_ms: u32 },
+    /// Nothing is recorded: the process is noted to forbid itself what this function is asked to forbid.
+    Restrain(Forbidding),
+}
+
+/// A function by which a program can forbid itself something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Forbidding {
+    /// `prctl(option, argument, ...)`
+    Prctl,
+    /// `syscall(number, arguments...)`
+    Syscall,
 }
 
 /// One thing that a record keeps.

@@ -10,6 +10,8 @@ pub struct Task {
 /// One stream of records in the order of their times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId {
+    /// Which of the user door's rings: processes with other credentials have another. 0 for the kernel door.
+    pub ring: u32,
     pub cpu: u32,
     pub kind: StreamKind,
 }

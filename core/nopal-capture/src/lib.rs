@@ -10,7 +10,7 @@ pub mod packed;
 pub mod record;
 pub mod wanted;
 
-pub use capture::{Action, Capture, Predicate, Relation};
+pub use capture::{Action, Capture, Forbidding, Predicate, Relation};
 pub use cell::{Cell, CellKey};
 pub use hit::{Came, Hit, Loss, StreamId, StreamKind, Task};
 pub use record::{RecordLayout, RecordView};

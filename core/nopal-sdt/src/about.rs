@@ -125,7 +125,14 @@ mod tests {
         Probe {
             provider: provider.to_owned(),
             name: name.to_owned(),
-            sites: vec![Site { address: 1, file_offset: 1, semaphore: None, args, code: Vec::new() }],
+            sites: vec![Site {
+                address: 1,
+                file_offset: 1,
+                semaphore: None,
+                args,
+                code: Vec::new(),
+                until_restartable: None,
+            }],
             about: None,
         }
     }

@@ -9,5 +9,5 @@ pub mod pattern;
 pub mod probe;
 
 pub use about::describe;
-pub use object::{Object, ReadError, Segment, Warning, read};
+pub use object::{Object, RESTARTABLE, ReadError, Segment, Warning, read};
 pub use pattern::Pattern;

@@ -3,9 +3,11 @@
 
 mod error;
 mod notes;
+mod sequences;
 mod symbols;
 
 pub use error::{ReadError, Warning};
+pub use sequences::RESTARTABLE;
 
 use crate::operand::Arch;
 use crate::probe::Probe;
@@ -44,6 +46,8 @@ pub struct Object {
     /// A separate debug file: it has the notes of its program and none of the code. Its sites have neither file
     /// offsets nor code bytes.
     pub is_debug_copy: bool,
+    /// Link-time addresses of the program's own restartable sequences, as far as the file describes them; sorted.
+    pub restartable: Vec<std::ops::Range<u64>>,
     /// Notes that could not be used, the first few of them.
     pub warnings: Vec<Warning>,
 }
@@ -75,6 +79,11 @@ impl Segment {
 impl Object {
     pub fn n_sites(&self) -> usize {
         self.probes.iter().map(|probe| probe.sites.len()).sum()
+    }
+
+    /// How many bytes behind `address` a restartable sequence of the program begins; 0: it is inside one.
+    pub fn until_restartable(&self, address: u64) -> Option<u64> {
+        sequences::distance(&self.restartable, address)
     }
 
     pub fn probe(&self, provider: &str, name: &str) -> Option<&Probe> {
@@ -126,6 +135,7 @@ fn read_elf<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
         n_ghosts: 0,
         n_duplicates: 0,
         is_debug_copy: sections.is_without_code(),
+        restartable: sequences::read(&sections),
         warnings: Vec::new(),
     };
     notes::read_into(&mut object, &sections)?;
@@ -170,24 +180,26 @@ struct Sections<'data, Elf: FileHeader, R: ReadRef<'data>> {
     is_without_code: bool,
     /// Address of `.stapsdt.base` as the file is now.
     base: Option<u64>,
+    /// The sections with descriptors of restartable sequences.
+    sequences: Vec<&'data Elf::SectionHeader>,
 }
 
 impl<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>> Sections<'data, Elf, R> {
     fn new(header: &'data Elf, endian: Endianness, bytes: R, headers: &'data [Elf::SectionHeader]) -> Self {
         let strings_idx = header.shstrndx(endian, bytes).unwrap_or(0);
         let names = headers.get(strings_idx as usize).and_then(|section| section.file_range(endian));
-        // Only as much of the names is read as tells the one that is wanted.
-        let is_base = |section: &Elf::SectionHeader| {
-            const BASE: &[u8] = b".stapsdt.base\0";
+        // Only as much of the names is read as tells those that are wanted.
+        let is_named = |section: &Elf::SectionHeader, wanted: &[u8]| {
             let (at, size) = names?;
             let name = u64::from(section.sh_name(endian));
-            size.checked_sub(name).filter(|left| *left >= BASE.len() as u64)?;
-            let found = bytes.read_bytes_at(at.checked_add(name)?, BASE.len() as u64).ok()?;
-            (found == BASE).then_some(())
+            size.checked_sub(name).filter(|left| *left >= wanted.len() as u64)?;
+            let found = bytes.read_bytes_at(at.checked_add(name)?, wanted.len() as u64).ok()?;
+            (found == wanted).then_some(())
         };
         let mut code = Vec::new();
         let mut is_without_code = true;
         let mut base = None;
+        let mut sequences = Vec::new();
         for section in headers {
             let flags = section.sh_flags(endian).0;
             if flags & elf::SHF_ALLOC.0 == 0 {
@@ -198,8 +210,10 @@ impl<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>> Sections<'d
                 if code.len() <= MAX_CODE_SECTIONS {
                     code.push((section.sh_addr(endian).into(), section.sh_size(endian).into()));
                 }
-            } else if is_base(section).is_some() {
+            } else if is_named(section, b".stapsdt.base\0").is_some() {
                 base.get_or_insert(section.sh_addr(endian).into());
+            } else if is_named(section, b"__rseq_cs\0").is_some() {
+                sequences.push(section);
             }
         }
         Sections {
@@ -211,6 +225,7 @@ impl<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>> Sections<'d
             is_without_code: is_without_code && !code.is_empty(),
             code: (1..=MAX_CODE_SECTIONS).contains(&code.len()).then_some(code),
             base,
+            sequences,
         }
     }
 

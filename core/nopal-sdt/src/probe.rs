@@ -23,6 +23,9 @@ pub struct Site {
     pub args: Vec<Arg>,
     /// The bytes in the file from the site on; fewer than 32 only at the end of a segment.
     pub code: Vec<u8>,
+    /// How many bytes further on a restartable sequence of the program begins; 0: the site is inside one. `None`: the file
+    /// describes none from here on.
+    pub until_restartable: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

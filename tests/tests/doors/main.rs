@@ -12,6 +12,7 @@ mod user_door_hijack;
 mod user_door_hostile;
 mod user_door_libraries;
 mod user_door_life;
+mod user_door_programs;
 mod user_door_real;
 mod user_door_refusals;
 mod user_door_relocate;

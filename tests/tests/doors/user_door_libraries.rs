@@ -65,7 +65,7 @@ fn patient(pid: u32, pattern: &str) -> Door {
     let mut session = Session::new(&options(), select).unwrap();
     session.set_library_wait(LONG_MS);
     let reports = session.attach(pid as i32).unwrap();
-    let reader = nopal_user::consumer::Reader::new(Arc::clone(session.ring()));
+    let reader = nopal_user::consumer::Reader::new(Arc::clone(session.rings()));
     Door { session, reader, events, reports }
 }
 
@@ -134,7 +134,7 @@ fn a_started_program_and_its_libraries_are_seen_from_the_beginning() {
         let mut command = Command::new(build("loads", &["loads.c"], Build::Pie));
         command.arg("20").arg(library()).arg(&go).args(["0", "0"]);
         let (child, reports) = session.launch(command.stdin(Stdio::null()).stdout(Stdio::piped())).unwrap();
-        let reader = nopal_user::consumer::Reader::new(Arc::clone(session.ring()));
+        let reader = nopal_user::consumer::Reader::new(Arc::clone(session.rings()));
         let mut doors = [Door { session, reader, events, reports }];
         let mut loads = Loads { running: Running(child), go };
         let hits = follow(&mut loads, &mut doors);

@@ -1,14 +1,18 @@
 //! The user door through a program's life: started by us, libraries loaded later, exec, other tracers on the same sites.
 
+use nopal_capture::record::{RecordKind, Value};
+use nopal_capture::{Action, Capture, Wanted};
+use nopal_proc::MappedObject;
 use nopal_tests::cycles::rounds;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build, build_with};
-use nopal_tests::user_door::{Door, Hit, options, select, text};
+use nopal_tests::user_door::{Door, Hit, options, select, small_options, text};
 use nopal_tests::{nopal, run, scratch};
 use nopal_user::consumer::Reader;
-use nopal_user::session::Session;
+use nopal_user::session::{Select, Session};
 use nopal_user::tactic::Tactic;
 use nopal_user::watch::Notice;
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,7 +23,7 @@ fn launch(command: &mut Command, pattern: &str) -> (Running, Door) {
     let (select, events) = select(pattern);
     let mut session = Session::new(&options(), select).unwrap();
     let (child, reports) = session.launch(command.stdin(Stdio::null()).stdout(Stdio::null())).unwrap();
-    let reader = Reader::new(Arc::clone(session.ring()));
+    let reader = Reader::new(Arc::clone(session.rings()));
     (Running(child), Door { session, reader, events, reports })
 }
 
@@ -302,4 +306,68 @@ fn children_forked_while_a_tracer_comes_and_goes_are_as_their_file_says() {
         brood.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(said.contains(" 0 raised"), "{said}");
     }
+}
+
+/// Chooses every probe of a provider, with its first argument as a string of at most so many bytes.
+fn select_texts(max_bytes: u32) -> Select {
+    Box::new(move |_: &MappedObject, object: &nopal_sdt::Object| {
+        let probes = object.probes.iter().filter(|p| p.provider == "many");
+        let sites = probes.flat_map(|p| p.sites.iter().map(move |site| (p.name.clone(), site)));
+        sites
+            .zip(0..)
+            .map(|((name, site), event)| {
+                let operand = |i: usize| site.args[i].operand.clone().unwrap();
+                let captures = vec![
+                    Capture::CString { pointer: operand(0), max_bytes, is_trusted: false },
+                    Capture::Value { operand: operand(1) },
+                ];
+                let action = Action::Record { captures, has_time: true, has_task: true };
+                Wanted { probe: name, site: site.clone(), event, predicates: Vec::new(), action }
+            })
+            .collect()
+    })
+}
+
+#[test]
+fn a_program_is_traced_as_often_as_one_likes() {
+    // Stubs of one session take some 200 KiB of the 3.5 MiB there are: after 17 nothing would be left.
+    const SESSIONS: u32 = 48;
+    let program = build("many", &["many.c"], Build::Pie);
+    let mut running = Running::start(Command::new(&program).stdout(Stdio::piped()));
+    let mut out = BufReader::new(running.0.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let before = text(running.pid());
+    let words = "a text that is longer than some and shorter than others";
+    for i in 0..SESSIONS {
+        let max_bytes = 20 + i;
+        let mut session = Session::new(&small_options(), select_texts(max_bytes)).unwrap();
+        let reports = session.attach(running.pid() as i32).unwrap_or_else(|e| panic!("session {i}: {e}"));
+        let sites = reports[0].outcome.as_ref().unwrap();
+        assert!(sites.len() == 256 && sites.iter().all(|s| s.outcome.is_ok()), "session {i}: {sites:?}");
+        let mut reader = Reader::new(Arc::clone(session.rings()));
+        let mut seen = HashSet::new();
+        wait_until("every probe to be seen", 60, || {
+            let polled = reader.poll(|_, record| {
+                let RecordKind::Event(event) = record.kind else { return };
+                let layout = session.layout(event).unwrap();
+                let expected = &words[..words.len().min(max_bytes as usize)];
+                match layout.values(record.payload).next() {
+                    Some(Ok(Value::Text(text))) => assert_eq!(text.bytes, expected.as_bytes(), "session {i}"),
+                    other => panic!("session {i}: {other:?}"),
+                }
+                seen.insert(event);
+            });
+            assert_eq!((polled.damaged, polled.forged), (0, 0), "session {i}");
+            seen.len() == 256
+        });
+        let left = session.detach();
+        assert!(left.failures.is_empty() && left.left_alone.is_empty(), "session {i}: {left:?}");
+        text(running.pid()).assert_is(&before);
+    }
+    // SAFETY: a child of ours that was not reaped.
+    unsafe { libc::kill(running.pid() as i32, libc::SIGTERM) };
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    assert!(running.0.wait().unwrap().success() && line.ends_with(" errors=0\n"), "{line}");
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 /// A function longer than this is looked at so far only.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
+const NOP: u8 = 0x90;
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
 /// A file with code, read once.
@@ -107,6 +108,9 @@ impl FileCode {
     pub fn check(&self, address: u64, code: &[u8], is_entry: bool) -> Result<(), Refusal> {
         if looks_like_a_jump(code) {
             return Err(Refusal::VectorInstruction { address });
+        }
+        if self.object.until_restartable(address) == Some(0) && code.first() != Some(&NOP) {
+            return Err(Refusal::Restartable { address });
         }
         if !is_entry && code.starts_with(&NOP5) && !self.calls_somebody(address) {
             return Err(Refusal::LeafNop { address });

@@ -24,6 +24,11 @@ pub enum Refusal {
     VectorInstruction {
         address: u64,
     },
+    /// In a restartable sequence of the program. A one-byte nop is passed without leaving its place; most other instructions
+    /// run elsewhere, and a thread that is interrupted there is not started over.
+    Restartable {
+        address: u64,
+    },
     NotAnInstruction {
         address: u64,
     },
@@ -114,6 +119,9 @@ impl fmt::Display for Refusal {
                 "the vector instruction at {address:#x} is one that the kernel's uprobes take for a jump, and would never \
                  execute"
             ),
+            Refusal::Restartable { address } => {
+                write!(f, "the code at {address:#x}: {}", nopal_sdt::RESTARTABLE)
+            }
             Refusal::NotAnInstruction { address } => {
                 write!(f, "{address:#x} is not the beginning of an instruction")
             }

@@ -31,7 +31,7 @@ use nopal_trace::clock::monotonic_ns;
 use nopal_user::consumer::{self as reader, Reader, any_has_thread};
 use nopal_user::launch::Starting;
 use nopal_user::libraries::Libraries;
-use nopal_user::ring::{RingConfig, RingMemory, Set};
+use nopal_user::ring::{RingConfig, Rings, Set};
 use nopal_user::session::{self, Session, SiteReport};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -74,6 +74,8 @@ pub struct Live<S: Selection = Registry> {
     span: Range<u64>,
     /// Hits whose turn in the order of time has not come.
     waiting: Waiting,
+    /// No site is open any more; what is in the rings is all there will be.
+    is_closed: bool,
 }
 
 /// So long a program in the kernel may take from its time to the end of its record.
@@ -141,6 +143,7 @@ impl<S: Selection> Live<S> {
             handovers: Handovers::default(),
             span: 0..u64::MAX,
             waiting: Waiting::default(),
+            is_closed: false,
         })
     }
 
@@ -150,8 +153,8 @@ impl<S: Selection> Live<S> {
     }
 
     /// Where stubs keep what they gather alone.
-    pub fn ring(&self) -> Option<&Arc<RingMemory>> {
-        self.user.as_ref().map(|(session, _)| session.ring())
+    pub fn ring(&self) -> Option<&Arc<Rings>> {
+        self.user.as_ref().map(|(session, _)| session.rings())
     }
 
     fn how(&self) -> How {
@@ -303,7 +306,9 @@ impl<S: Selection> Live<S> {
         let before_ns = match &self.kernel {
             _ if is_last => u64::MAX,
             // The kernel's programs take the time before they hand over what they saw.
-            Some(_) => now_ns.saturating_sub(KERNEL_LAG_NS),
+            Some(kernel) => {
+                kernel.read_until_ns().unwrap_or(u64::MAX).min(now_ns).saturating_sub(KERNEL_LAG_NS)
+            }
             None => now_ns,
         };
         let selection = lock(&self.selection);
@@ -315,9 +320,8 @@ impl<S: Selection> Live<S> {
 
     /// Hands out what has been recorded since the last time, each stream in its order.
     pub fn poll_into(&mut self, consumer: &mut impl Consumer<S>) -> Polled {
-        if let Some((session, reader)) = &mut self.user {
-            let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
-            reader.set_liveness(move |tid| any_has_thread(&pids, tid));
+        if !self.is_closed {
+            self.know_writers();
         }
         if self.clock.is_due() {
             self.clock.correct(Anchor::now());
@@ -331,12 +335,12 @@ impl<S: Selection> Live<S> {
             let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !is_only;
             let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
             let Polled { n_hits, losses, n_damaged } = &mut polled;
-            let result = reader.poll_in_order(|source, came| {
+            let take = |source: reader::Source, came: reader::Came<'_>| {
                 let kind = match source.set {
                     Set::Rseq => StreamKind::Rseq,
                     Set::Locked => StreamKind::Locked,
                 };
-                let stream = StreamId { cpu: source.cpu, kind };
+                let stream = StreamId { ring: source.ring, cpu: source.cpu, kind };
                 let record = match came {
                     reader::Came::Record(record) => record,
                     reader::Came::Gap(gap) => {
@@ -376,12 +380,14 @@ impl<S: Selection> Live<S> {
                     *n_hits += 1;
                     consumer.hit(&selection, &hit);
                 }
-            });
-            polled.n_damaged += result.damaged + result.abandoned;
+            };
+            // Afterwards nobody comes back for what is left.
+            let result = if self.is_closed { reader.poll_rest(take) } else { reader.poll_in_order(take) };
+            polled.n_damaged += result.n_damaged();
         }
         if let Some(kernel) = &mut self.kernel {
             let (span, Polled { n_hits, losses, .. }) = (&self.span, &mut polled);
-            kernel.poll(losses, &mut |came| match came {
+            kernel.poll(self.is_closed, losses, &mut |came| match came {
                 Came::Hit(hit) => {
                     if span.contains(&hit.ns) && selection.holds(&hit) {
                         *n_hits += 1;
@@ -396,6 +402,14 @@ impl<S: Selection> Live<S> {
         polled
     }
 
+    /// Tells the reader whose records may still be under way.
+    fn know_writers(&mut self) {
+        if let Some((session, reader)) = &mut self.user {
+            let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
+            reader.set_liveness(move |tid| any_has_thread(&pids, tid));
+        }
+    }
+
     /// Hands out what the rings that are written over hold now, oldest first on each CPU; it stays there. Hits of the
     /// kernel door and of threads without rseq are not among them: [`Live::poll`] gives those.
     pub fn snapshot(&mut self, mut each: impl FnMut(&S, Hit<'_>)) -> Polled {
@@ -407,14 +421,14 @@ impl<S: Selection> Live<S> {
         let result = reader.snapshot(|source, record| {
             let RecordKind::Event(event) = record.kind else { return };
             let (Some(time), Some(task)) = (record.time, record.task) else { return };
-            let stream = StreamId { cpu: source.cpu, kind: StreamKind::Rseq };
+            let stream = StreamId { ring: source.ring, cpu: source.cpu, kind: StreamKind::Rseq };
             let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
             if selection.holds(&hit) {
                 polled.n_hits += 1;
                 each(&selection, hit);
             }
         });
-        polled.n_damaged = result.damaged;
+        polled.n_damaged = result.n_damaged();
         polled
     }
 
@@ -445,6 +459,9 @@ impl<S: Selection> Live<S> {
             self.handovers = Handovers::default();
             kernel.close();
         }
+        // Once all are left nobody knows them any more.
+        self.know_writers();
+        self.is_closed = true;
         match &mut self.user {
             Some((session, _)) => session
                 .detach()
@@ -540,7 +557,7 @@ fn open_user<S: Selection>(
     let mut session =
         Session::new(&session::Options { ring, is_only, can_relocate }, select).map_err(LiveError::User)?;
     session.set_patient(options.is_patient);
-    let reader = Reader::new(session.ring().clone());
+    let reader = Reader::new(session.rings().clone());
     Ok((session, reader))
 }
 

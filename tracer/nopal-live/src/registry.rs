@@ -484,7 +484,14 @@ mod tests {
             .into_iter()
             .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
             .collect();
-        let site = Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90] };
+        let site = Site {
+            address: 0,
+            file_offset: 0,
+            semaphore: None,
+            args,
+            code: vec![0x90],
+            until_restartable: None,
+        };
         let probe = Probe { provider: "p".into(), name: "n".into(), sites: vec![site], about: Some(about) };
         let plan = EventPlan::new(&probe, Limits::default());
         for (text, reason) in [

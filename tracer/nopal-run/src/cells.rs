@@ -12,7 +12,7 @@ use nopal_program::{Action, PointKind, Program, Type};
 use nopal_script::render::Entry;
 use nopal_sdt::operand::{Operand, Place};
 use nopal_sdt::probe::Site;
-use nopal_user::ring::RingMemory;
+use nopal_user::ring::Rings;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ impl Cells {
     }
 
     /// Keys and words that the cells of a map hold.
-    fn entries(&self, map: u32, ring: &RingMemory) -> Vec<Entry> {
+    fn entries(&self, map: u32, ring: &Rings) -> Vec<Entry> {
         let Some(Some(place)) = self.places.get(map as usize) else { return Vec::new() };
         let key_of = |key: i64| if place.n_keys > 0 { key.to_le_bytes().to_vec() } else { Vec::new() };
         ring.read_cell(&place.cell()).keys.into_iter().map(|(key, words)| (key_of(key), words)).collect()
@@ -228,7 +228,7 @@ fn predicate(site: &Site, test: &Test) -> Option<stub::Predicate> {
 pub struct CellMaps<'a> {
     pub maps: &'a mut Maps,
     pub cells: &'a Cells,
-    pub ring: Option<&'a Arc<RingMemory>>,
+    pub ring: Option<&'a Arc<Rings>>,
 }
 
 impl MapAccess for CellMaps<'_> {
@@ -265,7 +265,7 @@ mod tests {
             .into_iter()
             .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
             .collect();
-        Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90] }
+        Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90], until_restartable: None }
     }
 
     #[test]

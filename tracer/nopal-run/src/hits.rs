@@ -11,7 +11,7 @@ use nopal_live::tasks::Tasks;
 use nopal_program::captures::Captures;
 use nopal_program::interpret::{Hit, Interpreter};
 use nopal_program::op::Builtin;
-use nopal_user::ring::RingMemory;
+use nopal_user::ring::Rings;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Runner<'a> {
     pub interpreter: &'a mut Interpreter,
     pub performer: &'a mut Performer,
     pub cells: &'a Cells,
-    pub ring: Option<Arc<RingMemory>>,
+    pub ring: Option<Arc<Rings>>,
     pub tasks: &'a mut Tasks,
     pub everyone: &'a mut TaskCache,
     pub needs: &'a Captures,

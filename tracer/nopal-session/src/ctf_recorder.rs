@@ -224,12 +224,12 @@ impl Recorder {
             self.write_verdict();
         }
         // Up to the last event only: hits that are in the rings already are earlier than now.
-        self.streams.0.iter_mut().flatten().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(0))
+        self.streams.iter_mut().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(0))
     }
 
     /// Bytes of events written so far.
     pub fn bytes_written(&self) -> u64 {
-        self.streams.0.iter().flatten().map(StreamWriter::bytes_written).sum()
+        self.streams.iter().map(StreamWriter::bytes_written).sum()
     }
 
     /// States that hits may be missing since `ns` (CLOCK_MONOTONIC), and why. In the file at once, as nobody knows how
@@ -259,7 +259,7 @@ impl Recorder {
     pub fn close(mut self) -> Closed {
         let mut closed = Closed { n_bytes: 0, n_events: 0, n_lost: 0, n_disk: 0, error: None };
         let n_dropped = self.verdict.n_disk;
-        for mut stream in std::mem::take(&mut self.streams.0).into_iter().flatten() {
+        for mut stream in std::mem::take(&mut self.streams.0).into_iter().flatten().flatten() {
             if let Err(error) = stream.flush(0) {
                 closed.error.get_or_insert(error);
             }
@@ -278,25 +278,39 @@ impl Recorder {
     }
 }
 
-/// The streams there are, by CPU and kind: every hit looks for its own, so that it must be quick.
+/// The streams there are, by ring, CPU and kind: every hit looks for its own, so that it must be quick.
 #[derive(Debug, Default)]
-struct Streams(Vec<Option<StreamWriter>>);
+struct Streams(Vec<Vec<Option<StreamWriter>>>);
+
+const KINDS: u32 = 3;
 
 impl Streams {
     #[inline]
     fn get(&mut self, writer: &mut RecordingWriter, id: StreamId) -> Result<&mut StreamWriter, Error> {
-        let part = match id.kind {
+        let kind = match id.kind {
             StreamKind::Rseq => 0,
             StreamKind::Locked => 1,
             StreamKind::Kernel => 2,
         };
-        let idx = id.cpu as usize * 3 + part as usize;
-        if idx >= self.0.len() {
-            self.0.resize_with(idx + 1, || None);
+        let (ring, idx) = (id.ring as usize, (id.cpu * KINDS + kind) as usize);
+        if ring >= self.0.len() {
+            self.0.resize_with(ring + 1, Vec::new);
         }
-        match &mut self.0[idx] {
+        let of_ring = &mut self.0[ring];
+        if idx >= of_ring.len() {
+            of_ring.resize_with(idx + 1, || None);
+        }
+        match &mut of_ring[idx] {
             Some(stream) => Ok(stream),
-            empty => Ok(empty.insert(writer.stream_part(id.cpu, part)?)),
+            empty => Ok(empty.insert(writer.stream_part(id.cpu, id.ring * KINDS + kind)?)),
         }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &StreamWriter> {
+        self.0.iter().flatten().flatten()
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamWriter> {
+        self.0.iter_mut().flatten().flatten()
     }
 }

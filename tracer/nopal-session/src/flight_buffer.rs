@@ -124,7 +124,7 @@ mod tests {
         let past_of = |times: &[u64]| {
             let mut held = FlightBuffer::new(usize::MAX);
             for ns in times {
-                let stream = StreamId { cpu: 0, kind: StreamKind::Rseq };
+                let stream = StreamId { ring: 0, cpu: 0, kind: StreamKind::Rseq };
                 held.push(Hit { stream, event: 0, ns: *ns, task: Task { pid: 1, tid: 1 }, payload: &[0; 8] });
             }
             let registry = Registry::new(Vec::new(), Vec::new(), Limits::default());

@@ -82,6 +82,16 @@ pub enum Error {
         pid: i32,
         what: &'static str,
     },
+    /// Its credentials are those of no other process of the session, and there is no memory for one more ring.
+    TooManyRings {
+        pid: i32,
+        n_rings: usize,
+    },
+    /// It has become somebody else and still has the ring of those it was like.
+    NotApart {
+        pid: i32,
+        reason: String,
+    },
     /// The command could not be started.
     Launch {
         command: String,
@@ -189,6 +199,16 @@ impl fmt::Display for Error {
                 f,
                 "the {what} nopal reserved in process {pid} is used up; trace fewer probes at once or restart the \
                  program"
+            ),
+            Error::TooManyRings { pid, n_rings } => write!(
+                f,
+                "process {pid} has other credentials than the rest, and {n_rings} rings are as many as a session may \
+                 have, so that its hits are missing; trace it by itself, make the rings smaller or use --door kernel"
+            ),
+            Error::NotApart { pid, reason } => write!(
+                f,
+                "process {pid} has changed its credentials and could not be given a ring of its own ({reason}); \
+                 it may read and forge the hits of those it was forked with"
             ),
             Error::Launch { command, reason } => write!(f, "cannot start `{command}`: {reason}"),
             Error::Io { what, source } => write!(f, "{what}: {source}"),

@@ -2,9 +2,15 @@
 //! stubs and changes the code, in this order. Runs in a thread of its own that is the ptracer.
 
 mod arm;
+mod inside;
 mod prepare;
+mod rehouse;
 mod spaces;
 
+pub use rehouse::rehouse;
+
+use super::credentials::Credentials;
+use super::domains::Tenant;
 use super::enter::{Entered, wait_until_idle};
 use super::error::{Error, Result};
 use super::hijack::{Call, Hijack};
@@ -37,8 +43,16 @@ const RELOCATION_TRIES: usize = 20;
 struct ThreadFacts {
     path: Path,
     rseq_offset: i64,
+    rseq_bytes: u32,
     tid_offset: i64,
     signature: u32,
+}
+
+/// Whether code may ask for the address that `%fs` stands for: this processor can, and the kernel allows it.
+fn can_read_fs_base() -> bool {
+    const HWCAP2_FSGSBASE: u64 = 1 << 1;
+    // SAFETY: reads what the kernel told this process at its start.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
 }
 
 /// Asks a process that was entered at its very start how its threads can be told apart, now that they have their local
@@ -54,6 +68,8 @@ pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
         entered: Entered::new(&memory, hijack),
         maps: room.maps.clone(),
         room,
+        // None is mapped.
+        ring: 0,
         facts: None,
         passed: HashMap::new(),
     };
@@ -66,7 +82,7 @@ pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
     for n in work.core.neighbourhoods.iter().filter(|n| here.contains(&n.inode)) {
         let is_alike = n.space.rseq_signature() == facts.signature;
         let path = if is_alike || facts.path != Path::Rseq { facts.path } else { Path::LockedTls };
-        n.space.set_path(path, facts.rseq_offset, facts.tid_offset);
+        n.space.set_path(path, facts.rseq_offset, facts.rseq_bytes, facts.tid_offset);
     }
     Ok(facts.path != Path::Locked)
 }
@@ -77,6 +93,8 @@ struct Work<'a, 'c> {
     entered: Entered<'a>,
     maps: Maps,
     room: Room,
+    /// Which of the session's rings is for this process.
+    ring: usize,
     facts: Option<ThreadFacts>,
     /// Descriptors of neighbourhoods and the ring in the process, to be closed at the end: by inode.
     passed: HashMap<u64, i32>,
@@ -102,7 +120,12 @@ pub fn open_process(
     is_starting: bool,
 ) -> Result<Traced> {
     let memory = Memory::open(pid)?;
-    prepare::look_at_files(&objects, &Room::read(pid)?);
+    let room = Room::read(pid)?;
+    prepare::look_at_files(&objects, &room);
+    let credentials = Credentials::read(pid)?;
+    // One that it has from its parent is that of its like; see `separate`.
+    let now = core.domains.mapped_in(&room.maps).first().copied();
+    let ring = core.domains.ring_for(&Tenant { pid, credentials: &credentials, now, is_restless: false })?;
     let _lock = if is_starting { None } else { Some(Lock::take(pid)?) };
     wait_until_idle(&memory)?;
     let hijack = if is_starting {
@@ -117,7 +140,8 @@ pub fn open_process(
         core,
         entered: Entered::new(&memory, hijack),
         maps: Maps { ranges: Vec::new() },
-        room: Room::read(pid)?,
+        room,
+        ring,
         facts: None,
         passed: HashMap::new(),
     };
@@ -197,10 +221,16 @@ impl Work<'_, '_> {
 
     fn ask_thread(&mut self) -> Result<ThreadFacts> {
         let (pid, tid) = (self.pid(), self.entered.hijack.tid());
-        let mut facts =
-            ThreadFacts { path: Path::Locked, rseq_offset: 0, tid_offset: 0, signature: RSEQ_SIGNATURE };
+        let mut facts = ThreadFacts {
+            path: Path::Locked,
+            rseq_offset: 0,
+            rseq_bytes: 0,
+            tid_offset: 0,
+            signature: RSEQ_SIGNATURE,
+        };
         let fs_base = self.entered.hijack.original().map_or(0, |r| r.fs_base);
-        if fs_base == 0 {
+        // Where a stub cannot tell whose storage %fs points to, it leaves it alone.
+        if fs_base == 0 || !can_read_fs_base() {
             return Ok(facts);
         }
         let at = self.entered.scratch()?;
@@ -226,6 +256,7 @@ impl Work<'_, '_> {
             let offset = rseq.address.wrapping_sub(fs_base) as i64;
             if i32::try_from(offset).is_ok() {
                 facts.rseq_offset = offset;
+                facts.rseq_bytes = rseq.size;
                 facts.signature = rseq.signature;
                 facts.path = Path::Rseq;
             }

@@ -140,7 +140,7 @@ impl Session {
         starting: impl Into<Starting<'a>>,
         before_start: impl FnOnce(i32, &[SiteReport]) + Send,
     ) -> Result<(Child, Vec<ProcessReport>)> {
-        self.ring().set_enabled(!self.is_paused);
+        self.rings().set_enabled(!self.is_paused);
         let (core, strangers, starting) = (&mut self.core, &mut self.strangers, starting.into());
         let is_only = self.is_only;
         let before_start = move |pid: i32, sites: &[SiteReport]| {

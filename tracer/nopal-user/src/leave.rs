@@ -74,17 +74,19 @@ pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
     report
 }
 
-/// Gives the ring's memory back once it has been read; it stays mapped in the processes, as a hole.
-pub fn free_ring(core: &Core) {
+/// Gives the memory of the rings back once they have been read; it stays mapped in the processes, as a hole.
+pub fn free_rings(core: &Core) {
     let page = nopal_abi::PAGE_BYTES as i64;
-    // SAFETY: plain system call on a descriptor we own. If it fails the memory lives as long as the processes.
-    unsafe {
-        libc::fallocate(
-            core.ring_file.as_raw_fd(),
-            libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-            page,
-            core.ring.layout().total_bytes as i64 - page,
-        );
+    for (_, domain) in core.domains.iter() {
+        // SAFETY: plain system call on a descriptor we own. If it fails the memory lives as long as the processes.
+        unsafe {
+            libc::fallocate(
+                domain.file.as_raw_fd(),
+                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                page,
+                core.layout().total_bytes as i64 - page,
+            );
+        }
     }
 }
 
@@ -419,7 +421,8 @@ fn patches(
 /// Closes the descriptors that killed tracers had open in the process.
 fn close_left(memory: &Memory, maps: &Maps) -> Result<()> {
     let pages: Vec<u64> = spaces_in(maps).iter().map(|range| range.end).collect();
-    if pages.iter().all(|page| left_fds::left_in(memory, *page).is_empty()) {
+    let has_none = || pages.iter().all(|page| left_fds::left_in(memory, *page).is_empty());
+    if has_none() || process::status(memory.pid())?.seccomp != 0 {
         return Ok(());
     }
     wait_until_idle(memory)?;
@@ -447,7 +450,8 @@ fn lock_pages(n: &Neighbourhood, memory: &Memory, is_wanted: impl Fn(u64) -> boo
             .is_some_and(|r| r.is_writable && r.is_executable && !r.is_shared && r.inode != 0);
         is_unlocked && !kept.contains(page)
     });
-    if pages.is_empty() {
+    // Who has locked itself in might die of a call.
+    if pages.is_empty() || process::status(memory.pid())?.seccomp != 0 {
         return Ok(());
     }
     wait_until_idle(memory)?;

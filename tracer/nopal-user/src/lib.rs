@@ -4,7 +4,9 @@
 mod behind;
 mod call_code;
 pub mod consumer;
+pub mod credentials;
 mod distance;
+mod domains;
 mod enter;
 pub mod entry;
 pub mod error;
@@ -29,6 +31,8 @@ pub mod ptrace;
 pub mod relocate;
 pub mod ring;
 mod room;
+pub mod sandbox;
+mod separate;
 pub mod session;
 mod stopped_thread;
 pub mod stub;

@@ -7,8 +7,10 @@
 use super::error::{Error, Result};
 use super::ledger::Ledger;
 use super::maps::Maps;
+use super::neighbourhood::Neighbourhood;
 use super::patch::Found;
 use super::process;
+use super::sandbox::FORBIDDING_EVENT;
 use super::session::{
     Core, LazyFixed, OpenSite, ProcessReport, Session, SiteReport, Traced, WantedObject, code_mappings,
     in_own_thread,
@@ -120,6 +122,7 @@ impl Loader {
             semaphore: None,
             args: Vec::new(),
             code: self.code.clone(),
+            until_restartable: None,
         };
         let mapping = &object.mappings[0];
         WantedObject {
@@ -189,7 +192,8 @@ fn has_padding(code: &[u8]) -> bool {
 
 /// The reports of what the session itself wants.
 pub(super) fn of_probes(reports: &[SiteReport]) -> Vec<SiteReport> {
-    reports.iter().filter(|r| r.event != LIBRARY_EVENT).cloned().collect()
+    let is_own = |event| event == LIBRARY_EVENT || event == FORBIDDING_EVENT;
+    reports.iter().filter(|r| !is_own(r.event)).cloned().collect()
 }
 
 impl Session {
@@ -224,12 +228,13 @@ impl Session {
 
     /// Whether a thread has loaded or unloaded a library and waits for us.
     pub fn has_library_news(&self) -> bool {
-        self.core.ring.is_waited_for()
+        self.rings().is_waited_for()
     }
 
     /// How many threads went on, since this was last asked, before we had looked at what they had loaded.
     pub fn take_impatient(&mut self) -> u64 {
-        let n_before = std::mem::replace(&mut self.n_impatient, self.core.ring.impatient());
+        let n_now = self.rings().impatient();
+        let n_before = std::mem::replace(&mut self.n_impatient, n_now);
         self.n_impatient.wrapping_sub(n_before)
     }
 
@@ -237,7 +242,7 @@ impl Session {
     /// [`Session::release`].
     pub fn follow_libraries(&mut self) -> Vec<Notice> {
         // Before anything is looked at: whoever comes from now on waits for the next look.
-        self.ticket = self.core.ring.tickets();
+        self.tickets = self.rings().tickets();
         let mut again = Vec::new();
         for traced in &mut self.traced {
             let now = code_mappings(traced.pid);
@@ -283,7 +288,7 @@ impl Session {
 
     /// Lets the threads go on that wait because they have loaded a library.
     pub fn release(&self) {
-        self.core.ring.take_turn(self.ticket);
+        self.rings().take_turns(&self.tickets);
     }
 }
 
@@ -304,7 +309,9 @@ fn forget_unloaded(core: &Core, traced: &mut Traced) -> Result<()> {
     let neighbourhoods = &core.neighbourhoods;
     in_own_thread(|| {
         let _lock = Lock::take(pid)?;
-        for n in neighbourhoods {
+        // Others at the same address are those of relatives that have become somebody else.
+        let is_here = |n: &&Neighbourhood| maps.find(n.address()).is_some_and(|r| r.inode == n.inode);
+        for n in neighbourhoods.iter().filter(is_here) {
             let Some(session) = n.session(generation) else { continue };
             for (index, entry, _) in n.space.entries() {
                 let is_gone = |s: &OpenSite| s.space == n.address() && s.semaphore == Some(entry.address);

@@ -1,11 +1,24 @@
 //! The address space of a process: what is where, and where there is room.
 
 use super::error::{Error, Result};
+use super::ring;
 use nopal_proc::{self, Mapping};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maps {
     pub ranges: Vec<Mapping>,
+}
+
+/// Whether this is a memfd of that name, as `/proc/PID/maps` writes it. Its inode is then one that no other live memfd has; a
+/// file that somebody has called so is on another device, where he may choose its inode.
+pub fn is_memfd(range: &Mapping, name: &str) -> bool {
+    static DEVICE: OnceLock<Option<u64>> = OnceLock::new();
+    let device = || Some(File::from(ring::memfd(c"nopal-device").ok()?).metadata().ok()?.dev());
+    let of_range = libc::makedev(range.device_major, range.device_minor);
+    range.is_called(name) && DEVICE.get_or_init(device).is_none_or(|device| device == of_range)
 }
 
 impl Maps {

@@ -5,35 +5,42 @@
 //! address         the memfd, r-x, shared by forked relatives
 //! + len           process page   private, wiped in forked children
 //! + len + 4096    ledger         private, copied to forked children: four bits per journal entry
+//! + len + 8192    kept pages     private, copied to forked children: what stubs have found out
 //! landing pages   single pages of the same memfd, r-x, where punned jumps land; one page of it at many addresses
 //! ```
 
 use super::call_code::CALL_LIST;
 use super::error::{Error, Result};
-use super::maps::Maps;
+use super::maps::{Maps, is_memfd};
 use super::memory::Memory;
 use super::ring;
 use super::stub::StubError;
 use super::stub::space::{Entry, ObjectIdentity, SessionLine, Space, SpaceError};
 use nopal_abi::PAGE_BYTES;
 use nopal_abi::stub_space::{
-    DEFAULT_BYTES, DEFAULT_JOURNAL_ENTRIES, JournalKind, JournalState, MAGIC, NO_SESSION, StubSpace, VERSION,
+    DEFAULT_BYTES, DEFAULT_JOURNAL_ENTRIES, JournalKind, JournalState, KEPT_OFFSET, KeptPages, MAGIC,
+    NO_SESSION, StubSpace, VERSION,
 };
 use std::mem::offset_of;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 /// The name of the memfd in `/proc/PID/maps`.
 pub const MEMFD_NAME: &str = "/memfd:nopal-stubs";
 const PAGE: u64 = PAGE_BYTES as u64;
-/// Process page and ledger.
-pub const PRIVATE_BYTES: u64 = 2 * PAGE;
+/// Process page, ledger and kept pages.
+pub const PRIVATE_BYTES: u64 = (KEPT_OFFSET + size_of::<KeptPages>()) as u64;
 
 #[derive(Debug)]
 pub struct Neighbourhood {
     file: std::fs::File,
     pub inode: u64,
     pub space: Space,
+    /// Which of the session's rings the processes have that it is for.
+    pub ring: usize,
+    /// Where in the processes code of before was given up for what comes: no thread may be there.
+    pub reused: Vec<Range<u64>>,
 }
 
 impl Neighbourhood {
@@ -76,6 +83,16 @@ impl Neighbourhood {
         Neighbourhood::copied(pid, address, &bytes)
     }
 
+    /// A copy of one that is ours.
+    pub fn twin(&self) -> Result<Neighbourhood> {
+        Neighbourhood::copied(0, self.address(), &self.space.bytes())
+    }
+
+    pub fn of_ring(mut self, ring: usize) -> Neighbourhood {
+        self.ring = ring;
+        self
+    }
+
     fn copied(pid: i32, address: u64, bytes: &[u8]) -> Result<Neighbourhood> {
         let file = memfd()?;
         let space = Space::copied(&file, address, bytes, DEFAULT_BYTES).map_err(|e| space_failed(pid, e))?;
@@ -84,7 +101,7 @@ impl Neighbourhood {
 
     fn around(file: std::fs::File, space: Space) -> Result<Neighbourhood> {
         let inode = file.metadata().map_err(Error::io("look at the stub space"))?.ino();
-        Ok(Neighbourhood { file, inode, space })
+        Ok(Neighbourhood { file, inode, space, ring: 0, reused: Vec::new() })
     }
 
     pub fn file(&self) -> BorrowedFd<'_> {
@@ -103,15 +120,17 @@ impl Neighbourhood {
         self.space.process_page()
     }
 
-    /// Whether process page and ledger are there in this process.
+    /// Whether process page, ledger and kept pages are there in this process.
     pub fn has_private_pages(&self, maps: &Maps) -> bool {
         let page = self.process_page();
         // The process page stands alone, since what is wiped on fork is not joined with other memory; before it was
-        // made so, both pages are one.
+        // made so, all are one.
         maps.find(page).is_some_and(|r| {
             let is_own = r.start == page && (r.end == page + PAGE || r.end == page + PRIVATE_BYTES);
             is_own && r.is_writable && !r.is_shared && r.inode == 0
-        }) && maps.find(self.ledger()).is_some_and(|r| r.is_writable && !r.is_shared && r.inode == 0)
+        }) && maps
+            .find(self.ledger())
+            .is_some_and(|r| r.end >= page + PRIVATE_BYTES && r.is_writable && !r.is_shared && r.inode == 0)
     }
 
     pub fn ledger(&self) -> u64 {
@@ -206,7 +225,7 @@ impl Neighbourhood {
 pub fn spaces_in(maps: &Maps) -> Vec<&nopal_proc::Mapping> {
     maps.ranges
         .iter()
-        .filter(|r| r.offset == 0 && r.is_executable && r.is_shared && r.is_called(MEMFD_NAME))
+        .filter(|r| r.offset == 0 && r.is_executable && r.is_shared && is_memfd(r, MEMFD_NAME))
         .filter(|r| r.end - r.start == DEFAULT_BYTES as u64)
         .collect()
 }

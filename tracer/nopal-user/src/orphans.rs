@@ -1,7 +1,7 @@
 //! Whether anybody is left to be traced: a process goes on being a session's when its parents have ended.
 
 use super::maps::Maps;
-use super::session::{RING_NAME, Session};
+use super::session::Session;
 use nopal_proc::{self, Process};
 
 impl Session {
@@ -21,11 +21,9 @@ impl Session {
 
     /// Where the kernel tells nobody who was forked: a copy of a traced process has our ring, whoever its parent is now.
     fn adopt_orphans(&mut self) -> bool {
-        let inode = self.core.ring_inode;
-        let has_ring = |pid: u32| {
-            Maps::read(pid as i32)
-                .is_ok_and(|maps| maps.ranges.iter().any(|r| r.inode == inode && r.is_called(RING_NAME)))
-        };
+        let domains = &self.core.domains;
+        let has_ring =
+            |pid: u32| Maps::read(pid as i32).is_ok_and(|maps| !domains.mapped_in(&maps).is_empty());
         // A child of our own has the ring from us: it is a copy of the tracer.
         let own = std::process::id();
         let is_tracer = |p: &Process| p.pid == own || p.parent == own;

@@ -53,6 +53,12 @@ pub fn interrupt(tid: i32) -> io::Result<()> {
 }
 
 /// Lets a stopped thread go on, delivering `signal` unless it is 0.
+/// Lets the thread, which is stopped, make calls that its filter forbids, for as long as it is traced.
+pub fn suspend_seccomp(tid: i32) -> io::Result<()> {
+    const PTRACE_O_SUSPEND_SECCOMP: usize = 1 << 21;
+    request(libc::PTRACE_SETOPTIONS, tid, 0, PTRACE_O_SUSPEND_SECCOMP).map(drop)
+}
+
 pub fn resume(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Bytes that a jump takes.
 pub const WINDOW: u64 = 5;
 /// Farther behind a site nobody asks.
-const MAX_WINDOW: u64 = 32;
+pub const MAX_WINDOW: u64 = 32;
 
 /// The page or the two pages that a site's five bytes lie in.
 pub fn pages_of(site: u64) -> Vec<u64> {

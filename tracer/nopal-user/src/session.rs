@@ -1,5 +1,6 @@
-//! A session: the sites of one or more processes opened, their records in one ring, until it is detached.
+//! A session: the sites of one or more processes opened, their records in rings, until it is detached.
 
+use super::domains::Domains;
 use super::error::{Error, Result};
 use super::inject::open_process;
 use super::leave;
@@ -10,7 +11,9 @@ use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::patch::Patch;
 use super::process;
 use super::relocate::Fixed;
-use super::ring::{self, RingConfig, RingError, RingMemory};
+use super::ring::{RingConfig, RingLayout, Rings, Tickets};
+use super::sandbox::{self, Forbidders};
+use super::separate::Identity;
 use super::stub::space::{self, ObjectIdentity, PlacedStub};
 use super::tactic::{Refusal, Tactic};
 use nopal_capture::{RecordLayout, Wanted};
@@ -19,7 +22,6 @@ use nopal_proc::{self, Image, MappedObject};
 use nopal_sdt::probe::Site;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -182,6 +184,8 @@ pub struct Traced {
     pub(super) is_unannounced: bool,
     /// By address of the site.
     pub(super) health: HashMap<u64, super::watch::Health>,
+    /// What it has forbidden itself, as far as it was told.
+    pub(super) restraint: u32,
 }
 
 impl Traced {
@@ -205,18 +209,19 @@ impl Traced {
             is_early: false,
             is_unannounced: false,
             health: HashMap::new(),
+            restraint: 0,
         }
     }
 }
 
 /// What all processes of a session share.
 pub struct Core {
-    pub ring_file: File,
-    pub ring: Arc<RingMemory>,
-    pub ring_inode: u64,
+    pub domains: Domains,
+    /// Tells the session from all others.
+    pub generation: u64,
     pub neighbourhoods: Vec<Neighbourhood>,
-    /// Inodes of stub spaces we have replaced by copies, and which copy.
-    pub adopted: HashMap<u64, usize>,
+    /// Inodes of stub spaces we have replaced by copies for the processes of a ring, and which copy.
+    pub adopted: HashMap<(u64, usize), usize>,
     /// By inode of the neighbourhood.
     pub sessions: HashMap<u64, space::Session>,
     /// By neighbourhood and address of the site; whether it is in the chain.
@@ -225,6 +230,8 @@ pub struct Core {
     pub(super) library_wait_ms: u32,
     /// By device and inode.
     pub(super) loaders: HashMap<(u64, u64), std::result::Result<Loader, &'static str>>,
+    /// By device and inode; `None` if the file cannot be read.
+    pub(super) forbidders: HashMap<(u64, u64), Option<Arc<(Forbidders, nopal_sdt::Object)>>>,
     pub(super) can_relocate: bool,
     select: Select,
     objects: HashMap<(u64, u64), Option<Arc<ReadObject>>>,
@@ -246,19 +253,11 @@ impl std::fmt::Debug for Core {
 
 impl Core {
     fn new(options: &Options, select: Select) -> Result<Core> {
-        let ring_file: File =
-            ring::memfd(c"nopal-ring").map_err(Error::io("make a memfd for the ring"))?.into();
-        let ring = RingMemory::format(&ring_file, &options.ring).map_err(|e| match e {
-            RingError::Io { what, source } => Error::Io { what: what.into(), source },
-            other => {
-                Error::Io { what: "make the ring".into(), source: std::io::Error::other(other.to_string()) }
-            }
-        })?;
-        let ring_inode = ring_file.metadata().map_err(Error::io("look at the ring"))?.ino();
+        let domains = Domains::new(&options.ring)?;
+        let generation = domains.rings().get(0).map_or(0, |ring| ring.generation());
         Ok(Core {
-            ring_file,
-            ring: Arc::new(ring),
-            ring_inode,
+            domains,
+            generation,
             neighbourhoods: Vec::new(),
             adopted: HashMap::new(),
             sessions: HashMap::new(),
@@ -266,6 +265,7 @@ impl Core {
             layouts: HashMap::new(),
             library_wait_ms: libraries::WAIT_MS,
             loaders: HashMap::new(),
+            forbidders: HashMap::new(),
             can_relocate: options.can_relocate,
             select,
             objects: HashMap::new(),
@@ -281,13 +281,19 @@ impl Core {
     }
 
     pub fn generation(&self) -> u64 {
-        self.ring.control().generation
+        self.generation
+    }
+
+    /// How all rings of the session are divided.
+    pub(super) fn layout(&self) -> RingLayout {
+        *self.domains.rings().layout()
     }
 
     /// The objects of a process that have wanted sites.
     pub(super) fn wanted_in(&mut self, pid: i32) -> Result<Vec<WantedObject>> {
         let mapped = nopal_proc::changeable_objects(pid as u32).map_err(|e| Error::of_target(pid, e))?;
         let loader = libraries::loader_in(self, pid, &mapped);
+        let forbidders = sandbox::forbidders_in(self, pid, &mapped);
         let mut wanted = Vec::new();
         for object in mapped.into_iter().filter(|o| !o.path.starts_with(super::neighbourhood::MEMFD_NAME)) {
             let Some(read) = self.read_object(&object) else { continue };
@@ -318,6 +324,7 @@ impl Core {
         // Nobody is entered for what may come only.
         if !wanted.is_empty() {
             wanted.extend(loader);
+            wanted.extend(forbidders);
         }
         Ok(wanted)
     }
@@ -390,11 +397,13 @@ pub struct Session {
     pub(super) is_paused: bool,
     is_patient: bool,
     pub(super) strangers: MissedExecs,
+    /// Who the processes are that have a ring of ours, by pid.
+    pub(super) identities: HashMap<i32, Identity>,
     /// Processes that could not be entered, not to be tried again.
     pub(super) given_up: Vec<(i32, Option<u64>)>,
     pub(super) last_look: Instant,
     /// The last thread that had loaded something when libraries were last looked at.
-    pub(super) ticket: u32,
+    pub(super) tickets: Tickets,
     pub(super) n_impatient: u64,
     /// Descriptors that nobody else can use up: leaving takes some, and must not fail for want of them.
     spare: Vec<File>,
@@ -410,7 +419,7 @@ impl Session {
     pub fn new(options: &Options, select: Select) -> Result<Session> {
         let core = Core::new(options, select)?;
         let spare = (0..SPARE_DESCRIPTORS)
-            .map(|_| core.ring_file.try_clone().map_err(Error::io("keep descriptors for leaving")))
+            .map(|_| File::open("/dev/null").map_err(Error::io("keep descriptors for leaving")))
             .collect::<Result<_>>()?;
         Ok(Session {
             core,
@@ -421,9 +430,10 @@ impl Session {
             is_paused: false,
             is_patient: false,
             strangers: MissedExecs::default(),
+            identities: HashMap::new(),
             given_up: Vec::new(),
             last_look: Instant::now(),
-            ticket: 0,
+            tickets: Tickets::default(),
             n_impatient: 0,
         })
     }
@@ -437,12 +447,12 @@ impl Session {
     /// Hits are not recorded meanwhile, in no process.
     pub fn set_paused(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
-        self.ring().set_enabled(!is_paused);
+        self.rings().set_enabled(!is_paused);
     }
 
     /// Opens the wanted sites of a process and of its live descendants. Fails only if `pid` itself cannot be entered.
     pub fn attach(&mut self, pid: i32) -> Result<Vec<ProcessReport>> {
-        self.ring().set_enabled(!self.is_paused);
+        self.rings().set_enabled(!self.is_paused);
         if !self.is_only {
             self.strangers.follow_for_free(pid as u32);
         }
@@ -539,6 +549,9 @@ impl Session {
 
     fn open_one(&mut self, pid: i32, is_patient: bool) -> Result<ProcessReport> {
         process::check_enterable(pid)?;
+        // A child may be somebody else by now than its parent, whose ring it has.
+        self.identify(pid);
+        self.separate(pid)?;
         // What comes while we are at work is to be noticed at the next look.
         let seen = code_mappings(pid);
         let mut objects = self.core.wanted_in(pid)?;
@@ -576,6 +589,7 @@ impl Session {
             is_late: false,
         };
         self.traced.retain(|t| t.pid != traced.pid);
+        self.identify(traced.pid);
         self.traced.push(traced);
         report
     }
@@ -600,8 +614,7 @@ impl Session {
             .filter(|r| self.core.neighbourhoods.iter().any(|n| n.inode == r.inode))
             .map(|r| r.start)
             .collect();
-        let has_ring = maps.ranges.iter().any(|r| r.inode == self.core.ring_inode && r.is_called(RING_NAME));
-        if spaces.is_empty() || !has_ring {
+        if spaces.is_empty() || self.core.domains.mapped_in(&maps).is_empty() {
             return Vec::new();
         }
         let Ok(memory) = Memory::open(pid) else { return Vec::new() };
@@ -623,8 +636,9 @@ impl Session {
         sites
     }
 
-    pub fn ring(&self) -> &Arc<RingMemory> {
-        &self.core.ring
+    /// The rings of the session; processes with other credentials have other ones.
+    pub fn rings(&self) -> &Arc<Rings> {
+        self.core.domains.rings()
     }
 
     /// Time since [`Session::look_after`] was last called.
@@ -646,7 +660,7 @@ impl Session {
     pub fn detach(&mut self) -> leave::LeaveReport {
         self.roots.clear();
         self.spare.clear();
-        self.ring().set_enabled(false);
+        self.rings().set_enabled(false);
         let report = leave::leave(&mut self.core, &mut self.traced);
         self.core.forget();
         report
@@ -659,7 +673,7 @@ impl Drop for Session {
         if !self.core.neighbourhoods.is_empty() {
             self.detach();
         }
-        leave::free_ring(&self.core);
+        leave::free_rings(&self.core);
     }
 }
 

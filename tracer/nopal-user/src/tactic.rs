@@ -75,6 +75,9 @@ pub enum Refusal {
         landing: Box<Refusal>,
         reason: String,
     },
+    /// Part of a restartable sequence (`rseq(2)`) of the program itself, or so near in front of one that instructions of
+    /// the sequence would have to be moved.
+    Restartable,
     ThreadInside,
     OutOfReach,
     Stub(String),
@@ -104,6 +107,7 @@ impl fmt::Display for Refusal {
             Refusal::NotMovable { landing, reason } => {
                 write!(f, "{landing}, and the instructions behind it cannot be moved: {reason}")
             }
+            Refusal::Restartable => f.write_str(nopal_sdt::RESTARTABLE),
             Refusal::ThreadInside => write!(f, "a thread stands inside the bytes to be changed"),
             Refusal::OutOfReach => write!(f, "no stub could be placed within 2 GiB"),
             Refusal::Stub(reason) => f.write_str(reason),
@@ -125,6 +129,7 @@ impl Refusal {
             | Refusal::BytesChanged { .. }
             | Refusal::NextSiteTooClose
             | Refusal::NotMovable { .. }
+            | Refusal::Restartable
             | Refusal::ThreadInside
             | Refusal::OutOfReach
             | Refusal::Stub(_)
@@ -239,7 +244,7 @@ fn over_nop10(at: u64) -> Way {
 }
 
 /// The first byte at `at` alone becomes the opcode, with the four bytes of `code` behind it as its distance.
-fn pun(tactic: Tactic, at: u64, distance: Distance, tail: Tail) -> Way {
+pub(super) fn pun(tactic: Tactic, at: u64, distance: Distance, tail: Tail) -> Way {
     Way { tactic, jump: at, patch: at, patch_len: 1, kept_len: 0, distance, tail, is_narrow: false }
 }
 

@@ -6,8 +6,10 @@ use super::inject::ask_again;
 use super::libraries::LIBRARY_PROBE;
 use super::patch::{Direction, Found, apply};
 use super::process;
+use super::sandbox;
 use super::session::{OpenSite, ProcessReport, Session, code_mappings, in_own_thread};
 use super::stopped_thread::Lock;
+use nopal_abi::stub_space::restraint;
 use std::time::{Duration, Instant};
 
 /// Something that happened to a traced process.
@@ -45,6 +47,12 @@ pub enum Notice {
     Exec {
         pid: i32,
     },
+    /// The process has locked itself in (`seccomp`): its stubs make no system calls any more, or not even take the time.
+    Restrained {
+        pid: i32,
+        /// Hits are only counted.
+        is_silent: bool,
+    },
     Ended {
         pid: i32,
     },
@@ -78,13 +86,14 @@ pub(super) enum Health {
 }
 
 impl Session {
-    /// One look at everything. Cheap when nothing has happened: one read per site and three of each process.
+    /// One look at everything. Cheap when nothing has happened: one read per site and four of each process.
     pub fn look_after(&mut self) -> Vec<Notice> {
         let mut notices = Vec::new();
         if self.has_library_news() {
             notices = self.follow_libraries();
             self.release();
         }
+        notices.extend(self.separate_changed());
         let mut again: Vec<i32> = Vec::new();
         let mut ended: Vec<i32> = Vec::new();
         for traced in &mut self.traced {
@@ -131,6 +140,12 @@ impl Session {
             }
             if !traced.is_unannounced {
                 traced.seen = now;
+            }
+            let bits = sandbox::restraint_of(traced);
+            if bits & !traced.restraint != 0 {
+                traced.restraint |= bits;
+                let is_silent = bits & restraint::NO_TIME != 0;
+                notices.push(Notice::Restrained { pid, is_silent });
             }
             let memory = &traced.memory;
             for (at, site) in traced.sites.iter().enumerate() {
@@ -209,6 +224,9 @@ impl Session {
         }
         // What they had tells what the children have that they have left.
         self.traced.retain(|traced| !ended.contains(&traced.pid));
+        for pid in ended {
+            self.forget_identity(pid);
+        }
         notices.extend(self.strangers.take_gone().into_iter().map(|pid| {
             let pid = pid as i32;
             Notice::Opened(ProcessReport::failed(pid, Error::EndedEarly { pid }))

@@ -246,7 +246,14 @@ fn site<'data, R: ReadRef<'data>>(
             file_offset: segment.file_offset.wrapping_add(note.semaphore - segment.address),
         });
     let args = args(object.arch, &note.args, symbols);
-    Site { address: note.location, file_offset, semaphore, args, code: code.to_vec() }
+    Site {
+        address: note.location,
+        file_offset,
+        semaphore,
+        args,
+        code: code.to_vec(),
+        until_restartable: object.until_restartable(note.location),
+    }
 }
 
 fn args(arch: Option<Arch>, text: &str, symbols: &mut Wanted) -> Vec<Arg> {

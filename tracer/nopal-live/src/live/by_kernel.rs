@@ -15,10 +15,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Records that are put in order at a time: bounds what a poll keeps in memory.
 const BATCH_RECORDS: usize = 1 << 14;
 const MAX_BATCHES: usize = 1 << 12;
+/// After this time the caller has its turn, which may have been told to stop.
+const LONG_POLL: Duration = Duration::from_millis(100);
 
 /// The kernel door's side: what is armed where.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub(crate) struct Kernel {
     /// Records of one poll, to be put in order.
     batch: Vec<(StreamId, u64, u32, Task, Vec<u8>)>,
     last_ns: HashMap<u32, u64>,
+    /// Hits came faster than they were read, and the last poll left some.
+    is_behind: bool,
 }
 
 /// What tells of hits.
@@ -68,6 +73,7 @@ impl Kernel {
             lost_seen: Vec::new(),
             batch: Vec::new(),
             last_ns: HashMap::new(),
+            is_behind: false,
         }
     }
 
@@ -253,12 +259,18 @@ impl Kernel {
             Entrance::Bpf(door) => door.poll(BATCH_RECORDS, |cpu, record| {
                 let RecordKind::Event(event) = record.kind else { return };
                 let (Some(ns), Some(task)) = (record.time, record.task) else { return };
-                let stream = StreamId { cpu, kind: StreamKind::Kernel };
+                let stream = StreamId { ring: 0, cpu, kind: StreamKind::Kernel };
                 batch.push((stream, ns, event, task, record.payload.to_vec()));
             }),
             Entrance::Lines(lines) => {
                 lines.poll(|cpu, ns, event, task, payload| {
-                    batch.push((StreamId { cpu, kind: StreamKind::Kernel }, ns, event, task, payload));
+                    batch.push((
+                        StreamId { ring: 0, cpu, kind: StreamKind::Kernel },
+                        ns,
+                        event,
+                        task,
+                        payload,
+                    ));
                 });
                 // All there was has been read.
                 0
@@ -277,14 +289,26 @@ impl Kernel {
         n_records
     }
 
-    /// Hands out the hits that have come, in the order of time, and what was lost meanwhile.
-    pub fn poll(&mut self, lost: &mut Vec<Loss>, each: &mut impl FnMut(Came<'_>)) {
-        // More often than a full ring needs, so that a poll ends however fast hits come.
+    /// Hands out the hits that have come, in the order of time, and what was lost meanwhile. However fast they come, it ends
+    /// soon; the last poll, when no more come, leaves nothing.
+    pub fn poll(&mut self, is_last: bool, lost: &mut Vec<Loss>, each: &mut impl FnMut(Came<'_>)) {
+        let end = Instant::now() + LONG_POLL;
+        self.is_behind = false;
+        // More often than a full ring needs.
         for _ in 0..MAX_BATCHES {
             if self.poll_batch(lost, each) < BATCH_RECORDS {
-                break;
+                return;
+            }
+            if !is_last && Instant::now() >= end {
+                self.is_behind = true;
+                return;
             }
         }
+    }
+
+    /// All hits before this time have been handed out; without one, all that had come when the last poll began.
+    pub fn read_until_ns(&self) -> Option<u64> {
+        self.is_behind.then(|| self.last_ns.values().copied().max().unwrap_or(0))
     }
 
     /// What was lost since the last time.
@@ -295,7 +319,7 @@ impl Kernel {
                 let (count, now) = (lines.n_lost(), nopal_trace::clock::monotonic_ns());
                 if count > 0 {
                     // Which CPU's they were, and when exactly, the lines do not tell.
-                    let stream = StreamId { cpu: 0, kind: StreamKind::Kernel };
+                    let stream = StreamId { ring: 0, cpu: 0, kind: StreamKind::Kernel };
                     let first_ns = self.last_ns.values().copied().min().unwrap_or(now);
                     lost.push(Loss { stream, count, first_ns, last_ns: now });
                 }
@@ -307,7 +331,7 @@ impl Kernel {
         for ((cpu, loss), (seen, seen_ns)) in losses.iter().enumerate().zip(&mut self.lost_seen) {
             if loss.n_lost > *seen {
                 lost.push(Loss {
-                    stream: StreamId { cpu: cpu as u32, kind: StreamKind::Kernel },
+                    stream: StreamId { ring: 0, cpu: cpu as u32, kind: StreamKind::Kernel },
                     count: loss.n_lost - *seen,
                     // The program keeps the very first only; this gap begins after the one before.
                     first_ns: loss.first_ns.max(*seen_ns),

@@ -8,6 +8,7 @@ use super::{
 };
 use nopal_capture::Wanted;
 use nopal_user::libraries::{LIBRARY_PROBE, WAIT_MS};
+use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_words};
 use nopal_user::session::ProcessReport;
 use nopal_user::watch::{LastWords, Notice};
 use std::collections::{BTreeSet, HashSet};
@@ -129,6 +130,9 @@ impl<S: Selection> Live<S> {
                         "another tool watches which libraries process {pid} loads; they are opened a moment later"
                     )));
                 }
+                Notice::TakenOver { pid, probe, .. } if probe == FORBIDDING_PROBE => {
+                    news.push(News::Message(unguarded_in_words(pid)));
+                }
                 Notice::TakenOver { pid, probe, address, is_on_nop: false, .. } => {
                     news.push(News::Gap(format!(
                         "another tool took over {probe} at {address:#x} in process {pid}; its hits are missing until \
@@ -137,6 +141,10 @@ impl<S: Selection> Live<S> {
                 }
                 Notice::TakenOver { pid, probe, address, event, is_on_nop: true } => {
                     self.hand_over(pid as u32, probe, address, event, news);
+                }
+                Notice::OpenAgain { probe, .. } if probe == FORBIDDING_PROBE => {}
+                Notice::Restrained { pid, is_silent } => {
+                    news.push(News::Message(restrained_in_words(pid, is_silent)));
                 }
                 Notice::OpenAgain { pid, probe, address, was_taken_over } => {
                     let is_known = was_taken_over || probe == LIBRARY_PROBE;

@@ -10,7 +10,14 @@ fn site(args: &str) -> Site {
         .into_iter()
         .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
         .collect();
-    Site { address: 0x1000, file_offset: 0x1000, semaphore: None, args, code: vec![0x90] }
+    Site {
+        address: 0x1000,
+        file_offset: 0x1000,
+        semaphore: None,
+        args,
+        code: vec![0x90],
+        until_restartable: None,
+    }
 }
 
 fn probe(about: Option<About>, sites: &[&str]) -> Probe {

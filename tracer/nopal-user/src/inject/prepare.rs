@@ -7,8 +7,9 @@ use crate::landings::{ATTEMPTS, Landings, Piece, pages, pieces};
 use crate::libraries::{self, LIBRARY_EVENT};
 use crate::neighbourhood::{MEMFD_NAME, Neighbourhood, stub_failed};
 use crate::patch::{Found, Patch};
-use crate::relocate::{WINDOW, pages_of};
+use crate::relocate::{MAX_WINDOW, WINDOW, pages_of};
 use crate::room::Room;
+use crate::sandbox::{self, FORBIDDING_EVENT};
 use crate::session::{OpenSite, WantedObject};
 use crate::stub::space::ObjectIdentity;
 use crate::stub::tail::plan_relocation;
@@ -24,7 +25,7 @@ pub(super) fn look_at_files(objects: &[WantedObject], room: &Room) {
         !is_ours && room.check(*page, PAGE).is_err()
     };
     for object in objects {
-        let may_move = object.sites.iter().filter(|wanted| wanted.event != LIBRARY_EVENT).any(|wanted| {
+        let may_move = object.sites.iter().filter(|wanted| !is_own(wanted)).any(|wanted| {
             let address = object.bias.wrapping_add(wanted.site.address);
             match ways(address, code_of(object, wanted), object.next_site(wanted.site.address)) {
                 Ok(ways) => match &ways[..] {
@@ -42,6 +43,11 @@ pub(super) fn look_at_files(objects: &[WantedObject], room: &Room) {
             object.fixed.get();
         }
     }
+}
+
+/// Whether it is nobody's probe, but a place that tells us something.
+fn is_own(wanted: &Wanted) -> bool {
+    matches!(wanted.event, LIBRARY_EVENT | FORBIDDING_EVENT)
 }
 
 /// The file's bytes from the site on. What the next site looks like is its own affair.
@@ -94,20 +100,24 @@ impl Work<'_, '_> {
         let Some(range) = range.filter(|_| !code.is_empty()) else {
             return Err(Refusal::NotMapped.into());
         };
+        if wanted.site.until_restartable.is_some_and(|bytes| bytes < MAX_WINDOW) {
+            return Err(Refusal::Restartable.into());
+        }
         let is_readable = range.is_readable;
         let now = self.entered.memory.read_vec(address, code.len()).map_err(Failure::All)?;
         let place = Place { object, wanted, address, code, now, is_readable };
-        let is_library = wanted.event == LIBRARY_EVENT;
-        let direct = match is_library {
-            true => libraries::ways(address, code),
-            false => ways(address, code, object.next_site(wanted.site.address)),
+        let is_own = is_own(wanted);
+        let direct = match wanted.event {
+            LIBRARY_EVENT => libraries::ways(address, code),
+            FORBIDDING_EVENT => sandbox::ways(address, code),
+            _ => ways(address, code, object.next_site(wanted.site.address)),
         };
-        let behind = match (is_library, &direct) {
+        let behind = match (is_own, &direct) {
             (false, Err(refusal)) if !refusal.is_about_landing() => Vec::new(),
             (false, _) if code.first() == Some(&0x90) => ways_behind(address, code, &wanted.site.args),
             _ => Vec::new(),
         };
-        let relocation = match is_library || code.first() != Some(&0x90) {
+        let relocation = match is_own || code.first() != Some(&0x90) {
             true => None,
             false => plan_relocation(&code[1..], address + 1, WINDOW as usize - 1)
                 .map(|tail| Way::relocation(address, tail)),
@@ -130,7 +140,7 @@ impl Work<'_, '_> {
             }
             Err(reason) => refusal = reason.clone(),
         }
-        if is_library || !refusal.is_about_landing() {
+        if is_own || !refusal.is_about_landing() {
             return Err(refusal.into());
         }
         let mut verdict = refusal.clone();

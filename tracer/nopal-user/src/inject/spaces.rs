@@ -4,14 +4,16 @@ use super::{EXECUTABLE, FREE, MADV_WIPEONFORK, NO_FILE, PAGE, REPLACE, SHARED, W
 use crate::error::{Error, Result};
 use crate::hijack::{Call, check};
 use crate::left_fds;
-use crate::maps::Maps;
+use crate::maps::{Maps, is_memfd};
 use crate::neighbourhood::{Neighbourhood, PRIVATE_BYTES, spaces_in, stub_failed};
 use crate::pass_fd::Caller;
 use crate::pass_fd::pass_fds;
 use crate::process;
 use crate::room::far_from_code;
+use crate::sandbox;
 use crate::session::{RING_NAME, WantedObject};
 use crate::stub::space::{SessionFacts, ThreadPath};
+use std::fs::File;
 use std::os::fd::AsFd;
 
 impl Work<'_, '_> {
@@ -21,25 +23,39 @@ impl Work<'_, '_> {
         self.close_left()?;
         let found: Vec<(u64, u64)> = spaces_in(&self.maps).iter().map(|r| (r.start, r.inode)).collect();
         for (address, inode) in found {
-            if let Some(known) = self.core.neighbourhoods.iter().find(|n| n.inode == inode) {
+            let known = self.core.neighbourhoods.iter().position(|n| n.inode == inode);
+            if let Some(known) = known.map(|at| &self.core.neighbourhoods[at])
+                && known.ring == self.ring
+            {
                 self.entered.use_lists(known, &self.maps);
                 continue;
             }
-            let at = match self.core.adopted.get(&inode) {
+            let at = match (self.core.adopted.get(&(inode, self.ring)), known) {
                 // A relative of this process shares the original; it shares the copy as well.
-                Some(at) => *at,
-                None => {
-                    let copy = Neighbourhood::copy_of(self.entered.memory, address)?;
+                (Some(at), _) => {
+                    let reused = &self.core.neighbourhoods[*at].reused;
+                    if !reused.is_empty() && !self.is_nobody_in(reused)? {
+                        return Err(Error::Busy { pid: self.pid() });
+                    }
+                    *at
+                }
+                // It was a relative's when this process was what that one is.
+                (None, Some(known)) => self.make_twin(known)?,
+                (None, None) => {
+                    let mut copy = Neighbourhood::copy_of(self.entered.memory, address)?;
                     if !objects.iter().any(|o| copy.reaches(o.text().0, o.text().1)) {
                         self.entered.use_lists(&copy, &self.maps);
                         continue;
                     }
+                    // Before the stubs of killed tracers are taken out, which threads can still come to.
+                    if copy.space.is_tight() {
+                        self.make_room_in(&mut copy)?;
+                    }
                     copy.bury_dead_sessions();
-                    let at = self.supersede(copy);
-                    self.core.adopted.insert(inode, at);
-                    at
+                    self.supersede(copy.of_ring(self.ring))
                 }
             };
+            self.core.adopted.insert((inode, self.ring), at);
             let copy = &self.core.neighbourhoods[at];
             self.entered.use_lists(copy, &self.maps);
             copy.fault_in()?;
@@ -72,7 +88,7 @@ impl Work<'_, '_> {
     /// sessions that take turns do not pile copies up. Its index.
     fn supersede(&mut self, copy: Neighbourhood) -> usize {
         let has_us = copy.session(self.core.generation()).is_some();
-        let is_old = |n: &Neighbourhood| has_us && n.address() == copy.address();
+        let is_old = |n: &Neighbourhood| has_us && n.address() == copy.address() && n.ring == copy.ring;
         let Some(at) = self.core.neighbourhoods.iter().position(is_old) else {
             self.core.neighbourhoods.push(copy);
             return self.core.neighbourhoods.len() - 1;
@@ -83,13 +99,50 @@ impl Work<'_, '_> {
         at
     }
 
+    /// Makes the code of sessions that have left room for others, if no thread can come back to it.
+    fn make_room_in(&self, copy: &mut Neighbourhood) -> Result<()> {
+        let disused = copy.space.disused();
+        let code = disused.addresses(copy.address());
+        if !code.is_empty() && self.is_nobody_in(&code)? {
+            copy.space.reclaim(disused);
+            copy.reused = code;
+        }
+        Ok(())
+    }
+
+    /// A copy of a space of ours for the processes of another ring, with everything in it that we know of the original.
+    fn make_twin(&mut self, known: usize) -> Result<usize> {
+        let original = &self.core.neighbourhoods[known];
+        let (from, twin) = (original.inode, original.twin()?.of_ring(self.ring));
+        let to = twin.inode;
+        let at = self.supersede(twin);
+        if let Some(session) = self.core.sessions.get(&from).copied() {
+            self.core.sessions.insert(to, session);
+        }
+        let stubs: Vec<_> = self
+            .core
+            .stubs
+            .iter()
+            .filter(|((inode, _), _)| *inode == from)
+            .map(|((_, address), stub)| ((to, *address), stub.clone()))
+            .collect();
+        self.core.stubs.extend(stubs);
+        Ok(at)
+    }
+
+    /// The ring of this process's like, and its inode.
+    pub(super) fn own_ring(&self) -> Result<(File, u64)> {
+        let domain = self.core.domains.get(self.ring).ok_or(Error::Gone { pid: self.pid() })?;
+        let file = domain.file.try_clone().map_err(Error::io("keep the ring open"))?;
+        Ok((file, domain.inode))
+    }
+
     /// The target's descriptor for one of our files. The ring is passed along if it will be needed: one round less.
     pub(super) fn pass(&mut self, inode: u64, file: std::os::fd::BorrowedFd<'_>) -> Result<u64> {
         if let Some(fd) = self.passed.get(&inode) {
             return Ok(*fd as u64);
         }
-        let ring = self.core.ring_file.try_clone().map_err(Error::io("keep the ring open"))?;
-        let ring_inode = self.core.ring_inode;
+        let (ring, ring_inode) = self.own_ring()?;
         let needs_ring = inode != ring_inode
             && !self.passed.contains_key(&ring_inode)
             && !self.maps.ranges.iter().any(|r| is_ring(r) && r.inode == ring_inode);
@@ -143,6 +196,7 @@ impl Work<'_, '_> {
             let path = ThreadPath {
                 path: facts.path as u32,
                 rseq_offset: facts.rseq_offset,
+                rseq_bytes: facts.rseq_bytes,
                 tid_offset: facts.tid_offset,
             };
             let is_alike = n.space.rseq_signature() == facts.signature && n.space.path() == path;
@@ -151,6 +205,7 @@ impl Work<'_, '_> {
                 self.can_have_ring(address)
             });
             is_alike
+                && n.ring == self.ring
                 && ring_is_free
                 && n.reaches(low, high)
                 && self.room.check(n.address(), Neighbourhood::RESERVED).is_ok()
@@ -162,8 +217,8 @@ impl Work<'_, '_> {
         // The program's other threads map memory, too, and may be quicker.
         for tries_left in (0..4).rev() {
             let address = self.room.near((low, high), Neighbourhood::RESERVED)?;
-            let fresh = Neighbourhood::create(address, facts.signature)?;
-            fresh.space.set_path(facts.path, facts.rseq_offset, facts.tid_offset);
+            let fresh = Neighbourhood::create(address, facts.signature)?.of_ring(self.ring);
+            fresh.space.set_path(facts.path, facts.rseq_offset, facts.rseq_bytes, facts.tid_offset);
             self.core.neighbourhoods.push(fresh);
             let at = self.core.neighbourhoods.len() - 1;
             match self.map_neighbourhood(at) {
@@ -218,8 +273,11 @@ impl Work<'_, '_> {
             return Err(error);
         }
         self.refresh()?;
+        if self.maps.find(address).is_none_or(|range| range.inode != inode) {
+            return Err(Error::CallFailed { pid, call: "map stubs", errno: libc::EFAULT });
+        }
         self.entered.use_lists(&self.core.neighbourhoods[at], &self.maps);
-        Ok(())
+        sandbox::introduce_spaces(self.entered.memory, &self.maps)
     }
 
     /// What a process forked in the middle of an injection may lack.
@@ -240,12 +298,12 @@ impl Work<'_, '_> {
         }
         self.refresh()?;
         self.entered.use_lists(&self.core.neighbourhoods[at], &self.maps);
-        Ok(())
+        sandbox::introduce_spaces(self.entered.memory, &self.maps)
     }
 
     /// Whether the ring is, or could be mapped, at this address: over a ring nobody uses any more, or where nothing is.
     fn can_have_ring(&self, address: u64) -> bool {
-        let len = self.core.ring.layout().total_bytes;
+        let len = self.core.layout().total_bytes;
         match self.maps.find(address) {
             Some(range) => is_ring(range) && range.start == address && range.end == address + len,
             None => self.room.check(address, len).is_ok(),
@@ -254,13 +312,13 @@ impl Work<'_, '_> {
 
     fn enter_session(&mut self, at: usize) -> Result<()> {
         let generation = self.core.generation();
-        let len = self.core.ring.layout().total_bytes;
+        let len = self.core.layout().total_bytes;
         if let Some(index) = self.core.neighbourhoods[at].session(generation) {
             let n = &self.core.neighbourhoods[at];
             let address = n.space.session_line(index).ring_address;
             // A copy that another session made has us in it.
             if !self.core.sessions.contains_key(&n.inode) {
-                let session = n.space.session_again(index, *self.core.ring.layout());
+                let session = n.space.session_again(index, self.core.layout());
                 self.core.sessions.insert(n.inode, session);
             }
             return self.map_ring(Some(address)).map(drop);
@@ -281,8 +339,8 @@ impl Work<'_, '_> {
             tracer_start: process::start_time(std::process::id() as i32).unwrap_or(0),
             generation,
             ring_address: address,
-            ring_inode: self.core.ring_inode,
-            layout: *self.core.ring.layout(),
+            ring_inode: self.own_ring()?.1,
+            layout: self.core.layout(),
         };
         let session = self.core.neighbourhoods[at].space.enter_session(index, &facts).map_err(stub_failed)?;
         self.core.sessions.insert(self.core.neighbourhoods[at].inode, session);
@@ -291,8 +349,8 @@ impl Work<'_, '_> {
 
     /// Maps the ring, at `address` if it must be there; its address.
     fn map_ring(&mut self, address: Option<u64>) -> Result<u64> {
-        let len = self.core.ring.layout().total_bytes;
-        let inode = self.core.ring_inode;
+        let len = self.core.layout().total_bytes;
+        let (file, inode) = self.own_ring()?;
         let own = self.maps.ranges.iter().find(|r| {
             r.inode == inode && r.offset == 0 && is_ring(r) && address.is_none_or(|a| a == r.start)
         });
@@ -304,17 +362,20 @@ impl Work<'_, '_> {
             Some(_) => SHARED | FREE,
             None => SHARED,
         };
-        let file = self.core.ring_file.try_clone().map_err(Error::io("keep the ring open"))?;
         let fd = self.pass(inode, file.as_fd())?;
         // Where the kernel would put it, jumps of sites may have to land.
         let place = address.or_else(|| far_from_code(&self.maps, len)).unwrap_or(0);
         let call = Call::new("map", libc::SYS_mmap, [place, len, WRITABLE, flags, fd, 0]);
         let at = self.entered.call(call)?;
         self.refresh()?;
-        Ok(at)
+        // What the process says of its calls is not always so.
+        match self.maps.find(at) {
+            Some(range) if range.start == at && range.inode == inode => Ok(at),
+            _ => Err(Error::CallFailed { pid: self.pid(), call: "map a ring", errno: libc::EFAULT }),
+        }
     }
 }
 
-fn is_ring(range: &nopal_proc::Mapping) -> bool {
-    range.is_shared && range.is_called(RING_NAME)
+pub(super) fn is_ring(range: &nopal_proc::Mapping) -> bool {
+    range.is_shared && is_memfd(range, RING_NAME)
 }

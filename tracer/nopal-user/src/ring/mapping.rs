@@ -31,6 +31,9 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // A child of the tracer is not to be taken for a process that has it.
+        // SAFETY: the mapping just made. Without it only more is looked at.
+        unsafe { libc::madvise(start, len, libc::MADV_DONTFORK) };
         Ok(Mapping { start: start.cast(), len })
     }
 

@@ -1,20 +1,24 @@
-//! The session's shared memory on the tracer's side: its size and division, and a mapping of it. Reading the rings is in
-//! [`super::consumer`].
+//! The session's shared memory on the tracer's side: its size and division. One ring's mapping is in `memory`, all rings of
+//! a session are in `rings`; reading them is in [`super::consumer`].
 
 mod cells;
 mod mapping;
+mod memory;
+mod rings;
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use nopal_abi::ring::{
-    ControlPage, Geometry, MAGIC, MAX_RING_SHIFT, MIN_SUB_SHIFT, Mode, RingState, STATE_SHIFT, VERSION,
+    ControlPage, Geometry, MAGIC, MAX_RING_SHIFT, MIN_SUB_SHIFT, Mode, STATE_SHIFT, VERSION,
 };
 use nopal_abi::{MAX_CPUS, PAGE_BYTES, record};
 
 pub use cells::CellReading;
 pub use mapping::Mapping;
 pub(super) use mapping::seal_code;
+pub use memory::RingMemory;
+pub(super) use memory::time_stamp;
+pub use rings::{Members, Rings, Tickets};
 
 /// What a session wants of its ring. Sizes are rounded up to powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,140 +221,6 @@ impl RingLayout {
 pub enum Set {
     Rseq,
     Locked,
-}
-
-/// A mapped ring.
-#[derive(Debug)]
-pub struct RingMemory {
-    mapping: Mapping,
-    layout: RingLayout,
-}
-
-impl RingMemory {
-    /// Sizes and fills a fresh memfd, made with `MFD_ALLOW_SEALING`, and faults in every page of it, so that this process is charged for them.
-    pub fn format(file: impl AsFd, config: &RingConfig) -> Result<RingMemory, RingError> {
-        let layout = RingLayout::plan(config)?;
-        let file = file.as_fd();
-        // SAFETY: plain system call on a file descriptor that is borrowed for the call.
-        if unsafe { libc::ftruncate(file.as_raw_fd(), layout.total_bytes as libc::off_t) } != 0 {
-            return Err(RingError::Io { what: "sizing the ring", source: std::io::Error::last_os_error() });
-        }
-        // A traced program that shrank the file would take the tracer down with SIGBUS.
-        mapping::seal(file).map_err(|source| RingError::Io { what: "sealing the ring", source })?;
-        let mapping = Mapping::shared(file, layout.total_bytes as usize)
-            .map_err(|source| RingError::Io { what: "mapping the ring", source })?;
-        mapping
-            .fault_in(mapping.len())
-            .map_err(|source| RingError::Io { what: "finding memory for the ring", source })?;
-        let page = mapping.start().cast::<ControlPage>();
-        let control = ControlPage {
-            magic: MAGIC,
-            version: VERSION,
-            header_bytes: PAGE_BYTES as u32,
-            total_bytes: layout.total_bytes,
-            // Never 0 in its low half: that is what a new process's page holds.
-            generation: random()? | 1,
-            enabled: AtomicU32::new(0),
-            mode: layout.mode as u32,
-            n_cpus: layout.n_cpus,
-            max_record_bytes: layout.max_record_bytes,
-            states_offset: layout.states_offset,
-            rseq: layout.rseq,
-            locked: layout.locked,
-            cells_offset: layout.cells_offset,
-            cells_stride: layout.cells_stride,
-            reserved: 0,
-            turn: AtomicU32::new(0),
-            tickets: AtomicU32::new(0),
-            impatient: AtomicU64::new(0),
-        };
-        // SAFETY: the mapping has at least one page, is page-aligned and writable, and no stub knows it yet.
-        unsafe { page.write(control) };
-        Ok(RingMemory { mapping, layout })
-    }
-
-    /// Maps a ring that already is one.
-    pub fn open(file: impl AsFd) -> Result<RingMemory, RingError> {
-        let io = |what| move |source| RingError::Io { what, source };
-        let mapping = Mapping::whole(file.as_fd()).map_err(io("mapping the ring"))?;
-        if mapping.len() < PAGE_BYTES {
-            return Err(RingError::Foreign { what: "its size", found: mapping.len() as u64 });
-        }
-        // SAFETY: at least one page is mapped, page-aligned; all bit patterns are valid for ControlPage.
-        let page = unsafe { &*mapping.start().cast::<ControlPage>() };
-        let layout = RingLayout::check(page, mapping.len())?;
-        Ok(RingMemory { mapping, layout })
-    }
-
-    pub fn layout(&self) -> &RingLayout {
-        &self.layout
-    }
-
-    pub fn control(&self) -> &ControlPage {
-        // SAFETY: format() and open() saw to it that the first page is a ControlPage; what changes in it is atomic.
-        unsafe { &*self.mapping.start().cast::<ControlPage>() }
-    }
-
-    /// Lets the session's stubs record, or stops them, at once.
-    pub fn set_enabled(&self, is_enabled: bool) {
-        self.control().enabled.store(u32::from(is_enabled), Ordering::Release);
-    }
-
-    /// How many threads have ever waited in a [`Wait`](nopal_capture::Action::Wait) stub, or wait now.
-    pub fn tickets(&self) -> u32 {
-        self.control().tickets.load(Ordering::Acquire)
-    }
-
-    /// Whether a thread waits whose turn has not come.
-    pub fn is_waited_for(&self) -> bool {
-        self.tickets() != self.control().turn.load(Ordering::Acquire)
-    }
-
-    /// Lets go on the threads that wait with tickets up to this one.
-    pub fn take_turn(&self, ticket: u32) {
-        let turn = &self.control().turn;
-        turn.store(ticket, Ordering::Release);
-        // SAFETY: wakes whoever waits on this word; it is mapped as long as we are.
-        unsafe { libc::syscall(libc::SYS_futex, turn.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
-    }
-
-    /// How many threads have gone on before their turn.
-    pub fn impatient(&self) -> u64 {
-        self.control().impatient.load(Ordering::Acquire)
-    }
-
-    pub(super) fn state(&self, set: Set, cpu: u32) -> &RingState {
-        let index = match set {
-            Set::Rseq => u64::from(cpu),
-            Set::Locked => u64::from(self.layout.n_cpus + cpu),
-        };
-        let offset = self.layout.states_offset + (index << STATE_SHIFT);
-        assert!(cpu < self.layout.n_cpus, "streams are made for the CPUs of the layout");
-        // SAFETY: the layout places 2 * n_cpus states inside the mapping, 256-aligned; all their fields are atomic or unused.
-        unsafe { &*self.mapping.start().add(offset as usize).cast::<RingState>() }
-    }
-
-    /// The ring of one CPU: its first byte and its length.
-    pub(super) fn ring(&self, set: Set, cpu: u32) -> (*mut u8, usize) {
-        let geometry = self.layout.geometry(set);
-        assert!(cpu < self.layout.n_cpus, "streams are made for the CPUs of the layout");
-        let offset = geometry.offset + (u64::from(cpu) << geometry.ring_shift);
-        // SAFETY: the layout places n_cpus rings of that size inside the mapping.
-        (unsafe { self.mapping.start().add(offset as usize) }, 1 << geometry.ring_shift)
-    }
-}
-
-fn random() -> Result<u64, RingError> {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the buffer is 8 bytes long.
-    let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if n != 8 {
-        return Err(RingError::Io {
-            what: "drawing a session number",
-            source: std::io::Error::last_os_error(),
-        });
-    }
-    Ok(u64::from_le_bytes(bytes))
 }
 
 /// A memfd of this process, for rings that are not shared through a traced process's own.

@@ -447,7 +447,12 @@ impl Asm {
     }
 
     pub fn multiply(&mut self, reg: Reg, by: i32) {
-        self.op(true, &[0x69], reg.0, Rm::Reg(reg), false, 4);
+        self.multiply_to(reg, reg, by);
+    }
+
+    /// `to = from * by`
+    pub fn multiply_to(&mut self, to: Reg, from: Reg, by: i32) {
+        self.op(true, &[0x69], to.0, Rm::Reg(from), false, 4);
         self.data(&by.to_le_bytes());
     }
 
@@ -507,12 +512,22 @@ impl Asm {
         self.op(true, &[0xff], 0, Rm::Mem(what), false, 0);
     }
 
+    pub fn lock_or32(&mut self, what: Mem, bits: Reg) {
+        self.bytes.push(0xf0);
+        self.op(false, &[0x09], bits.0, Rm::Mem(what), false, 0);
+    }
+
     /// `add %reg, mem`, with a lock prefix or without.
     pub fn add_to(&mut self, what: Mem, reg: Reg, is_locked: bool) {
         if is_locked {
             self.bytes.push(0xf0);
         }
         self.op(true, &[0x01], reg.0, Rm::Mem(what), false, 0);
+    }
+
+    /// The address `%fs` stands for (`rdfsbase`); touches no memory. Not every processor has it, nor every kernel allows it.
+    pub fn read_fs_base(&mut self, to: Reg) {
+        self.op(true, &[0xf3, 0x0f, 0xae], 0, Rm::Reg(to), false, 0);
     }
 
     /// Segment limit: Linux keeps the CPU number in that of selector 0x7b.
@@ -623,6 +638,15 @@ mod tests {
             ));
             let one = lengths(|asm| asm.extend(Reg(1), Reg(reg), Width::B1, true))[0];
             assert_eq!(one.op1_register().full_register().number(), usize::from(reg));
+        }
+    }
+
+    #[test]
+    fn what_fs_stands_for_is_read_into_every_register() {
+        for reg in 0..16u8 {
+            let one = lengths(|asm| asm.read_fs_base(Reg(reg)))[0];
+            assert_eq!(one.code(), iced_x86::Code::Rdfsbase_r64);
+            assert_eq!(one.op0_register().number(), usize::from(reg));
         }
     }
 

@@ -73,21 +73,20 @@ impl Space {
 
     /// Makes thunk, slot and resume code, or finds those that are there. The slot leads to the resume code.
     pub fn add_site(&self, address: u64, tail: &Tail, object: ObjectIdentity) -> Result<Site, StubError> {
-        let (at, offset) = self.cursor();
-        // The slot, on a line of its own; the thunk; the resume code.
-        let (thunk, resume) = (offset + LINE, offset + LINE + 8);
-        let resume_code = tail.encode(self.address + resume as u64)?;
         if let Some(site) = self.site(address)
             && self.holds((site.resume - self.address) as usize, &tail.encode(site.resume)?)
         {
             return Ok(site);
         }
+        // The slot, on a line of its own; the thunk; the resume code. Where `thunk` said it would be.
+        let (at, offset) = self.cursor();
+        let (thunk, resume) = (offset + LINE, offset + LINE + 8);
         let mut asm = Asm::new(at);
         asm.data(&(self.address + resume as u64).to_le_bytes());
         asm.align(LINE);
         asm.jmp_through(Mem::Near(at));
         asm.align(8);
-        asm.data(&resume_code);
+        asm.data(&tail.encode(self.address + resume as u64)?);
         self.append(&asm.finish()?, LINE)?;
         let entry = Entry {
             kind: JournalKind::Site,
@@ -123,9 +122,8 @@ impl Space {
                 return Ok(self.placed(site, entry.code as usize, stub, index));
             }
         }
-        let (address, _) = self.cursor();
-        let stub = generate(spec, &self.surroundings(session, address))?;
-        let offset = self.append(&stub.code, LINE)?;
+        let offset = self.place(|at| Ok(generate(spec, &self.surroundings(session, at))?.code))?;
+        let stub = generate(spec, &self.surroundings(session, self.address + offset as u64))?;
         let index = self.journal(&Entry {
             kind: JournalKind::Stub,
             session: session.index,

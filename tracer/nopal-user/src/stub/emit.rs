@@ -10,7 +10,7 @@ use nopal_sdt::operand::{Base, Operand, Place};
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use super::locked::{HEAD, Locked, Size, TAIL, count_lost, path_word, tid_offset_word};
 use super::operand::Frame;
-use super::{Stub, StubError, StubSpec, Surroundings, direct, strings};
+use super::{Stub, StubError, StubSpec, Surroundings, direct, restraint, strings, thread};
 use nopal_capture::{Action, Capture, RecordLayout};
 
 /// Below the stack pointer the program may keep data that no one must touch.
@@ -59,8 +59,9 @@ pub(super) struct Stubber<'a> {
     texts: Vec<strings::Slots>,
     is_direct: bool,
     sections: Vec<Section>,
+    questions: Vec<thread::Question>,
     /// Where a hit that is done with goes; the first [`restore`](Stubber::restore).
-    exit: Label,
+    pub(super) exit: Label,
     is_exit_bound: bool,
     next: Label,
 }
@@ -71,7 +72,7 @@ pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubErro
     let (captures, has_time, has_task) = match &spec.action {
         Action::Record { captures, has_time, has_task }
         | Action::AggregateOrRecord { captures, has_time, has_task, .. } => (captures, *has_time, *has_task),
-        Action::Wait { .. } | Action::Aggregate(_) => (&no_captures, false, false),
+        Action::Wait { .. } | Action::Aggregate(_) | Action::Restrain(_) => (&no_captures, false, false),
     };
     let layout = RecordLayout::new(captures, has_time, has_task);
     for capture in captures {
@@ -89,6 +90,13 @@ pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubErro
 
     let mut stubber = Stubber::new(spec, captures, &layout, around);
     stubber.enter();
+    if let Action::Restrain(function) = spec.action {
+        // Also while the session records nothing: later it may.
+        stubber.restrain(function);
+        let next_slot = stubber.leave();
+        return Ok(Stub { code: stubber.asm.finish()?, next_slot, layout });
+    }
+    stubber.leave_if_disabled();
     for predicate in &spec.predicates {
         let exit = stubber.exit;
         stubber.frame.require(&mut stubber.asm, predicate, RDX, exit)?;
@@ -96,6 +104,7 @@ pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubErro
     match &spec.action {
         Action::Record { .. } => stubber.record(captures, &layout, spec.event)?,
         Action::Wait { timeout_ms } => stubber.wait(*timeout_ms),
+        Action::Restrain(_) => {}
         Action::Aggregate(cells) => {
             for cell in cells {
                 stubber.update(cell)?;
@@ -179,6 +188,7 @@ impl<'a> Stubber<'a> {
                 depth: RED_ZONE + bytes,
                 load_bias: spec.load_bias,
                 own_file: spec.own_file.clone(),
+                restraint: restraint::word(around),
             },
             state,
             position,
@@ -191,6 +201,7 @@ impl<'a> Stubber<'a> {
             texts,
             is_direct,
             sections: Vec::new(),
+            questions: Vec::new(),
             exit,
             is_exit_bound: false,
             next,
@@ -208,6 +219,10 @@ impl<'a> Stubber<'a> {
                 asm.store(at(RSP, self.flags_at), RAX, Width::B4);
             }
         }
+    }
+
+    fn leave_if_disabled(&mut self) {
+        let asm = &mut self.asm;
         asm.mov_imm(RDX, self.around.ring);
         asm.cmp_mem32(at(RDX, offset_of!(ControlPage, enabled) as i32), 0);
         asm.jcc(Cond::Equal, self.exit);
@@ -235,6 +250,7 @@ impl<'a> Stubber<'a> {
     fn leave(&mut self) -> u32 {
         self.restore();
         let asm = &mut self.asm;
+        thread::answer(asm, self.around, &self.questions, thread::Routine::Shared);
         // Data on lines of its own: a store to the slot would make processors that run this line start over.
         asm.align(64);
         asm.bind(self.next);
@@ -254,12 +270,14 @@ impl<'a> Stubber<'a> {
     }
 
     /// Opens a restartable sequence. `before` emits code that belongs to it but is entered only by jumps. Afterwards
-    /// `%eax` is a CPU number that is in range; without one, control goes to `otherwise`, with `%rcx` free.
+    /// `%eax` is a CPU number that is in range; without one, or without storage of its own, control goes to `otherwise`,
+    /// with `%rcx` free.
     pub(super) fn begin_section(&mut self, otherwise: Label, before: impl FnOnce(&mut Self)) -> Section {
         let [descriptor, restart, go] = [self.asm.label(), self.asm.label(), self.asm.label()];
         let [start, end, abort] = [self.asm.label(), self.asm.label(), self.asm.label()];
         self.asm.cmp_mem32(path_word(self.around), Path::Rseq as i32);
         self.asm.jcc(Cond::NotEqual, otherwise);
+        self.questions.push(thread::require_own(&mut self.asm, otherwise));
         self.asm.jmp(restart);
         // The kernel looks for the signature in the four bytes before the abort handler; with these three in front of
         // it the seven are one instruction that cannot be executed.
@@ -288,6 +306,8 @@ impl<'a> Stubber<'a> {
     }
 
     fn record(&mut self, captures: &[Capture], layout: &RecordLayout, event: u32) -> Result<(), StubError> {
+        let silenced = self.asm.label();
+        self.require_time(silenced);
         if layout.has_task() {
             self.meet_process();
         }
@@ -312,6 +332,8 @@ impl<'a> Stubber<'a> {
         self.asm.bind(slow);
         self.slow(captures, layout, event, size, full)?;
         self.asm.jmp(done);
+        self.asm.bind(silenced);
+        self.lose();
         self.asm.bind(full);
         count_lost(&mut self.asm, self.state);
         Ok(())
@@ -515,7 +537,7 @@ impl<'a> Stubber<'a> {
             word_flags: layout.word_flags,
             event,
         };
-        locked.find_tid(&mut self.asm, self.around);
+        self.questions.push(locked.find_tid(&mut self.asm, self.around));
         locked.reserve(&mut self.asm, self.around, full);
         let asm = &mut self.asm;
         let mut offset = 8;
@@ -558,6 +580,9 @@ impl<'a> Stubber<'a> {
         asm.store_imm(tries, MAX_WAITS, Width::B4);
         asm.cmp_mem32(path_word(self.around), Path::LockedSilent as i32);
         asm.jcc(Cond::Equal, impatient);
+        // Who must not wait: what it loads is found by looking.
+        asm.cmp_mem32(restraint::word(self.around), 0);
+        asm.jcc(Cond::NotEqual, impatient);
         asm.bind(look);
         asm.mov_imm(RDI, turn);
         asm.load32(RDX, at(RDI, 0));
@@ -618,10 +643,27 @@ fn load_generation(asm: &mut Asm, around: &Surroundings) {
     asm.load32(RAX, at(RAX, 0));
 }
 
-/// Makes the routine that a session's stubs run on its first hit in a process: it learns the pid and writes a PROCESS
-/// record. Entered by a jump with the way back in `%rax`; keeps all other registers but not the flags.
-/// [`Surroundings::announce`] is not used.
-pub fn announce(around: &Surroundings) -> Result<Vec<u8>, StubError> {
+/// Makes the routines that a session's stubs share; they are entered by jumps to their first bytes, of which only the
+/// places are fixed. [`Surroundings::announce`] is not used.
+pub fn routines(around: &Surroundings) -> Result<Vec<u8>, StubError> {
+    let mut asm = Asm::new(around.address);
+    let [meet, know] = [asm.label(), asm.label()];
+    asm.jmp(meet);
+    asm.align(thread::ROUTINE_AT as usize);
+    asm.jmp(know);
+    asm.align(LINE_BYTES as usize);
+    asm.bind(meet);
+    let question = announce(&mut asm, around);
+    thread::answer(&mut asm, around, &[question], thread::Routine::Here(know));
+    asm.align(LINE_BYTES as usize);
+    asm.bind(know);
+    thread::routine(&mut asm, around);
+    Ok(asm.finish()?)
+}
+
+/// What a session's stubs run on its first hit in a process: it learns the pid and writes a PROCESS record. Entered with
+/// the way back in `%rax`; keeps all other registers but not the flags.
+fn announce(asm: &mut Asm, around: &Surroundings) -> thread::Question {
     let saved: Vec<(Reg, i32)> =
         strings::REGISTERS.iter().enumerate().map(|(i, &reg)| (reg, 8 * i as i32)).collect();
     let after = 8 * saved.len() as i32;
@@ -639,18 +681,19 @@ pub fn announce(around: &Surroundings) -> Result<Vec<u8>, StubError> {
         event: 0,
     };
 
-    let mut asm = Asm::new(around.address);
-    let [out, full] = [asm.label(), asm.label()];
+    let [out, full, restrained] = [asm.label(), asm.label(), asm.label()];
     asm.lea(RSP, at(RSP, -depth));
     for &(reg, offset) in &saved {
         asm.store(at(RSP, offset), reg, Width::B8);
     }
     asm.cmp_mem32(path_word(around), Path::LockedSilent as i32);
     asm.jcc(Cond::Equal, out);
+    asm.cmp_mem32(restraint::word(around), 0);
+    asm.jcc(Cond::NotEqual, restrained);
     asm.mov_imm(RAX, SYS_GETPID);
     asm.syscall();
     asm.store(at(RSP, pid_at), RAX, Width::B4);
-    load_generation(&mut asm, around);
+    load_generation(asm, around);
     asm.mov32(RDX, RAX);
     asm.shl(RDX, 32);
     asm.load32(RCX, at(RSP, pid_at));
@@ -667,7 +710,7 @@ pub fn announce(around: &Surroundings) -> Result<Vec<u8>, StubError> {
     asm.mov_imm(RAX, SYS_GETTID);
     asm.syscall();
     asm.store(at(RSP, tid_at), RAX, Width::B4);
-    locked.reserve(&mut asm, around, full);
+    locked.reserve(asm, around, full);
     asm.load64(RAX, at(RSP, time_at));
     asm.store(at(RCX, 8), RAX, Width::B8);
     asm.load32(RAX, at(RSP, tid_at));
@@ -678,15 +721,32 @@ pub fn announce(around: &Surroundings) -> Result<Vec<u8>, StubError> {
         asm.load64(RAX, at(RSP, comm_at + 8 * part));
         asm.store(at(RCX, payload as i32 + 8 * part), RAX, Width::B8);
     }
-    locked.commit(&mut asm);
+    locked.commit(asm);
     asm.jmp(out);
     asm.bind(full);
-    count_lost(&mut asm, RDI);
+    count_lost(asm, RDI);
     asm.bind(out);
     for &(reg, offset) in saved.iter().rev() {
         asm.load64(reg, at(RSP, offset));
     }
     asm.lea(RSP, at(RSP, depth));
     asm.jmp_reg(RAX);
-    Ok(asm.finish()?)
+    // A child that was forked by one who must not ask for its number: the thread's own is the process's as well, as long as
+    // there is only the one that forked it.
+    asm.bind(restrained);
+    asm.cmp_mem32(path_word(around), Path::Locked as i32);
+    asm.jcc(Cond::Equal, out);
+    let question = thread::require_own(asm, out);
+    asm.load64(RAX, tid_offset_word(around));
+    asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
+    asm.store(at(RSP, pid_at), RAX, Width::B4);
+    load_generation(asm, around);
+    asm.mov32(RDX, RAX);
+    asm.shl(RDX, 32);
+    asm.load32(RCX, at(RSP, pid_at));
+    asm.alu(Alu::Or, RDX, RCX);
+    asm.load64(RAX, met_word(around, 0));
+    asm.lock_cmpxchg(met_word(around, 0), RDX, Width::B8);
+    asm.jmp(out);
+    question
 }

@@ -184,6 +184,25 @@ impl Journal {
         self.by_content.get(entry)?.iter().find(is_it).copied()
     }
 
+    /// Entries that are filled and say something.
+    pub fn n_taken(&self) -> usize {
+        self.entries.len() - self.vacant.len()
+    }
+
+    /// Makes these entries vacant.
+    pub fn vacate(&mut self, indices: &HashSet<usize>) {
+        let entries = std::mem::take(&mut self.entries);
+        *self = Journal::default();
+        for (index, slot) in entries.into_iter().enumerate() {
+            let slot = slot.filter(|_| !indices.contains(&index));
+            self.entries.push(slot);
+            match slot {
+                Some((entry, _)) => self.add_to_index(index, &entry),
+                None => self.vacant.push(index),
+            }
+        }
+    }
+
     /// Where a new entry goes; `None`: the journal is full.
     pub fn place(&mut self, capacity: usize) -> Option<usize> {
         self.vacant.pop().or_else(|| (self.entries.len() < capacity).then_some(self.entries.len()))

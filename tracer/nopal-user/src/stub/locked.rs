@@ -7,8 +7,8 @@ use nopal_abi::record::flags;
 use nopal_abi::ring::{RingState, STATE_SHIFT};
 use nopal_abi::stub_space::{Path, StubSpace};
 
-use super::Surroundings;
 use super::asm::{Alu, Asm, Cond, Label, Mem, R11, RAX, RCX, RDX, RSP, Reg, Width, at};
+use super::{Surroundings, restraint, thread};
 
 pub const HEAD: i32 = offset_of!(RingState, head) as i32;
 pub const TAIL: i32 = offset_of!(RingState, tail) as i32;
@@ -68,15 +68,25 @@ pub fn cpu_by_segment(asm: &mut Asm, around: &Surroundings) {
     asm.bind(in_range);
 }
 
+/// `state` becomes that of the locked ring of the CPU with the number in `cpu`. Spoils `%rax`.
+pub fn state_of_locked(asm: &mut Asm, around: &Surroundings, state: Reg, cpu: Reg) {
+    let layout = &around.layout;
+    asm.mov32(state, cpu);
+    asm.shl(state, STATE_SHIFT as u8);
+    asm.mov_imm(RAX, around.ring + layout.states_offset + (u64::from(layout.n_cpus) << STATE_SHIFT));
+    asm.alu(Alu::Add, state, RAX);
+}
+
 impl Locked {
-    /// The thread's tid into its slot, by whichever way the path word allows.
-    pub fn find_tid(&self, asm: &mut Asm, around: &Surroundings) {
+    /// The thread's tid into its slot, by whichever way the path word allows. Asks whether `%fs` is the thread's own.
+    pub fn find_tid(&self, asm: &mut Asm, around: &Surroundings) -> thread::Question {
         let [by_call, none, store] = [asm.label(), asm.label(), asm.label()];
         asm.load32(RAX, path_word(around));
         asm.alu_imm32(Alu::Cmp, RAX, Path::Locked as i32);
         asm.jcc(Cond::Equal, by_call);
         asm.alu_imm32(Alu::Cmp, RAX, Path::LockedSilent as i32);
         asm.jcc(Cond::Equal, none);
+        let question = thread::require_own(asm, by_call);
         asm.load64(RAX, tid_offset_word(around));
         asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
         asm.jmp(store);
@@ -84,6 +94,8 @@ impl Locked {
         asm.clear(RAX);
         asm.jmp(store);
         asm.bind(by_call);
+        asm.cmp_mem32(restraint::word(around), 0);
+        asm.jcc(Cond::NotEqual, none);
         // The call spoils %rcx, which is ours, and %r11, which may not be.
         asm.store(at(RSP, self.keep_at), R11, Width::B8);
         asm.mov_imm(RAX, SYS_GETTID);
@@ -91,6 +103,7 @@ impl Locked {
         asm.load64(R11, at(RSP, self.keep_at));
         asm.bind(store);
         asm.store(at(RSP, self.tid_at), RAX, Width::B4);
+        question
     }
 
     fn end_of_record(&self, asm: &mut Asm, to: Reg, from: Reg) {
@@ -112,10 +125,7 @@ impl Locked {
         let ring_mask = (1i64 << ring.ring_shift) as i32 - 1;
 
         cpu_by_segment(asm, around);
-        asm.mov32(self.state, RCX);
-        asm.shl(self.state, STATE_SHIFT as u8);
-        asm.mov_imm(RAX, around.ring + layout.states_offset + (u64::from(layout.n_cpus) << STATE_SHIFT));
-        asm.alu(Alu::Add, self.state, RAX);
+        state_of_locked(asm, around, self.state, RCX);
         asm.shl(RCX, ring.ring_shift as u8);
         asm.mov_imm(RAX, around.ring + ring.offset);
         asm.alu(Alu::Add, RCX, RAX);
@@ -177,6 +187,11 @@ impl Locked {
         self.add_size(asm);
         asm.store(at(RCX, 0), RAX, Width::B8);
     }
+}
+
+/// Counts a record where the time cannot be told.
+pub fn count_lost_untimed(asm: &mut Asm, state: Reg) {
+    asm.lock_inc(at(state, LOST));
 }
 
 /// Counts a record that found the ring of `state` full. Spoils `%rax` and `%rdx`.

@@ -2,7 +2,8 @@
 //! know; [`space`] says where they are put and how they are chained, [`tail`] how the program goes on afterwards.
 //!
 //! A stub leaves no trace: it steps over the red zone, saves the registers it uses and the flags, uses no vector
-//! register (it may read one), never calls, and touches `%fs` only when the stub space says that it may.
+//! register (it may read one), never calls, and touches what `%fs` points to only when the stub space says that it may and
+//! [`thread`] that it is the thread's own.
 
 pub mod asm;
 mod cells;
@@ -12,16 +13,19 @@ mod emit;
 mod journal;
 mod locked;
 mod operand;
+mod restraint;
+pub mod reuse;
 pub mod space;
 mod strings;
 pub mod tail;
+mod thread;
 
 use nopal_capture::{Action, Predicate, RecordLayout};
 use nopal_sdt::operand::Operand;
 
 use super::ring::RingLayout;
 
-pub use emit::{announce, generate};
+pub use emit::{generate, routines};
 
 /// What a stub does at a hit.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +53,7 @@ pub struct Surroundings {
     pub process_page: u64,
     /// The session's index in the stub space.
     pub session: u16,
-    /// Of the session's announce routine, made by [`announce`].
+    /// Of the session's routines, made by [`routines`]; the one that announces a process is the first.
     pub announce: u64,
     /// Of the session's ring.
     pub ring: u64,

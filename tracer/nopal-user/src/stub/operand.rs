@@ -17,6 +17,8 @@ pub struct Frame {
     pub load_bias: u64,
     /// As in [`StubSpec`](super::StubSpec).
     pub own_file: std::ops::Range<u64>,
+    /// The word that says what the process has forbidden itself.
+    pub restraint: Mem,
 }
 
 fn refuse(operand: &Operand, reason: &'static str) -> StubError {

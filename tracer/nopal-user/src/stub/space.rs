@@ -6,6 +6,7 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +19,7 @@ use nopal_abi::stub_space::{
 pub use super::chain::{PlacedStub, Site, landing};
 use super::journal::Journal;
 pub use super::journal::{Entry, ObjectIdentity};
-use super::{StubError, Surroundings, announce};
+use super::{StubError, Surroundings, routines};
 use crate::ring::{Mapping, RingLayout, seal_code};
 
 pub(super) const LINE: usize = 64;
@@ -31,10 +32,12 @@ pub struct Space {
     pub(super) mapping: Mapping,
     pub(super) address: u64,
     journal_offset: usize,
-    journal_capacity: usize,
+    pub(super) journal_capacity: usize,
     pub(super) code_offset: usize,
     rseq_signature: u32,
     journal: Mutex<Journal>,
+    /// Stretches of the code that nobody needs any more, in order, each beginning on a line.
+    pub(super) free: Mutex<Vec<Range<usize>>>,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,7 @@ pub struct ThreadPath {
     /// A [`Path`].
     pub path: u32,
     pub rseq_offset: i64,
+    pub rseq_bytes: u32,
     pub tid_offset: i64,
 }
 
@@ -95,7 +99,8 @@ pub struct SessionLine {
     pub generation: u64,
     pub ring_address: u64,
     pub ring_bytes: u64,
-    announce: u32,
+    pub(super) announce: u32,
+    pub(super) announce_bytes: u32,
 }
 
 /// A session that may generate stubs here.
@@ -131,7 +136,8 @@ impl Space {
             ring_bytes: 0,
             ring_inode: 0,
             announce: 0,
-            reserved: [0; 3],
+            announce_bytes: 0,
+            reserved: [0; 2],
         };
         let header = StubSpace {
             magic: MAGIC,
@@ -146,7 +152,7 @@ impl Space {
             code_used: AtomicU32::new(0),
             path: AtomicU32::new(Path::Locked as u32),
             rseq_signature,
-            reserved: 0,
+            rseq_bytes: AtomicU32::new(0),
             rseq_offset: AtomicI64::new(0),
             tid_offset: AtomicI64::new(0),
             sessions: std::array::from_fn(|_| free()),
@@ -161,6 +167,7 @@ impl Space {
             code_offset,
             rseq_signature,
             journal: Mutex::default(),
+            free: Mutex::default(),
         })
     }
 
@@ -231,6 +238,7 @@ impl Space {
             code_offset,
             rseq_signature: field!(rseq_signature, u32),
             journal: Mutex::new(journal),
+            free: Mutex::default(),
         };
         space.word32(offset_of!(StubSpace, journal_used)).store(used as u32, Ordering::Release);
         Ok(space)
@@ -240,7 +248,8 @@ impl Space {
         self.address
     }
 
-    /// Bytes that must be mapped `r-x` at [`Space::address`]; the process page follows directly.
+    /// Bytes that must be mapped `r-x` at [`Space::address`]; the process page follows directly, and later
+    /// the [`KeptPages`](nopal_abi::stub_space::KeptPages).
     pub fn len(&self) -> usize {
         self.mapping.len()
     }
@@ -274,7 +283,7 @@ impl Space {
     }
 
     /// A word of the header.
-    fn word32(&self, offset: usize) -> &AtomicU32 {
+    pub(super) fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(offset + 4 <= PAGE_BYTES && offset.is_multiple_of(4), "offsets of fields");
         // SAFETY: inside the first page and aligned; we never hold another reference to it, and no other process can
         // write to it.
@@ -287,10 +296,11 @@ impl Space {
         unsafe { AtomicU64::from_ptr(self.mapping.start().add(offset).cast()) }
     }
 
-    /// Says how the threads of this process image reach the rings. `rseq_offset` and `tid_offset` are stored before the
-    /// path that makes stubs use them.
-    pub fn set_path(&self, path: Path, rseq_offset: i64, tid_offset: i64) {
+    /// Says how the threads of this process image reach the rings. What the threads are like is stored before the path
+    /// that makes stubs use it. `rseq_bytes` is what they registered as the length of their rseq area.
+    pub fn set_path(&self, path: Path, rseq_offset: i64, rseq_bytes: u32, tid_offset: i64) {
         self.word64(offset_of!(StubSpace, rseq_offset)).store(rseq_offset as u64, Ordering::Relaxed);
+        self.word32(offset_of!(StubSpace, rseq_bytes)).store(rseq_bytes, Ordering::Relaxed);
         self.word64(offset_of!(StubSpace, tid_offset)).store(tid_offset as u64, Ordering::Relaxed);
         self.word32(offset_of!(StubSpace, path)).store(path as u32, Ordering::Release);
     }
@@ -299,6 +309,7 @@ impl Space {
         ThreadPath {
             path: self.word32(offset_of!(StubSpace, path)).load(Ordering::Acquire),
             rseq_offset: self.word64(offset_of!(StubSpace, rseq_offset)).load(Ordering::Relaxed) as i64,
+            rseq_bytes: self.word32(offset_of!(StubSpace, rseq_bytes)).load(Ordering::Relaxed),
             tid_offset: self.word64(offset_of!(StubSpace, tid_offset)).load(Ordering::Relaxed) as i64,
         }
     }
@@ -310,7 +321,7 @@ impl Space {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn raw_entry(&self, index: usize) -> *mut JournalEntry {
+    pub(super) fn raw_entry(&self, index: usize) -> *mut JournalEntry {
         assert!(index < self.journal_capacity, "indices come from journal() and entries()");
         // SAFETY: the journal lies inside the mapping, by format() and copied().
         unsafe {
@@ -386,7 +397,7 @@ impl Space {
 
     // --- code ---
 
-    /// Address and offset where the next piece of code would be put.
+    /// Address and offset where the next piece of code goes that is put behind all that is there.
     pub(super) fn cursor(&self) -> (u64, usize) {
         let offset = (self.code_offset + self.code_bytes_used()).next_multiple_of(LINE);
         (self.address + offset as u64, offset)
@@ -454,6 +465,7 @@ impl Space {
             ring_address: word(offset_of!(SessionEntry, ring_address)),
             ring_bytes: word(offset_of!(SessionEntry, ring_bytes)),
             announce: half(offset_of!(SessionEntry, announce)),
+            announce_bytes: half(offset_of!(SessionEntry, announce_bytes)),
         }
     }
 
@@ -482,11 +494,11 @@ impl Space {
     pub fn enter_session(&self, index: u16, facts: &SessionFacts) -> Result<Session, StubError> {
         let old = self.session_line(index).announce;
         let mut session = Session { index, ring: facts.ring_address, layout: facts.layout, announce: 0 };
-        let again = announce(&self.surroundings(&session, self.address + u64::from(old)))?;
+        let again = routines(&self.surroundings(&session, self.address + u64::from(old)))?;
         let offset = if old != 0 && self.holds(old as usize, &again) {
             old as usize
         } else {
-            self.append(&announce(&self.surroundings(&session, self.cursor().0))?, LINE)?
+            self.place(|address| routines(&self.surroundings(&session, address)))?
         };
         session.announce = self.address + offset as u64;
         let entry = SessionEntry {
@@ -498,7 +510,8 @@ impl Space {
             ring_bytes: facts.layout.total_bytes,
             ring_inode: facts.ring_inode,
             announce: offset as u32,
-            reserved: [0; 3],
+            announce_bytes: again.len() as u32,
+            reserved: [0; 2],
         };
         let place = offset_of!(StubSpace, sessions) + usize::from(index) * size_of::<SessionEntry>();
         // SAFETY: inside the header; no reference to it is held, and no other process can write there.

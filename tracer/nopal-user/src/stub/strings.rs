@@ -4,7 +4,8 @@
 //! What a foreign probe points to is looked at only after the kernel has said that its page can be read:
 //! `rt_sigprocmask` with an impossible `how` copies the set in first, so EINVAL means readable and EFAULT not. Words are
 //! read at multiples of 8 and thus never reach into a page that was not asked about. Constants of the site's own file,
-//! which is mapped as surely as the site, are not asked about: a question costs more than all the rest of a hit.
+//! which is mapped as surely as the site, are not asked about: a question costs more than all the rest of a hit. Where the
+//! process has forbidden itself system calls nothing is asked, and what would have to be counts as unreadable.
 
 use nopal_abi::record::text;
 
@@ -67,7 +68,9 @@ pub fn measure(asm: &mut Asm, frame: &Frame, capture: &Capture, slots: Slots) ->
 }
 
 /// Asks whether the page of `%rsi`, a multiple of 8, can be read. Spoils all registers but `%rsi`; `%rdx` is 0 after.
-fn ask(asm: &mut Asm, unreadable: Label) {
+fn ask(asm: &mut Asm, frame: &Frame, unreadable: Label) {
+    asm.cmp_mem32(frame.restraint, 0);
+    asm.jcc(Cond::NotEqual, unreadable);
     asm.mov_imm(RAX, SYS_RT_SIGPROCMASK);
     asm.mov_imm(RDI, IMPOSSIBLE_HOW);
     asm.clear(RDX);
@@ -109,7 +112,7 @@ fn measure_c_string(asm: &mut Asm, frame: &Frame, slots: Slots, max: i32, is_tru
     asm.alu_imm(Alu::And, RSI, -8);
     if !is_trusted {
         if_own_file(asm, frame, is_own);
-        ask(asm, first_unreadable);
+        ask(asm, frame, first_unreadable);
         page_end(asm);
     }
     asm.bind(is_own);
@@ -126,7 +129,7 @@ fn measure_c_string(asm: &mut Asm, frame: &Frame, slots: Slots, max: i32, is_tru
 
     asm.bind(next_page);
     if !is_trusted {
-        ask(asm, later_unreadable);
+        ask(asm, frame, later_unreadable);
         page_end(asm);
     }
     asm.bind(bounds);
@@ -224,7 +227,7 @@ fn check_bytes(asm: &mut Asm, frame: &Frame, slots: Slots, is_trusted: bool) {
         asm.jcc(Cond::Equal, done);
         asm.alu_imm(Alu::And, RSI, -8);
         if_own_file(asm, frame, is_own);
-        ask(asm, first_unreadable);
+        ask(asm, frame, first_unreadable);
         asm.bind(next_page);
         page_end(asm);
         asm.bind(is_own);
@@ -234,7 +237,7 @@ fn check_bytes(asm: &mut Asm, frame: &Frame, slots: Slots, is_trusted: bool) {
         asm.alu_mem(Alu::Add, RAX, at(RSP, slots.pointer));
         asm.alu(Alu::Cmp, RSI, RAX);
         asm.jcc(Cond::AboveEqual, done);
-        ask(asm, later_unreadable);
+        ask(asm, frame, later_unreadable);
         asm.jmp(next_page);
         asm.bind(later_unreadable);
         asm.mov(RAX, RSI);

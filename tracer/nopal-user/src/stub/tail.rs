@@ -124,6 +124,13 @@ pub fn plan_tail(code: &[u8], address: u64) -> Tail {
         .map_or_else(|| Tail::to(address), |tail| Tail { original, ..tail })
 }
 
+/// Plans the tail of a patch of the first byte of the instruction at `address`: that instruction, if it is a simple one.
+pub fn plan_entry(code: &[u8], address: u64) -> Option<(Tail, Instruction)> {
+    let first = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
+    let goes_on = first.flow_control() == FlowControl::Next;
+    plan(code, address, 1, is_harmless).filter(|_| goes_on).map(|tail| (tail, first))
+}
+
 /// Plans the tail of a patch that replaces `length` bytes of instructions: all of them must be carried over, or it cannot
 /// be done. Unlike [`plan_tail`] this moves instructions that may fault.
 pub fn plan_relocation(code: &[u8], address: u64, length: usize) -> Option<Tail> {

@@ -77,7 +77,7 @@ fn paths() -> Vec<Path> {
 
 fn set_path(harness: &Harness, path: Path) {
     let known = harness.space.path();
-    harness.space.set_path(path, known.rseq_offset, known.tid_offset);
+    harness.space.set_path(path, known.rseq_offset, known.rseq_bytes, known.tid_offset);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::arch::global_asm;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use nopal_abi::stub_space::{DEFAULT_JOURNAL_ENTRIES, Path, RSEQ_SIGNATURE};
+use nopal_abi::stub_space::{DEFAULT_JOURNAL_ENTRIES, KEPT_OFFSET, KeptPages, Path, RSEQ_SIGNATURE};
 use nopal_capture::{Action, Capture, Predicate};
 use nopal_proc::possible_cpus;
 use nopal_sdt::operand::{Arch, Operand, parse};
@@ -145,6 +145,18 @@ pub fn fs_base() -> u64 {
     base
 }
 
+/// What the kernel does when it sees that a restartable sequence is over; it does not always look.
+pub fn forget_sequence() {
+    const RSEQ_CS: u64 = 8;
+    // SAFETY: written by the dynamic linker before any of our code runs.
+    let offset = unsafe { (&raw const __rseq_offset).read() };
+    let at = fs_base().wrapping_add_signed(offset as i64) + RSEQ_CS;
+    if has_rseq() {
+        // SAFETY: this thread's own rseq area, of which it writes this field itself.
+        unsafe { (at as *mut u64).write_volatile(0) };
+    }
+}
+
 fn tid_offset() -> i64 {
     const PR_GET_TID_ADDRESS: i32 = 40;
     let mut address: u64 = 0;
@@ -153,6 +165,9 @@ fn tid_offset() -> i64 {
     assert_eq!(result, 0, "PR_GET_TID_ADDRESS");
     address.wrapping_sub(fs_base()) as i64
 }
+
+/// What glibc registers, if the kernel does not ask for more.
+pub const RSEQ_BYTES: u32 = 32;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -194,16 +209,18 @@ impl Harness {
 
         let bytes = 1 << 20;
         let file = memfd(c"nopal-stubs").unwrap();
-        let address = near_text(bytes + 4096);
+        let private_bytes = KEPT_OFFSET + size_of::<KeptPages>();
+        let address = near_text(bytes + private_bytes);
         let space =
             Space::format(&file, address, bytes, DEFAULT_JOURNAL_ENTRIES.min(1024), RSEQ_SIGNATURE).unwrap();
         map(address, bytes, libc::PROT_READ | libc::PROT_EXEC, Some(file.as_fd()));
-        map(space.process_page(), 4096, libc::PROT_READ | libc::PROT_WRITE, None);
+        map(space.process_page(), private_bytes, libc::PROT_READ | libc::PROT_WRITE, None);
         // SAFETY: the page was just mapped.
         assert_eq!(unsafe { libc::madvise(space.process_page() as *mut _, 4096, libc::MADV_WIPEONFORK) }, 0);
         let path = if has_rseq() { Path::Rseq } else { Path::LockedTls };
         // SAFETY: written by the dynamic linker before any of our code runs.
-        space.set_path(path, unsafe { (&raw const __rseq_offset).read() } as i64, tid_offset());
+        let rseq_offset = unsafe { (&raw const __rseq_offset).read() } as i64;
+        space.set_path(path, rseq_offset, RSEQ_BYTES, tid_offset());
 
         let (ring, ring_address, session) = add_session(&space, &config);
         let rings = Mutex::new(vec![(ring_address, ring.layout().total_bytes as usize)]);
@@ -220,7 +237,7 @@ impl Harness {
     }
 
     pub fn reader(&self) -> Reader {
-        Reader::new(self.ring.clone())
+        Reader::of_one(self.ring.clone())
     }
 
     /// Generates and chains a stub and makes the site jump to it.
@@ -286,7 +303,7 @@ fn add_session(space: &Space, config: &RingConfig) -> (Arc<RingMemory>, u64, Ses
     let facts = SessionFacts {
         tracer_pid: std::process::id(),
         tracer_start: 0,
-        generation: ring.control().generation,
+        generation: ring.generation(),
         ring_address: address,
         ring_inode: 0,
         layout,

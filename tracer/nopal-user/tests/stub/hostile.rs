@@ -55,7 +55,7 @@ fn rubbish_never_hurts_the_reader() {
     let mut total = 0;
     for mode in [Mode::Discard, Mode::Overwrite] {
         let (file, ring) = small(mode);
-        let mut reader = Reader::new(ring.clone());
+        let mut reader = Reader::of_one(ring.clone());
         reader.set_liveness(|_| false);
         for round in 0..2_000u64 {
             let plan = *ring.layout();
@@ -98,7 +98,7 @@ fn rubbish_never_hurts_the_reader() {
 fn a_bad_length_costs_one_sub_buffer() {
     let (file, ring) = small(Mode::Discard);
     let plan = *ring.layout();
-    let mut reader = Reader::new(ring.clone());
+    let mut reader = Reader::of_one(ring.clone());
     // Two sub-buffers of 16-byte records; one header in the first is broken.
     let mut bytes = vec![0; 8 << 10];
     for (i, record) in bytes.chunks_mut(16).enumerate() {
@@ -117,7 +117,7 @@ fn a_bad_length_costs_one_sub_buffer() {
 fn what_a_dead_thread_left_is_skipped() {
     let (file, ring) = small(Mode::Discard);
     let plan = *ring.layout();
-    let mut reader = Reader::new(ring.clone());
+    let mut reader = Reader::of_one(ring.clone());
     reader.set_liveness(|tid| tid != 4711);
     let locked_state = plan.states_offset + (2 << STATE_SHIFT);
     let write = |at: u64, word: u32, event: u32| {
@@ -141,8 +141,57 @@ fn what_a_dead_thread_left_is_skipped() {
     write(56, 16, 4);
     let last = reader.poll(|_, _| {});
     assert_eq!((last.records, last.abandoned), (2, 0));
-    let tail = ring.control().total_bytes;
-    assert_eq!(tail, plan.total_bytes);
+}
+
+#[test]
+fn the_last_reading_leaves_nothing_behind() {
+    let busy = nopal_abi::record::flags::BUSY;
+    // Whether the writers live, and what is told: records, and records that were never finished.
+    for (lives, expected) in [(false, (4, 2)), (true, (4, 2))] {
+        let (file, ring) = small(Mode::Discard);
+        let plan = *ring.layout();
+        let mut reader = Reader::new(ring.clone());
+        reader.set_liveness(move |_| lives);
+        let write = |at: u64, word: u32, event: u32| {
+            let header = u64::from(event) << 32 | u64::from(word);
+            file.write_all_at(&header.to_le_bytes(), plan.locked.offset + at).unwrap();
+        };
+        write(0, 16, 1);
+        write(16, 24 | busy, 4711);
+        write(40, 16, 2);
+        // From 56 to 80 a thread has reserved a record and not yet written a header.
+        write(80, 16, 3);
+        write(96, 16, 4);
+        file.write_all_at(&112u64.to_le_bytes(), plan.states_offset + (2 << STATE_SHIFT)).unwrap();
+        let polled = reader.poll_rest(|_, _| {});
+        assert_eq!((polled.records, polled.abandoned), expected, "writers that live: {lives}");
+        assert_eq!(polled.damaged, 0);
+        assert_eq!(reader.poll_rest(|_, _| {}), Default::default());
+    }
+}
+
+#[test]
+fn a_thread_that_lives_is_waited_for() {
+    let (file, ring) = small(Mode::Discard);
+    let plan = *ring.layout();
+    let mut reader = Reader::new(ring.clone());
+    let (asked, ask) = std::sync::mpsc::channel();
+    reader.set_liveness(move |_| {
+        let _ = asked.send(());
+        true
+    });
+    file.write_all_at(&(16 | nopal_abi::record::flags::BUSY).to_le_bytes(), plan.locked.offset).unwrap();
+    file.write_all_at(&16u64.to_le_bytes(), plan.states_offset + (2 << STATE_SHIFT)).unwrap();
+    std::thread::scope(|scope| {
+        // It finishes once somebody has looked for it.
+        let file = &file;
+        scope.spawn(move || {
+            ask.recv().unwrap();
+            file.write_all_at(&16u32.to_le_bytes(), plan.locked.offset).unwrap();
+        });
+        let polled = reader.poll_rest(|_, _| {});
+        assert_eq!((polled.records, polled.abandoned), (1, 0));
+    });
 }
 
 #[test]
@@ -150,8 +199,8 @@ fn threads_are_known_by_their_own_number() {
     let own = [std::process::id() as i32];
     // SAFETY: no arguments, no effect.
     let tid = || unsafe { libc::gettid() } as u32;
-    assert!(any_has_thread(&own, tid()));
-    assert!(!any_has_thread(&[], tid()));
+    assert!(any_has_thread(&own, tid()) && any_has_thread(&own, 0));
+    assert!(!any_has_thread(&[], tid()) && !any_has_thread(&[], 0));
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let (send, receive) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -238,4 +287,87 @@ fn a_stub_space_is_written_to_by_its_maker_alone() {
     // The maker goes on.
     let tail = nopal_user::stub::tail::Tail::to(0x10_2000);
     space.add_site(0x10_1000, &tail, Default::default()).unwrap();
+}
+
+/// The time stamp counter.
+fn now() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[test]
+fn times_that_cannot_be_are_refused_and_counted() {
+    use nopal_abi::record::flags::TIME;
+    let (file, ring) = small(Mode::Discard);
+    let plan = *ring.layout();
+    let mut reader = Reader::of_one(ring.clone());
+    let (mut head, hour) = (0u64, 3600 * 2_000_000_000);
+    let mut write = |times: &[u64]| {
+        for time in times {
+            let record = [u64::from(24 | TIME), *time, 7].map(u64::to_le_bytes).concat();
+            file.write_all_at(&record, plan.rseq.offset + head).unwrap();
+            head += 24;
+        }
+        file.write_all_at(&head.to_le_bytes(), plan.states_offset).unwrap();
+    };
+    let mut read = || {
+        let mut times = Vec::new();
+        let polled = reader.poll(|_, view| times.extend(view.time));
+        assert_eq!(polled.records, times.len() as u64);
+        (times, polled.forged, polled.damaged)
+    };
+    let start = now();
+    write(&[start, start + 5, u64::MAX, 1 << 62, start + hour, start + 9]);
+    assert_eq!(read(), (vec![start, start + 5, start + 9], 3, 0), "what is to come has not come");
+    let later = now();
+    write(&[later, 0, 1, start - hour, later]);
+    assert_eq!(read(), (vec![later, later], 3, 0), "nor does what was before the ring come now");
+    // Clocks of two processors are not quite the same.
+    write(&[later - 1000, later]);
+    assert_eq!(read(), (vec![later - 1000, later], 0, 0));
+}
+
+#[test]
+fn what_a_program_does_to_its_ring_is_told() {
+    let (file, ring) = small(Mode::Discard);
+    let plan = *ring.layout();
+    ring.set_enabled(true);
+    let mut reader = Reader::of_one(ring.clone());
+    let enabled = |file: &std::fs::File| {
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, 32).unwrap();
+        u32::from_le_bytes(bytes)
+    };
+    let put = |at: u64, word: u64| file.write_all_at(&word.to_le_bytes(), at).unwrap();
+    put(plan.rseq.offset, 16);
+    put(plan.states_offset, 16);
+    put(plan.states_offset + 8, 3);
+    let polled = reader.poll(|_, _| {});
+    assert_eq!((polled.records, polled.n_damaged()), (1, 0));
+    assert_eq!(polled.gaps.iter().map(|gap| gap.count).sum::<u64>(), 3);
+    // All of it becomes zeros, as by MADV_REMOVE: nothing would be recorded any more.
+    let (hole, keep) = (libc::FALLOC_FL_PUNCH_HOLE, libc::FALLOC_FL_KEEP_SIZE);
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+    // SAFETY: plain numbers, on a descriptor of ours.
+    assert_eq!(unsafe { libc::fallocate(fd, hole | keep, 0, plan.total_bytes as i64) }, 0);
+    assert_eq!(enabled(&file), 0);
+    let polled = reader.poll(|_, _| {});
+    assert!(polled.damaged > 0 && polled.records == 0, "{polled:?}");
+    assert!(
+        polled.gaps.iter().all(|gap| gap.count < 1 << 48),
+        "a count that goes back counts nothing: {polled:?}"
+    );
+    assert_eq!(enabled(&file), 1, "hits are wanted again");
+    assert_eq!(reader.poll(|_, _| {}).n_damaged(), 0, "told once");
+    // And what comes then is read.
+    put(plan.rseq.offset, 16);
+    put(plan.states_offset, 16);
+    let polled = reader.poll(|_, _| {});
+    assert_eq!((polled.records, polled.n_damaged()), (1, 0));
+    // One that switches itself off.
+    file.write_all_at(&[0; 4], 32).unwrap();
+    assert_eq!((reader.poll(|_, _| {}).damaged, enabled(&file)), (1, 1));
+    // A tail that a program moves makes writers lose or overwrite.
+    put(plan.states_offset + 128, 0);
+    assert_eq!(reader.poll(|_, _| {}).damaged, 1);
 }

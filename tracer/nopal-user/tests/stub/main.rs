@@ -8,3 +8,4 @@ mod operands;
 mod rings;
 mod sessions;
 mod strings;
+mod threads;

@@ -7,7 +7,7 @@ use nopal_capture::record::{RecordKind, Value};
 use nopal_user::ring::{RingConfig, RingError, RingLayout, RingMemory, Set, memfd};
 use nopal_user::stub::StubSpec;
 
-use crate::harness::{Harness, Place, has_rseq, hit2, record, value};
+use crate::harness::{Harness, Place, RSEQ_BYTES, has_rseq, hit2, record, value};
 
 #[test]
 fn overwriting_keeps_the_newest() {
@@ -111,7 +111,7 @@ fn every_path_of_the_stub_space_gives_the_record() {
         (Path::Rseq, if has_rseq() { Set::Rseq } else { Set::Locked }, tid),
         (Path::LockedSilent, Set::Locked, 0),
     ] {
-        harness.space.set_path(path, offsets.0, offsets.1);
+        harness.space.set_path(path, offsets.0, RSEQ_BYTES, offsets.1);
         hit2(path as u64, 77);
         let mut n = 0;
         harness.reader().poll(|source, view| {
@@ -126,7 +126,7 @@ fn every_path_of_the_stub_space_gives_the_record() {
         });
         assert_eq!(n, 1, "{path:?}");
     }
-    harness.space.set_path(Path::Rseq, offsets.0, offsets.1);
+    harness.space.set_path(Path::Rseq, offsets.0, RSEQ_BYTES, offsets.1);
     harness.ring.set_enabled(false);
     hit2(1, 1);
     assert_eq!(harness.reader().poll(|_, _| {}).records, 0, "disabled sessions record nothing");

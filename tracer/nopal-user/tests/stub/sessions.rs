@@ -16,7 +16,7 @@ use crate::harness::{Harness, Place, hit2, map, nopal_test_pun, record, value, w
 /// Events by number.
 fn events(ring: &Arc<RingMemory>) -> HashMap<u32, usize> {
     let mut events = HashMap::new();
-    Reader::new(ring.clone()).poll(|_, view| {
+    Reader::of_one(ring.clone()).poll(|_, view| {
         if let RecordKind::Event(event) = view.kind {
             *events.entry(event).or_default() += 1;
         }
@@ -102,13 +102,52 @@ fn attaching_again_takes_no_more_room() {
 }
 
 #[test]
+fn room_that_sessions_left_is_used_again() {
+    let mut harness = Harness::new(|config| config.ring_bytes = 128 << 10);
+    let layout = *harness.ring.layout();
+    let ring_address = harness.ring_address;
+    harness.space.leave_session(harness.session.index);
+    let mut most = 0;
+    for round in 0..4000u32 {
+        let (index, _) = harness.space.left_session(layout.total_bytes).expect("one has left");
+        let facts = SessionFacts {
+            tracer_pid: 1,
+            tracer_start: 2,
+            generation: 3,
+            ring_address,
+            ring_inode: 4,
+            layout,
+        };
+        if harness.space.is_tight() {
+            // The last hit is over, but its restartable sequence may still be the thread's last.
+            crate::harness::forget_sequence();
+            let disused = harness.space.disused();
+            assert!(!disused.is_empty());
+            harness.space.reclaim(disused);
+        }
+        let session = harness.space.enter_session(index, &facts).unwrap();
+        // Another stub each time, of another length now and then.
+        let captures = (0..=round % 5).map(|_| value("8@%rdi")).collect();
+        let stub = harness.attach_for(&session, Place::TwoArguments, &record(round, captures));
+        hit2(1, 2);
+        assert_eq!(events(&harness.ring), HashMap::from([(round, 1)]), "round {round}");
+        harness.space.unlink(&stub);
+        harness.space.leave_session(index);
+        hit2(1, 2);
+        most = most.max(harness.space.code_bytes_used());
+    }
+    // A stub has some 400 bytes: all of them would take more than the megabyte there is.
+    assert!(most < 700 << 10, "{most}");
+}
+
+#[test]
 fn a_session_meets_a_process_anew_at_an_index_used_before() {
     let mut harness = Harness::new(|config| config.ring_bytes = 128 << 10);
     let spec = record(4, vec![value("8@%rdi")]);
     let stub = harness.attach(Place::TwoArguments, &spec);
     let n_processes = |ring: &Arc<RingMemory>| {
         let mut pids = Vec::new();
-        Reader::new(ring.clone()).poll(|_, view| {
+        Reader::of_one(ring.clone()).poll(|_, view| {
             if view.kind == RecordKind::Process {
                 pids.push(view.task.unwrap().pid);
             }
@@ -132,7 +171,7 @@ fn a_session_meets_a_process_anew_at_an_index_used_before() {
     let facts = SessionFacts {
         tracer_pid: 1,
         tracer_start: 2,
-        generation: ring.control().generation,
+        generation: ring.generation(),
         ring_address: harness.ring_address,
         ring_inode: 4,
         layout: *ring.layout(),
