@@ -31,6 +31,13 @@ pub fn root() -> &'static Path {
     })
 }
 
+/// The whole name of a test of this program, given its `module_path!()`: the program starts itself with it.
+pub fn test_name(module: &str, name: &str) -> String {
+    // The first part is the program.
+    let inner = module.split_once("::").map_or(String::new(), |(_, inner)| format!("{inner}::"));
+    format!("{inner}{name}")
+}
+
 /// The folder cargo builds into.
 pub fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {

@@ -207,7 +207,7 @@ fn a_killed_tracer_leaves_a_program_that_can_be_mended_and_traced_again() {
     for i in 0..n_kills {
         let mut tracer = Running::start(
             Command::new(std::env::current_exe().unwrap())
-                .args(["tracer_to_be_killed", "--exact"])
+                .args([&nopal_tests::test_name(module_path!(), "tracer_to_be_killed"), "--exact"])
                 .env("NOPAL_TEST_PID", busy.pid().to_string())
                 .stdout(Stdio::null()),
         );
@@ -274,7 +274,7 @@ fn tracer_of_its_own_program() {
     for _ in 0..4 {
         let tracer = Running::start(
             Command::new(std::env::current_exe().unwrap())
-                .args(["tracer_to_be_killed", "--exact"])
+                .args([&nopal_tests::test_name(module_path!(), "tracer_to_be_killed"), "--exact"])
                 .env("NOPAL_TEST_PID", busy.pid().to_string())
                 .stdout(Stdio::null()),
         );
@@ -309,7 +309,7 @@ fn an_ordinary_user_traces_its_own_program() {
         Command::new(&tester)
     };
     let output = command
-        .args(["tracer_of_its_own_program", "--exact"])
+        .args([&nopal_tests::test_name(module_path!(), "tracer_of_its_own_program"), "--exact"])
         .env("NOPAL_TEST_PROGRAM", &program)
         .current_dir(&folder)
         .output()

@@ -155,7 +155,7 @@ fn a_killed_tracer_leaves_the_program_running() {
     for i in 0..n_kills {
         let mut tracer = Running::start(
             Command::new(std::env::current_exe().unwrap())
-                .args(["tracer_to_be_killed", "--exact"])
+                .args([&nopal_tests::test_name(module_path!(), "tracer_to_be_killed"), "--exact"])
                 .env("NOPAL_TEST_PID", running.pid().to_string())
                 .stdout(Stdio::null()),
         );

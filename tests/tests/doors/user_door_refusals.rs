@@ -106,7 +106,7 @@ fn another_users_process_is_out_of_reach() {
     let output = Command::new("setpriv")
         .args(["--reuid", "nobody", "--clear-groups"])
         .arg(&copy)
-        .args(["tracer_as_another_user", "--exact"])
+        .args([&nopal_tests::test_name(module_path!(), "tracer_as_another_user"), "--exact"])
         .env("NOPAL_TEST_PID", running.pid().to_string())
         .output()
         .unwrap();

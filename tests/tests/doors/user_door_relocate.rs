@@ -144,7 +144,7 @@ fn a_killed_tracer_can_be_cleaned_up_after() {
         }
         let tracer = Running::start(
             Command::new(std::env::current_exe().unwrap())
-                .args(["relocating_tracer_to_be_killed", "--exact"])
+                .args([&nopal_tests::test_name(module_path!(), "relocating_tracer_to_be_killed"), "--exact"])
                 .env("NOPAL_TEST_PID", busy.pid().to_string())
                 .stdout(Stdio::null()),
         );

@@ -381,7 +381,11 @@ fn a_full_disk_leaves_a_valid_recording() {
     let test = std::env::current_exe().unwrap();
     let out = output(
         Command::new(test)
-            .args(["--exact", "a_full_disk_leaves_a_valid_recording", "--nocapture"])
+            .args([
+                "--exact",
+                &nopal_tests::test_name(module_path!(), "a_full_disk_leaves_a_valid_recording"),
+            ])
+            .arg("--nocapture")
             .env("NOPAL_TEST_FULL_DISK", "1"),
     );
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));

@@ -42,7 +42,8 @@ fn write_until_killed(dir: &Path, n_types: usize) {
 /// This test binary again, as the recorder of a test.
 fn recorder(test: &str, limit_bytes: u64, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env("NOPAL_TEST_LIMIT", limit_bytes.to_string());
+    let test = nopal_tests::test_name(module_path!(), test);
+    command.args(["--exact", &test, "--nocapture"]).env("NOPAL_TEST_LIMIT", limit_bytes.to_string());
     command.env("NOPAL_TEST_DIR", dir);
     command
 }

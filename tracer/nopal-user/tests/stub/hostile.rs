@@ -150,7 +150,7 @@ fn the_last_reading_leaves_nothing_behind() {
     for (lives, expected) in [(false, (4, 2)), (true, (4, 2))] {
         let (file, ring) = small(Mode::Discard);
         let plan = *ring.layout();
-        let mut reader = Reader::new(ring.clone());
+        let mut reader = Reader::of_one(ring.clone());
         reader.set_liveness(move |_| lives);
         let write = |at: u64, word: u32, event: u32| {
             let header = u64::from(event) << 32 | u64::from(word);
@@ -174,7 +174,7 @@ fn the_last_reading_leaves_nothing_behind() {
 fn a_thread_that_lives_is_waited_for() {
     let (file, ring) = small(Mode::Discard);
     let plan = *ring.layout();
-    let mut reader = Reader::new(ring.clone());
+    let mut reader = Reader::of_one(ring.clone());
     let (asked, ask) = std::sync::mpsc::channel();
     reader.set_liveness(move |_| {
         let _ = asked.send(());
