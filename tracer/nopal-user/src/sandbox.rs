@@ -125,19 +125,26 @@ fn wanted_site((address, code, function): &(u64, Vec<u8>, Forbidding)) -> Wanted
 /// The ways to open the beginning of a function: the first byte of one of its instructions, as long as the arguments
 /// are where they were.
 pub(super) fn ways(address: u64, code: &[u8]) -> std::result::Result<Vec<Way>, Refusal> {
-    let mut ways = Vec::new();
+    let (mut ways, mut unguarded) = (Vec::new(), Vec::new());
     let mut at = 0;
     while let Some((tail, entry)) = plan_entry(&code[at..], address + at as u64) {
-        let rest = &code[at..];
-        // Under a breakpoint on one of the next instructions the jump must arrive as well.
-        let distance = Distance::of_file(rest, 1, &distance::starts(rest, 0));
-        ways.extend(distance.map(|distance| pun(Tactic::Pun, address + at as u64, distance, tail)));
+        let (rest, place) = (&code[at..], address + at as u64);
+        let way = |starts: &[usize], tail| {
+            Distance::of_file(rest, 1, starts).map(|distance| pun(Tactic::Pun, place, distance, tail))
+        };
+        // Under a breakpoint on one of the next instructions the jump must arrive as well. At low addresses it cannot; there
+        // a filter that would kill the program weighs more than a debugger in the middle of this function.
+        let starts = distance::starts(rest, 0);
+        unguarded
+            .extend(way(&[], tail.clone()).filter(|_| starts.iter().any(|start| (1..5).contains(start))));
+        ways.extend(way(&starts, tail));
         let changes = |register: &Register| writes(&entry, *register);
         if [Register::RDI, Register::RSI, Register::RDX].iter().any(changes) {
             break;
         }
         at += entry.len();
     }
+    ways.extend(unguarded);
     match ways.is_empty() {
         true => Err(Refusal::NotANop { bytes: code.iter().take(5).copied().collect() }),
         false => Ok(ways),
@@ -250,8 +257,11 @@ mod tests {
         ];
         for (name, code, expected) in table {
             let found = ways(0x7f00_0000_0000, code).unwrap_or_default();
-            let places: Vec<u64> = found.iter().map(|way| way.patch - 0x7f00_0000_0000).collect();
-            assert_eq!(places, expected, "{name}");
+            let mut places: Vec<u64> = found.iter().map(|way| way.patch - 0x7f00_0000_0000).collect();
+            let guarded = places.len().min(expected.len());
+            assert_eq!(places[..guarded], *expected, "{name}");
+            places.dedup();
+            assert!(places.iter().all(|place| expected.contains(place)), "{name}");
             assert!(found.iter().all(|way| way.patched(way.distance.candidates(0)[0]) == [0xe9]), "{name}");
         }
     }
