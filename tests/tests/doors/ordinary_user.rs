@@ -10,7 +10,7 @@ use std::process::Command;
 const SUITES: [(&str, &[&str]); 4] = [
     ("user_door", &["an_ordinary_user_traces_its_own_program", "bpftrace"]),
     ("user_door_hijack", &[]),
-    ("user_door_life", &["other_tracers_come_and_go", "children_forked_while_a_tracer_comes_and_goes"]),
+    ("user_door_life", &["other_tracers_come_and_go"]),
     (
         "tracing",
         &[
