@@ -1,5 +1,6 @@
 //! `nopal list`, the catalog and the demo, and whole servers from first probe to answer.
 
+mod abi;
 mod catalog;
 mod demo;
 mod doctor;

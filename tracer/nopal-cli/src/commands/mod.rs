@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+mod abi;
 mod answers;
 mod completions;
 mod demo;
@@ -68,6 +69,7 @@ enum Verb {
     Recorder(sessions::recorder::Args),
     Detach(detach::Args),
     Doctor(doctor::Args),
+    Abi(abi::Args),
     Demo(demo::Args),
     Dtrace(dtrace::Args),
     Completions(completions::Args),
@@ -129,6 +131,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::SetSession(args) => (args.json, sessions::set_session::run(args)),
         Verb::Destroy(args) => (args.json, sessions::destroy::run(args)),
         Verb::Recorder(args) => (false, sessions::recorder::run(args)),
+        Verb::Abi(args) => (args.json, abi::run(args)),
         Verb::Doctor(args) => (args.json, doctor::run(args)),
         Verb::Detach(args) => (args.json, detach::run(args)),
         Verb::Demo(args) => (args.json, demo::run(args)),
