@@ -1,6 +1,7 @@
 //! The arrows of ARCHITECTURE.md, checked: which crate may use which, who prints, who calls bpf(2).
 
 use nopal_tests::{root, run};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -139,4 +140,151 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// Modules that stand side by side do not use each other in a circle. What is below a module counts as part of it, and a
+/// module may use what it stands in.
+#[test]
+fn arrows_between_modules_make_no_circle() {
+    // Sessions and what follows them, and functions of scripts, are still in one circle each.
+    const NOT_YET: [&str; 2] = ["nopal-user", "nopal-script"];
+    let mut circles = Vec::new();
+    for manifest in ["core", "tracer"].iter().flat_map(|folder| fs::read_dir(root().join(folder)).unwrap()) {
+        let folder = manifest.unwrap().path();
+        if NOT_YET.iter().any(|name| folder.ends_with(name)) {
+            continue;
+        }
+        let modules = Modules::read(&folder.join("src"));
+        for (parent, arrows) in modules.arrows_between_siblings() {
+            for circle in circles_of(&arrows) {
+                let name = folder.file_name().unwrap().to_string_lossy();
+                circles.push(format!("{name} {parent}: {}", circle.join(" -> ")));
+            }
+        }
+    }
+    assert!(circles.is_empty(), "modules use each other in a circle:\n{}", circles.join("\n"));
+}
+
+type ModulePath = Vec<String>;
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// The modules of a crate, and which uses which, as far as their paths say.
+struct Modules(BTreeMap<ModulePath, String>);
+
+impl Modules {
+    fn read(folder: &Path) -> Modules {
+        let module = |file: PathBuf| {
+            let relative = file.strip_prefix(folder).unwrap().with_extension("");
+            let mut path: ModulePath =
+                relative.components().map(|c| c.as_os_str().to_str().unwrap().to_owned()).collect();
+            if matches!(path.last().map(String::as_str), Some("mod" | "lib" | "main")) {
+                path.pop();
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
+            let is_code = |line: &&str| !line.trim_start().starts_with("//");
+            (path, code.lines().filter(is_code).collect::<Vec<_>>().join(" "))
+        };
+        Modules(sources(folder).into_iter().map(module).collect())
+    }
+
+    fn arrows_between_siblings(&self) -> BTreeMap<String, Arrows> {
+        let mut levels: BTreeMap<String, Arrows> = BTreeMap::new();
+        for (user, code) in self.0.iter().filter(|(path, _)| path.last().is_none_or(|name| name != "tests")) {
+            for used in paths_in(code).iter().filter_map(|path| self.find(user, path)) {
+                let n_shared = user.iter().zip(&used).take_while(|(a, b)| a == b).count();
+                if let (Some(from), Some(to)) = (user.get(n_shared), used.get(n_shared)) {
+                    let level = levels.entry(user[..n_shared].join("::")).or_default();
+                    level.entry(from.clone()).or_default().insert(to.clone());
+                }
+            }
+        }
+        levels
+    }
+
+    /// The module that a path leads into, seen from another.
+    fn find(&self, from: &ModulePath, path: &str) -> Option<ModulePath> {
+        let mut words: Vec<&str> = path.split("::").map(str::trim).collect();
+        let mut at = match words[0] {
+            "crate" => Vec::new(),
+            _ => from.clone(),
+        };
+        while matches!(words.first(), Some(&("crate" | "self" | "super"))) {
+            if words.remove(0) == "super" {
+                at.pop();
+            }
+        }
+        let is_relative = matches!(path.split("::").next(), Some("crate" | "self" | "super"));
+        let mut found = is_relative.then(|| at.clone());
+        for word in words {
+            at.push(word.to_owned());
+            if !self.0.contains_key(&at) {
+                break;
+            }
+            found = Some(at.clone());
+        }
+        found
+    }
+}
+
+/// Every path in a `use`, and every other one that begins with `crate` or `super`.
+fn paths_in(code: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (start, _) in code.match_indices("use ") {
+        if !code[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            unfold("", code[start + 4..].split(';').next().unwrap_or(""), &mut paths);
+        }
+    }
+    for (start, _) in code.match_indices("crate::").chain(code.match_indices("super::")) {
+        if !code[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
+            let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+            let end = code[start..].find(|c| !is_path(c)).unwrap_or(code.len() - start);
+            paths.push(code[start..start + end].trim_end_matches(':').to_owned());
+        }
+    }
+    paths
+}
+
+/// `a::{b, c::{d, e}}` is `a::b`, `a::c::d` and `a::c::e`.
+fn unfold(before: &str, tree: &str, into: &mut Vec<String>) {
+    let tree = tree.trim();
+    let Some((head, rest)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or("").trim();
+        into.push(format!("{before}{path}"));
+        return;
+    };
+    let (head, inner) =
+        (format!("{before}{}", head.trim()), rest.rsplit_once('}').map_or(rest, |(inner, _)| inner));
+    let mut depth = 0;
+    let is_end = |c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    };
+    for part in inner.split(is_end).filter(|part| !part.trim().is_empty()) {
+        unfold(&head, part, into);
+    }
+}
+
+/// The modules that reach themselves again, in groups.
+fn circles_of(arrows: &Arrows) -> Vec<Vec<String>> {
+    let reach = |from: &String| {
+        let mut reached: BTreeSet<String> = BTreeSet::new();
+        let mut next: Vec<&String> = arrows.get(from).into_iter().flatten().collect();
+        while let Some(module) = next.pop() {
+            if reached.insert(module.clone()) {
+                next.extend(arrows.get(module).into_iter().flatten());
+            }
+        }
+        reached
+    };
+    let reached: BTreeMap<&String, BTreeSet<String>> = arrows.keys().map(|m| (m, reach(m))).collect();
+    let mut circles: Vec<Vec<String>> = Vec::new();
+    for (module, reachable) in &reached {
+        if !reachable.contains(*module) || circles.iter().any(|circle| circle.contains(module)) {
+            continue;
+        }
+        let is_with_it = |other: &&String| reached.get(other).is_some_and(|back| back.contains(*module));
+        circles.push(reachable.iter().filter(is_with_it).cloned().collect());
+    }
+    circles
 }

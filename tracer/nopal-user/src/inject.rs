@@ -18,6 +18,7 @@ use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::spaces_in;
 use super::pass_fd::Caller;
+use super::protocol::{OPENING, Opening};
 use super::room::Room;
 use super::session::{Core, OpenSite, SiteReport, Traced, WantedObject};
 use super::stopped_thread::Lock;
@@ -201,12 +202,21 @@ impl Work<'_, '_> {
         }
         arm::spare_kernel_pages(&mut ready, &mut reports);
         self.map_landings(&mut ready, &mut reports)?;
-        self.journal_patches(&ready)?;
-        self.unlock_pages(&mut ready, &mut reports)?;
-        for neighbourhood in &self.core.neighbourhoods {
-            neighbourhood.fault_in()?;
+        let mut sites = Vec::new();
+        for step in OPENING {
+            match step {
+                Opening::Journal => {
+                    self.journal_patches(&ready)?;
+                    self.unlock_pages(&mut ready, &mut reports)?;
+                    for neighbourhood in &self.core.neighbourhoods {
+                        neighbourhood.fault_in()?;
+                    }
+                }
+                Opening::Raise => self.raise(&mut ready)?,
+                Opening::Link => self.link(&ready),
+                Opening::Patch => sites = self.patch(std::mem::take(&mut ready), &mut reports)?,
+            }
         }
-        let sites = self.arm(ready, &mut reports)?;
         Ok((sites, reports))
     }
 

@@ -13,6 +13,7 @@ use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::pass_fd::Caller;
 use super::patch::{Direction, Files, Found, Patch, apply};
 use super::process;
+use super::protocol::{CLOSING, Closing};
 use super::relocate::{pages_of, protect};
 use super::session::{Core, RING_NAME, Traced, in_own_thread};
 use super::stopped_thread::Lock;
@@ -47,12 +48,34 @@ pub struct LeaveReport {
 pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
     let mut report = LeaveReport::default();
     let generation = core.generation();
-    // Threads inside a stub go on through it; new hits pass by it from here on.
-    for n in &core.neighbourhoods {
-        if let Some(index) = n.session(generation) {
-            n.space.unlink_session(index);
+    for step in CLOSING {
+        match step {
+            // Threads inside a stub go on through it; new hits pass by it from here on.
+            Closing::Unlink => {
+                for n in &core.neighbourhoods {
+                    if let Some(index) = n.session(generation) {
+                        n.space.unlink_session(index);
+                    }
+                }
+            }
+            Closing::Patch => close_all(core, traced, generation, &mut report),
+            // Done in each process after its code.
+            Closing::Lower => {}
+            Closing::Leave => {
+                for n in &core.neighbourhoods {
+                    if let Some(index) = n.session(generation) {
+                        n.space.leave_session(index);
+                    }
+                }
+            }
         }
     }
+    traced.clear();
+    report
+}
+
+/// Visits every process that has something of the session, those included that are forked meanwhile.
+fn close_all(core: &Core, traced: &[Traced], generation: u64, report: &mut LeaveReport) {
     let births = Births::from_now_on();
     let inodes: HashSet<u64> = core.neighbourhoods.iter().map(|n| n.inode).collect();
     let mut pids: Vec<i32> = traced.iter().map(|t| t.pid).collect();
@@ -64,14 +87,7 @@ pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
     for pid in pids.iter().copied().filter(|pid| process::is_alive(*pid)) {
         report.add(pid, close_while_it_shares(pid, &inodes, &views, generation));
     }
-    close_newborn(&births, &pids, &inodes, &views, generation, &mut report);
-    for n in &core.neighbourhoods {
-        if let Some(index) = n.session(generation) {
-            n.space.leave_session(index);
-        }
-    }
-    traced.clear();
-    report
+    close_newborn(&births, &pids, &inodes, &views, generation, report);
 }
 
 /// Gives the memory of the rings back once they have been read; it stays mapped in the processes, as a hole.
@@ -369,17 +385,41 @@ fn close_process<'c>(
             }
         }
         let changes = Changes::of(n, &ending, &mut files, &memory, &maps);
-        let outcome = apply(&memory, &changes.patches, Direction::Out, &[])?;
-        for (patch, found) in changes.patches.iter().zip(outcome) {
-            match found {
-                None => report.n_restored += 1,
-                Some(found) => report.left_alone.push((pid, patch.address, found)),
+        for step in CLOSING {
+            match step {
+                // For all processes at once.
+                Closing::Unlink | Closing::Leave => {}
+                Closing::Patch => {
+                    let outcome = apply(&memory, &changes.patches, Direction::Out, &[])?;
+                    for (patch, found) in changes.patches.iter().zip(outcome) {
+                        match found {
+                            None => report.n_restored += 1,
+                            Some(found) => report.left_alone.push((pid, patch.address, found)),
+                        }
+                    }
+                    lock_pages(n, &memory, |site| changes.wanted.contains(&site))?;
+                }
+                Closing::Lower => {
+                    let ledger = Ledger::new(&memory, n.ledger());
+                    let ours: HashSet<u64> =
+                        changes.semaphores.iter().map(|(_, semaphore)| *semaphore).collect();
+                    settle(&memory, n, |semaphore| ours.contains(&semaphore))?;
+                    for (index, semaphore) in &changes.semaphores {
+                        report.n_lowered += usize::from(ledger.lower(*index, *semaphore)?);
+                    }
+                }
             }
         }
-        lock_pages(n, &memory, |site| changes.wanted.contains(&site))?;
-        let ledger = Ledger::new(&memory, n.ledger());
-        for (index, semaphore) in changes.semaphores {
-            report.n_lowered += usize::from(ledger.lower(index, semaphore)?);
+    }
+    Ok(())
+}
+
+/// Ends what killed tracers had begun with these semaphores, before somebody changes them.
+pub(super) fn settle(memory: &Memory, n: &Neighbourhood, is_one: impl Fn(u64) -> bool) -> Result<()> {
+    let ledger = Ledger::new(memory, n.ledger());
+    for (index, entry, _) in n.space.entries() {
+        if entry.kind == JournalKind::Semaphore && is_one(entry.address) {
+            ledger.settle(index, entry.address)?;
         }
     }
     Ok(())

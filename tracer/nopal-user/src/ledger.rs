@@ -2,10 +2,10 @@
 //! that forked children inherit together with the raised semaphores.
 //!
 //! The bits are written before and after the counter, so that whoever comes after a kill knows whether it was changed:
-//! the counter's lowest bit tells.
+//! the counter's lowest bit tells, until somebody else changes the counter ([`Ledger::settle`]).
 
 use super::error::Result;
-use super::memory::Memory;
+use super::memory::Bytes;
 
 const NONE: u8 = 0;
 /// Being raised, from an even or odd value.
@@ -19,13 +19,13 @@ const ENTRIES: usize = 8192;
 
 /// The ledger page of one process.
 #[derive(Debug, Clone, Copy)]
-pub struct Ledger<'a> {
-    memory: &'a Memory,
+pub struct Ledger<'a, B: Bytes> {
+    memory: &'a B,
     address: u64,
 }
 
-impl<'a> Ledger<'a> {
-    pub fn new(memory: &'a Memory, address: u64) -> Ledger<'a> {
+impl<'a, B: Bytes> Ledger<'a, B> {
+    pub fn new(memory: &'a B, address: u64) -> Ledger<'a, B> {
         Ledger { memory, address }
     }
 
@@ -77,6 +77,16 @@ impl<'a> Ledger<'a> {
         Ok(true)
     }
 
+    /// Ends what a killed tracer had begun. The counter's lowest bit tells how far it came, as long as nobody else has
+    /// changed the counter since: whoever is about to settles all entries of the semaphore first.
+    pub fn settle(&self, entry: usize, semaphore: u64) -> Result<()> {
+        if entry >= ENTRIES || matches!(self.get(entry)?, NONE | RAISED) {
+            return Ok(());
+        }
+        let is_raised = self.is_raised(entry, semaphore)?;
+        self.set(entry, if is_raised { RAISED } else { NONE })
+    }
+
     /// The semaphore is no longer there.
     pub fn forget(&self, entry: usize) -> Result<()> {
         if entry < ENTRIES { self.set(entry, NONE) } else { Ok(()) }
@@ -107,6 +117,7 @@ impl<'a> Ledger<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Memory;
 
     #[test]
     fn a_semaphore_is_counted_once_whenever_the_tracer_is_killed() {

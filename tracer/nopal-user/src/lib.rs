@@ -27,6 +27,7 @@ mod pass_fd;
 mod patch;
 pub mod process;
 mod process_page;
+mod protocol;
 pub mod ptrace;
 pub mod relocate;
 pub mod ring;

@@ -5,6 +5,36 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
+/// Bytes at addresses: another process's memory, or that of a model.
+pub trait Bytes {
+    /// Fills `bytes` from `address` or fails; nothing in between.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()>;
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<()>;
+
+    fn read_u16(&self, address: u64) -> Result<u16> {
+        let mut bytes = [0; 2];
+        self.read(address, &mut bytes)?;
+        Ok(u16::from_le_bytes(bytes))
+    }
+
+    fn read_vec(&self, address: u64, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read(address, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl Bytes for Memory {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        Memory::read(self, address, bytes)
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        Memory::write(self, address, bytes)
+    }
+}
+
 #[derive(Debug)]
 pub struct Memory {
     pid: i32,

@@ -2,7 +2,7 @@
 
 use super::distance::BREAKPOINT;
 use super::error::{Error, Result};
-use super::memory::Memory;
+use super::memory::{Bytes, Memory};
 use super::ptrace;
 use super::stopped_thread::stop_all;
 use super::stub::space::Entry;
@@ -78,7 +78,7 @@ impl Patch {
         self.address - self.kept.len() as u64
     }
 
-    pub fn found(&self, memory: &Memory) -> Result<Found> {
+    pub fn found(&self, memory: &impl Bytes) -> Result<Found> {
         let mut kept = memory.read_vec(self.start(), self.kept.len() + self.original.len())?;
         let now = kept.split_off(self.kept.len());
         Ok(self.judge(&kept, now))
@@ -104,6 +104,26 @@ impl Patch {
     fn is_free_under_breakpoint(&self) -> bool {
         !self.kept.is_empty()
     }
+
+    /// Makes the change if the bytes are as expected; else gives what stands there.
+    pub fn change(&self, memory: &impl Bytes, direction: Direction) -> Result<Option<Found>> {
+        let found = self.found(memory)?;
+        let (bytes, is_expected) = match direction {
+            Direction::In => (&self.patched, matches!(found, Found::Original | Found::FirstByteBack)),
+            Direction::Out => (
+                &self.original,
+                matches!(found, Found::Ours | Found::FirstByteBack)
+                    || (found == Found::Breakpoint && self.is_free_under_breakpoint()),
+            ),
+        };
+        if is_expected {
+            memory.write(self.address, bytes)?;
+            return Ok(None);
+        }
+        let is_done =
+            matches!((direction, &found), (Direction::In, Found::Ours) | (Direction::Out, Found::Original));
+        Ok((!is_done).then_some(found))
+    }
 }
 
 /// Which way bytes are changed.
@@ -123,26 +143,8 @@ pub fn apply(
 ) -> Result<Vec<Option<Found>>> {
     let pid = memory.pid();
     let mut outcome = vec![None; patches.len()];
-    let change = |patch: &Patch| -> Result<Option<Found>> {
-        let found = patch.found(memory)?;
-        let (bytes, is_expected) = match direction {
-            Direction::In => (&patch.patched, matches!(found, Found::Original | Found::FirstByteBack)),
-            Direction::Out => (
-                &patch.original,
-                matches!(found, Found::Ours | Found::FirstByteBack)
-                    || (found == Found::Breakpoint && patch.is_free_under_breakpoint()),
-            ),
-        };
-        if is_expected {
-            memory.write(patch.address, bytes)?;
-            return Ok(None);
-        }
-        let is_done =
-            matches!((direction, &found), (Direction::In, Found::Ours) | (Direction::Out, Found::Original));
-        Ok((!is_done).then_some(found))
-    };
     for (i, patch) in patches.iter().enumerate().filter(|(_, p)| p.original.len() == 1) {
-        outcome[i] = change(patch)?;
+        outcome[i] = patch.change(memory, direction)?;
     }
     if patches.iter().any(|p| p.original.len() > 1) {
         let tids: Vec<i32> = held.iter().map(|h| h.0).collect();
@@ -158,7 +160,7 @@ pub fn apply(
                 outcome[i] = Some(Found::Other(Vec::new()));
                 continue;
             }
-            outcome[i] = change(patch)?;
+            outcome[i] = patch.change(memory, direction)?;
         }
     }
     Ok(outcome)

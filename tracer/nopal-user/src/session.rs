@@ -231,7 +231,7 @@ pub struct Core {
     /// By device and inode.
     pub(super) loaders: HashMap<(u64, u64), std::result::Result<Loader, &'static str>>,
     /// By device and inode; `None` if the file cannot be read.
-    pub(super) forbidders: HashMap<(u64, u64), Option<Arc<(Forbidders, nopal_sdt::Object)>>>,
+    pub(super) forbidders: HashMap<(u64, u64), Option<ReadForbidders>>,
     pub(super) can_relocate: bool,
     select: Select,
     objects: HashMap<(u64, u64), Option<Arc<ReadObject>>>,
@@ -386,6 +386,9 @@ fn own_file(object: &MappedObject, address: u64) -> std::ops::Range<u64> {
     }
     stretch
 }
+
+/// The functions of a file that forbid things, and where the file has them.
+pub(super) type ReadForbidders = Arc<(Forbidders, nopal_sdt::Object)>;
 
 /// Tracing in progress. Dropping it detaches.
 #[derive(Debug)]

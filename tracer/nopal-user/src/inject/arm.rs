@@ -3,6 +3,7 @@
 use super::{EXECUTABLE, FREE, PAGE, RELOCATION_TRIES, Ready, SHARED, WRITABLE, Work};
 use crate::error::{Error, Result};
 use crate::hijack::{Call, check};
+use crate::leave::settle;
 use crate::ledger::Ledger;
 use crate::pass_fd::Caller;
 use crate::patch::{Direction, Found, Patch, apply};
@@ -11,6 +12,7 @@ use crate::session::{OpenSite, SiteReport};
 use crate::stub::space::{Entry, ObjectIdentity};
 use crate::tactic::{Refusal, Tactic};
 use nopal_abi::stub_space::{JournalKind, NO_SESSION};
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 
 impl Work<'_, '_> {
@@ -143,35 +145,55 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// The change itself. Semaphores first, so that whoever finds a changed site knows that they were raised.
-    pub(super) fn arm(&mut self, mut ready: Vec<Ready>, reports: &mut [SiteReport]) -> Result<Vec<OpenSite>> {
-        let memory = self.entered.memory;
-        for r in &mut ready {
-            let n = &self.core.neighbourhoods[r.neighbourhood];
-            let Some(session) = self.core.sessions.get(&n.inode) else { continue };
-            if let Some(semaphore) = r.site.semaphore {
-                let entry = Entry {
-                    kind: JournalKind::Semaphore,
-                    session: session.index,
-                    length: 1,
-                    address: semaphore,
-                    code: 0,
-                    slot: 0,
-                    extent: 0,
-                    pid: 0,
-                    object: ObjectIdentity::default(),
-                };
-                let index = n.journal_once(&entry)?;
-                Ledger::new(memory, n.ledger()).raise(index, semaphore)?;
-                r.entry_semaphore = Some(index);
+    /// Semaphores go up, each once for the session.
+    pub(super) fn raise(&self, ready: &mut [Ready]) -> Result<()> {
+        let semaphores: HashSet<u64> = ready.iter().filter_map(|r| r.site.semaphore).collect();
+        for n in &self.core.neighbourhoods {
+            if n.has_private_pages(&self.maps) {
+                settle(self.entered.memory, n, |semaphore| semaphores.contains(&semaphore))?;
             }
-            if let Some((stub, is_linked)) = self.core.stubs.get_mut(&(n.inode, r.site.address))
+        }
+        for r in ready {
+            let n = &self.core.neighbourhoods[r.neighbourhood];
+            let (Some(session), Some(semaphore)) = (self.core.sessions.get(&n.inode), r.site.semaphore)
+            else {
+                continue;
+            };
+            let entry = Entry {
+                kind: JournalKind::Semaphore,
+                session: session.index,
+                length: 1,
+                address: semaphore,
+                code: 0,
+                slot: 0,
+                extent: 0,
+                pid: 0,
+                object: ObjectIdentity::default(),
+            };
+            let index = n.journal_once(&entry)?;
+            Ledger::new(self.entered.memory, n.ledger()).raise(index, semaphore)?;
+            r.entry_semaphore = Some(index);
+        }
+        Ok(())
+    }
+
+    /// The session's stubs go into the chains of their sites.
+    pub(super) fn link(&mut self, ready: &[Ready]) {
+        for r in ready {
+            let n = &self.core.neighbourhoods[r.neighbourhood];
+            if self.core.sessions.contains_key(&n.inode)
+                && let Some((stub, is_linked)) = self.core.stubs.get_mut(&(n.inode, r.site.address))
                 && !*is_linked
             {
                 n.space.link(stub);
                 *is_linked = true;
             }
         }
+    }
+
+    /// The code itself. A site whose bytes are not as expected stays as it is, and its semaphore goes down again.
+    pub(super) fn patch(&mut self, ready: Vec<Ready>, reports: &mut [SiteReport]) -> Result<Vec<OpenSite>> {
+        let memory = self.entered.memory;
         let patches: Vec<Patch> = ready.iter().map(|r| r.site.patch.clone()).collect();
         let here = self.entered.hijack.original().map_or(0, |r| r.rip);
         let held = [(self.entered.hijack.tid(), here)];
