@@ -205,7 +205,7 @@ fn what_a_killed_tracer_leaves_holds_a_program_up_only_a_moment_and_can_be_mende
         if is_mended {
             let report = leave::detach(loads.pid() as i32).unwrap();
             assert!(report.failures.is_empty() && report.left_alone.is_empty(), "{report:?}");
-            assert_eq!(report.n_restored, 4, "three probes and the loader: {report:?}");
+            assert_eq!(report.n_restored, 6, "three probes, the loader, prctl and syscall: {report:?}");
             assert!(before == text(loads.pid()), "the code is the file's again");
         }
         // Where nobody mended anything, nobody answers either: each load waits, and goes on.
