@@ -56,6 +56,7 @@ pub enum PointKind {
         provider: String,
         name: String,
     },
+    UsdtLater(LaterProbes),
     Uprobe {
         path: String,
         place: Place,
@@ -87,6 +88,17 @@ pub enum PointKind {
         event: SoftwareEvent,
         count: u64,
     },
+}
+
+/// Probes of files that nobody knew of when the script was compiled, such as libraries that are loaded later. By patterns.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LaterProbes {
+    /// Empty for every file.
+    pub file: String,
+    pub provider: String,
+    pub name: String,
+    /// Path, provider and name of those that have points of their own.
+    pub known: Vec<[String; 3]>,
 }
 
 /// A place in a file.

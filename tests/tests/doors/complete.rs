@@ -203,6 +203,110 @@ fn a_library_that_comes_and_goes_is_counted_or_told_of() {
     }
 }
 
+/// Scripts that name probes of a library without its path, which is loaded only when they run already.
+const UNNAMED: [&str; 4] = ["usdt::counted:plug", "usdt:*:counted:plug", "usdt:counted:pl*", "usdt:plug"];
+
+#[test]
+fn a_script_finds_the_probes_of_a_library_that_is_loaded_later() {
+    let load = format!("load:20:{}", plug());
+    for (n, spec) in UNNAMED.iter().enumerate() {
+        let script = format!("{spec} {{ @ = count(); @sum = sum(arg0); }}");
+        for door in ["auto", "user", "kernel"] {
+            let place = Place::new(&format!("unnamed-{n}-{door}"));
+            let run = ["run", "--json", "--door", door, "-e", &script, "--"];
+            let output =
+                place.nopal(&run).args(place.target(&["fire:1:0", "rest:100", &load])).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{spec} {door}: {said}");
+            let ran = json(&output, false);
+            assert_eq!(place.n_hits(), 61);
+            let is_all = ran["rows"][0]["value"] == 60 && ran["rows"][1]["value"] == 60;
+            assert!(is_all || ran["complete"] == false, "{spec} {door}: {ran} {said}");
+            if door != "kernel" && !said.contains("could not be looked at") {
+                assert_eq!(
+                    (is_all, &ran["complete"]),
+                    (true, &Value::from(true)),
+                    "{spec} {door}: {ran} {said}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_script_finds_the_probes_of_a_library_that_a_running_process_loads() {
+    let script = "usdt::counted:plug { @ = count(); } interval:ms:100 { printf(\"on\\n\"); }";
+    for door in ["auto", "user", "kernel"] {
+        let place = Place::new(&format!("unnamed-running-{door}"));
+        let (first, second) = (place.dir.join("first"), place.dir.join("second"));
+        let load = format!("load:10:{}", plug());
+        let steps = [&format!("wait:{}", text(&first)), &load, &format!("wait:{}", text(&second)), "rest:1"];
+        let mut target = place.start(&steps.map(String::as_str));
+        let pid = target.pid().to_string();
+        let mut running = place.nopal(&["run", "--json", "--door", door, "-e", script, "-p", &pid]);
+        let mut running = Running::start(running.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut out = BufReader::new(running.0.stdout.take().unwrap());
+        let mut said = String::new();
+        out.read_line(&mut said).unwrap();
+        fs::write(&first, "").unwrap();
+        fs::write(&second, "").unwrap();
+        assert!(target.0.wait().unwrap().success());
+        out.read_to_string(&mut said).unwrap();
+        let mut errors = String::new();
+        running.0.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        let ran = last_object(&said);
+        assert_eq!(place.n_hits(), 30);
+        let is_all = ran["rows"][0]["value"] == 30;
+        assert!(is_all || ran["complete"] == false, "{door}: {ran} {errors}");
+        if door != "kernel" && !errors.contains("could not be looked at") {
+            assert_eq!((is_all, &ran["complete"]), (true, &Value::from(true)), "{door}: {ran} {errors}");
+        }
+        // What came late is counted all the same, or the run says that nothing ever came.
+        assert!(running.0.wait().unwrap().success() || door == "kernel", "{door}: {errors}");
+    }
+}
+
+#[test]
+fn intervals_that_are_missed_are_told_of() {
+    let place = Place::new("intervals");
+    let ticks = |script: &str| {
+        let output = place.nopal(&["run", "--json", "--door", "user", "-e", script]).output().unwrap();
+        assert!(output.status.success(), "{script}");
+        let ran = json(&output, false);
+        let n =
+            ran["rows"].as_array().unwrap().iter().find(|row| row["map"] == "@n").unwrap()["value"].clone();
+        (n.as_u64().unwrap(), ran["complete"].as_bool().unwrap(), ran["lost"].as_u64().unwrap())
+    };
+    // Each round takes a hundred times as long as it may.
+    let busy = "$i = 0; while ($i < 3000) { $i++; }";
+    for (script, n_least) in [
+        ("interval:ms:1 { @n = count(); } interval:ms:500 { exit(); }".to_owned(), 499),
+        ("interval:us:10 { @n = count(); } interval:ms:300 { exit(); }".to_owned(), 29_999),
+        (format!("interval:us:1 {{ @n = count(); {busy} }} interval:ms:300 {{ exit(); }}"), 299_999),
+    ] {
+        let (n, is_complete, n_lost) = ticks(&script);
+        assert!(n + n_lost >= n_least, "{script}: {n} and {n_lost}");
+        assert_eq!(is_complete, n_lost == 0, "{script}: {n} and {n_lost}");
+    }
+}
+
+#[test]
+fn a_probe_that_never_comes_is_an_error() {
+    for door in ["auto", "user", "kernel"] {
+        let place = Place::new(&format!("never-{door}"));
+        let script = "usdt::counted:nowhere { @ = count(); }";
+        let run = ["run", "--door", door, "-e", script, "--"];
+        let output = place.nopal(&run).args(place.target(&["fire:1:0"])).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{door}: {said}");
+        for part in
+            ["there is no `usdt:counted:nowhere` yet", "ever had `usdt:counted:nowhere`", "nopal list"]
+        {
+            assert!(said.contains(part), "{door}: {part} in {said}");
+        }
+    }
+}
+
 #[test]
 fn whatever_goes_wrong_by_chance_complete_is_true() {
     let mut chance = Chance::new("complete");

@@ -2,10 +2,9 @@
 //! their stacks are unwound. Hits are often read when their process has ended, those of a flight recorder long after.
 
 use crate::context_field::ContextField;
-use crate::selection::{FileId, file_of};
 use nopal_capture::Task;
-use nopal_proc::mapped_objects;
 use nopal_proc::unwind::{StackTop, Stacks};
+use nopal_proc::{FileId, mapped_objects};
 use nopal_sdt::Object;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -85,7 +84,7 @@ impl ProcessCache {
 
     fn look_at_addresses(&mut self, pid: u32, files: &HashSet<FileId>) {
         for mapped in mapped_objects(pid).unwrap_or_default() {
-            let Some(file) = file_of(&mapped).filter(|file| files.contains(file)) else { continue };
+            let Some(file) = mapped.file().filter(|file| files.contains(file)) else { continue };
             let object = self.objects.entry(file).or_insert_with(|| {
                 let image = mapped.open().ok()?;
                 nopal_sdt::read(image.bytes()).ok()

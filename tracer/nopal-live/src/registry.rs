@@ -7,11 +7,11 @@ use crate::predicate::{
     Comparison, Constant, Context, Mismatch, Predicate, PredicateError, Source, Truth, Value,
 };
 use crate::process_cache::ProcessCache;
-use crate::selection::{Chosen, FileId, Places, Selection, file_of};
+use crate::selection::{Chosen, Places, Selection};
 use nopal_capture::Task;
 use nopal_capture::{Action, Hit, Relation, Wanted};
-use nopal_proc::MappedObject;
 use nopal_proc::unwind::StackTop;
+use nopal_proc::{FileId, MappedObject};
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
@@ -304,7 +304,7 @@ impl Selection for Registry {
                     plan_idx,
                     site_idx,
                     site: site.clone(),
-                    file: file_of(mapped).unwrap_or_default(),
+                    file: mapped.file().unwrap_or_default(),
                     condition: condition.clone(),
                 });
             }

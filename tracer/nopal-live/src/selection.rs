@@ -2,7 +2,7 @@
 //! that records of any process and either door can be read.
 
 use nopal_capture::{Hit, Wanted};
-use nopal_proc::MappedObject;
+use nopal_proc::{FileId, MappedObject};
 use nopal_sdt::Object;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub trait Selection: std::fmt::Debug + Send + 'static {
 
     /// The wanted sites of a mapped file; the same numbers every time it is asked for the same file.
     fn select(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Wanted> {
-        let Some(file) = file_of(mapped) else { return Vec::new() };
+        let Some(file) = mapped.file() else { return Vec::new() };
         if let Some(known) = self.places().by_file.get(&file) {
             return known.clone();
         }
@@ -32,14 +32,6 @@ pub trait Selection: std::fmt::Debug + Send + 'static {
 
     /// Looks at a process for what its hits will need; called again when it may have changed.
     fn look(&mut self, pid: u32);
-}
-
-/// Device and inode.
-pub type FileId = (u64, u64);
-
-pub fn file_of(mapped: &MappedObject) -> Option<FileId> {
-    let mapping = mapped.mappings.first()?;
-    Some((u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor), mapping.inode))
 }
 
 /// One site that was chosen.
@@ -70,7 +62,7 @@ pub struct Places {
 impl Places {
     /// What was chosen of a file that was asked for before.
     pub fn known(&self, mapped: &MappedObject) -> Option<Vec<Wanted>> {
-        self.by_file.get(&file_of(mapped)?).cloned()
+        self.by_file.get(&mapped.file()?).cloned()
     }
 
     /// The number of the next site.

@@ -21,6 +21,6 @@ pub use cpus::possible_cpus;
 pub use error::TargetError;
 pub use image::{Bytes, Image};
 pub use maps::{Mapping, maps, parse as parse_maps};
-pub use objects::{MappedObject, changeable_objects, has_ended, mapped_objects};
+pub use objects::{FileId, MappedObject, changeable_objects, has_ended, mapped_objects};
 pub use process::{Process, Width, children, processes, read_short};
 pub use tree::descendants;

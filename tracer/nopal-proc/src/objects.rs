@@ -69,7 +69,16 @@ fn translator(path: &Path) -> Option<&'static str> {
     }
 }
 
+/// Device and inode.
+pub type FileId = (u64, u64);
+
 impl MappedObject {
+    /// Which file it is, by its first mapping.
+    pub fn file(&self) -> Option<FileId> {
+        let mapping = self.mappings.first()?;
+        Some((u64::from(mapping.device_major) << 32 | u64::from(mapping.device_minor), mapping.inode))
+    }
+
     /// Opens the file that is mapped, not just one of the same name.
     pub fn open(&self) -> Result<Image, TargetError> {
         self.candidates().find_map(|path| self.open_same(&path)).ok_or_else(|| self.why_not())

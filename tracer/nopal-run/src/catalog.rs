@@ -7,7 +7,7 @@ use super::site;
 use super::tracepoints::{self, no_point};
 use nopal_proc::symbols::FileSymbols;
 use nopal_proc::{Image, TargetError, descendants, mapped_objects};
-use nopal_program::{Place, Point, PointKind};
+use nopal_program::{LaterProbes, Place, Point, PointKind};
 use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape, UserSymbol};
 use nopal_script::ctype::{CType, Record};
 use nopal_sdt::pattern::{glob, nearest};
@@ -26,6 +26,9 @@ const MACROS: [(&str, i64); 4] =
 const NO_RETURN: &str =
     "nothing returns from where a program begins, and a uretprobe would overwrite its argc";
 
+/// As many as a probe can have.
+const N_LATER_ARGS: usize = 12;
+
 const NAME_A_TARGET: &str = "name a file (usdt:FILE:PROVIDER:NAME), a process (-p PID) or a command (-- CMD)";
 
 /// Answers for running processes, a command to be started, and files.
@@ -34,6 +37,8 @@ pub struct LiveCatalog {
     /// Files the targets map, or will.
     files: Vec<Arc<ProbedFile>>,
     given: Vec<nopal_provider::File>,
+    /// Whether a command will be started: it ends, so that what it never loads is told.
+    has_command: bool,
     /// Files that were asked for by name.
     named: RefCell<HashMap<PathBuf, Option<Arc<ProbedFile>>>>,
     /// The process of the command, if it exists already.
@@ -56,6 +61,7 @@ impl LiveCatalog {
         LiveCatalog {
             files: Vec::new(),
             given,
+            has_command: false,
             named: RefCell::default(),
             child_pid: None,
             kernel_types: OnceCell::new(),
@@ -87,6 +93,7 @@ impl LiveCatalog {
 
     /// Adds the program of a command that will be started, and the libraries it names.
     pub fn add_program(&mut self, program: &Path) {
+        self.has_command = true;
         let Some(path) = in_path(program) else { return };
         if let Some(file) = self.named_file(&path) {
             let libraries = libraries_of(&file.reachable);
@@ -164,32 +171,36 @@ impl LiveCatalog {
         match by_name.and_then(|path| self.named_file(&path)) {
             Some(file) => Ok(vec![file]),
             None => {
-                let names = self.files.iter().map(|file| file_name(&file.path));
-                let hint = nearest(text, names).map(|near| format!("did you mean `{near}`?"));
+                let hint = nearest(text, self.file_names()).map(|near| format!("did you mean `{near}`?"));
                 Err(no_point(format!("no program or library is called `{text}`"), hint))
             }
         }
     }
 
-    /// `usdt:FILE:PROVIDER:NAME`, `usdt:FILE:NAME`, `usdt:PROVIDER:NAME`, `usdt:NAME`.
+    /// `usdt:FILE:PROVIDER:NAME`, `usdt:FILE:NAME`, `usdt:PROVIDER:NAME`, `usdt:NAME`. Unless the file is spelled out, probes
+    /// of files that are mapped later are meant, too.
     fn usdt(&self, parts: &[String]) -> Result<Vec<KnownPoint>, NoPoint> {
+        let has_target = self.has_command || !self.files.is_empty();
         let (files, provider, name, file) = match parts {
             [file, provider, name] => {
                 let provider = if provider.is_empty() { "*" } else { provider };
-                match file.is_empty() {
-                    true => (self.files.clone(), provider, name.as_str(), None),
-                    false => (self.files(file)?, provider, name.as_str(), Some(file)),
-                }
+                let files = match self.files(file) {
+                    _ if file.is_empty() => self.files.clone(),
+                    Err(_) if has_target && !is_spelled_out(file) => Vec::new(),
+                    files => files?,
+                };
+                (files, provider, name.as_str(), Some(file).filter(|file| !file.is_empty()))
             }
-            [first, name] => match self.is_provider(first) {
-                true => (self.files.clone(), first.as_str(), name.as_str(), None),
-                false => {
-                    let files = self.files(first).map_err(|no_file| match self.files.is_empty() {
-                        true => NoPoint { hint: Some(NAME_A_TARGET.to_owned()), ..no_file },
-                        false => no_file,
-                    })?;
-                    (files, "*", name.as_str(), Some(first))
+            [first, name] if self.is_provider(first) => {
+                (self.files.clone(), first.as_str(), name.as_str(), None)
+            }
+            [first, name] => match self.files(first) {
+                Ok(files) => (files, "*", name.as_str(), Some(first)),
+                Err(_) if has_target && !first.contains('/') && self.can_wait(first, self.file_names()) => {
+                    (Vec::new(), first.as_str(), name.as_str(), None)
                 }
+                Err(no_file) if has_target => return Err(no_file),
+                Err(no_file) => return Err(NoPoint { hint: Some(NAME_A_TARGET.to_owned()), ..no_file }),
             },
             [file] if file.contains('/') => {
                 let hint = "write `usdt:FILE:PROVIDER:NAME`; `usdt:FILE:*` are all of its probes".to_owned();
@@ -206,31 +217,55 @@ impl LiveCatalog {
                 }
             }
         }
-        if !found.is_empty() {
-            // A probe is called as the script calls it, so that a recording calls it the same.
-            if file.is_none_or(|file| is_spelled_out(file)) {
-                found.iter_mut().for_each(|known| rename(known, file.map(String::as_str)));
+        let is_open = has_target && file.is_none_or(|file| !is_spelled_out(file));
+        if found.is_empty() {
+            let all: Vec<String> = files
+                .iter()
+                .flat_map(|file| file.probes.iter().map(|p| format!("{}:{}", p.provider, p.name)))
+                .collect();
+            let wanted = format!("{provider}:{name}");
+            let all = || all.iter().map(String::as_str);
+            if !is_open || file.is_none() && !self.can_wait(&wanted, all()) {
+                return Err(self.no_probe(&files, &wanted, all(), file.is_none()));
             }
-            return Ok(found);
         }
-        let all: Vec<String> = files
-            .iter()
-            .flat_map(|file| file.probes.iter().map(|p| format!("{}:{}", p.provider, p.name)))
-            .collect();
-        let wanted = format!("{provider}:{name}");
-        let hint = match nearest(&wanted, all.iter().map(String::as_str)) {
-            Some(near) => Some(format!("did you mean `{near}`?")),
-            None if all.is_empty() && self.files.is_empty() && file.is_none() => {
-                Some(NAME_A_TARGET.to_owned())
-            }
-            None if all.is_empty() => Some("there are no probes at all".to_owned()),
-            None => Some("`nopal list` shows the probes of a process or a file".to_owned()),
+        let later = is_open.then(|| later_point(&found, file.map_or("", String::as_str), provider, name));
+        // A probe is called as the script calls it, so that a recording calls it the same.
+        if file.is_none_or(|file| is_spelled_out(file)) {
+            found.iter_mut().for_each(|known| rename(known, file.map(String::as_str)));
+        }
+        found.extend(later);
+        Ok(found)
+    }
+
+    /// Whether a probe that is not there may come later. A name that is nearly that of one there is, is taken for a mistake,
+    /// unless it is a command that is traced.
+    fn can_wait<'a>(&self, wanted: &str, names: impl Iterator<Item = &'a str>) -> bool {
+        self.has_command || nearest(wanted, names).is_none()
+    }
+
+    fn no_probe<'a>(
+        &self,
+        files: &[Arc<ProbedFile>],
+        wanted: &str,
+        mut all: impl Iterator<Item = &'a str> + Clone,
+        is_anywhere: bool,
+    ) -> NoPoint {
+        let hint = match nearest(wanted, all.clone()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if all.next().is_some() => "`nopal list` shows the probes of a process or a file".to_owned(),
+            None if self.files.is_empty() && is_anywhere => NAME_A_TARGET.to_owned(),
+            None => "there are no probes at all".to_owned(),
         };
-        let place = match &files[..] {
+        let place = match files {
             [file] => format!(" in {}", file.path.display()),
             _ => " in what is traced".to_owned(),
         };
-        Err(no_point(format!("there is no probe `{wanted}`{place}"), hint))
+        no_point(format!("there is no probe `{wanted}`{place}"), Some(hint))
+    }
+
+    fn file_names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file_name(&file.path))
     }
 
     fn is_provider(&self, text: &str) -> bool {
@@ -416,6 +451,29 @@ fn rename(known: &mut KnownPoint, file: Option<&str>) {
     };
     let (old, new) = (format!(":{path}:"), file.map_or_else(|| ":".to_owned(), |file| format!(":{file}:")));
     known.point.name = known.point.name.replacen(&old, &new, 1);
+}
+
+/// The probes of files that are mapped later. Their arguments are taken to be those of the ones there are, if these agree;
+/// else they are numbers.
+fn later_point(found: &[KnownPoint], file: &str, provider: &str, name: &str) -> KnownPoint {
+    const UNKNOWN: Shape = Shape::Int { size_bytes: 8, is_signed: true };
+    let of_known = |known: &KnownPoint| match &known.point.kind {
+        PointKind::Usdt { path, provider, name } => Some([path.clone(), provider.clone(), name.clone()]),
+        _ => None,
+    };
+    let args = match found {
+        [first, rest @ ..] if rest.iter().all(|known| known.args == first.args) => first.args.clone(),
+        _ => vec![KnownArg { name: String::new(), shape: UNKNOWN }; N_LATER_ARGS],
+    };
+    let place = if file.is_empty() { String::new() } else { format!("{file}:") };
+    let kind = PointKind::UsdtLater(LaterProbes {
+        file: file.to_owned(),
+        provider: provider.to_owned(),
+        name: name.to_owned(),
+        known: found.iter().filter_map(of_known).collect(),
+    });
+    let point = Point { name: format!("usdt:{place}{provider}:{name}"), kind };
+    KnownPoint { point, args, obstacle: None }
 }
 
 fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {

@@ -3,12 +3,12 @@
 //! is read.
 
 use super::perform::MapAccess;
-use super::{Maps, entries_of};
+use super::{Maps, entries_of, is_static};
 use nopal_capture::{self as stub, Cell};
 use nopal_program::aggregate::Aggregate;
 use nopal_program::captures::{self, Key, Lowered, Relation, Test, Update, Value};
 use nopal_program::op::Op;
-use nopal_program::{Action, PointKind, Program, Type};
+use nopal_program::{Action, Program, Type};
 use nopal_script::render::Entry;
 use nopal_sdt::operand::{Operand, Place};
 use nopal_sdt::probe::Site;
@@ -65,7 +65,7 @@ impl Cells {
     pub fn of(program: &Program) -> Cells {
         let mut cells = Cells { places: vec![None; program.maps.len()], ..Cells::default() };
         for clause in &program.clauses {
-            let is_of_sites = clause.points.iter().all(|p| matches!(p.kind, PointKind::Usdt { .. }));
+            let is_of_sites = clause.points.iter().all(|p| is_static(&p.kind));
             let lowered = captures::lower(program, clause)
                 .filter(|lowered| is_of_sites && lowered.updates.iter().all(|u| can_keep(program, u)))
                 .filter(|lowered| cells.make_room(lowered, program.limits.map_entries));
@@ -257,6 +257,7 @@ impl MapAccess for CellMaps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nopal_program::PointKind;
     use nopal_sdt::operand::{Arch, parse, split};
     use nopal_sdt::probe::Arg;
 

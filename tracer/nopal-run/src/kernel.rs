@@ -1,19 +1,20 @@
 //! A script in the kernel: what it emits is performed here, its maps are read when they are printed.
 
 use super::perform::{MapAccess, Performer};
-use super::{Losses, Note, RunError, Step};
+use super::{Losses, Note, RunError, Step, later_points, never_came};
 use nopal_kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
-use nopal_live::LiveError;
 use nopal_live::UNTOLD;
+use nopal_live::{LiveError, late_in_words};
 use nopal_proc::missed_execs::MissedExecs;
-use nopal_proc::{mapped_objects, possible_cpus};
+use nopal_proc::{FileId, MappedObject, mapped_objects, possible_cpus};
 use nopal_program::{PointKind, Program};
 use nopal_script::render::{Entry, Form};
 use nopal_trace::clock::monotonic_ns;
 use nopal_user::launch::Starting;
 use nopal_user::ring::RingConfig;
 use nopal_user::session::{Options, Session};
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,8 +29,12 @@ pub struct KernelRun {
     launcher: Option<Session>,
     child: Option<Child>,
     roots: Vec<u32>,
-    /// By process: how many files it maps code of.
-    seen: HashMap<u32, usize>,
+    /// By process: the files it maps code of.
+    seen: HashMap<u32, Vec<FileId>>,
+    /// Whether code that processes map later may be wanted, whichever it is.
+    has_later: bool,
+    /// Points for files mapped later that have sites.
+    came: HashSet<(u32, u32)>,
     /// Tells who was forked, also by whom has ended since.
     strangers: MissedExecs,
     is_only: bool,
@@ -58,8 +63,11 @@ impl KernelRun {
             ..ScriptOptions::default()
         };
         let door = ScriptDoor::open(&program, &options).map_err(RunError::Kernel)?;
+        let has_later = later_points(&program).next().is_some();
         Ok(KernelRun {
             performer: Performer::new(Arc::clone(&program), form),
+            has_later,
+            came: HashSet::new(),
             program,
             door,
             launcher: None,
@@ -99,11 +107,11 @@ impl KernelRun {
         nopal_proc::Process::read(pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
         self.roots.push(pid);
         self.performer.names.follow(pid);
+        self.strangers.follow_for_free(pid);
         if !self.is_only {
-            let family = std::iter::once(pid).chain(nopal_proc::descendants(pid));
-            family.for_each(|each| self.strangers.follow_for_free(each));
+            nopal_proc::descendants(pid).into_iter().for_each(|each| self.strangers.follow_for_free(each));
         }
-        self.attach_one(pid)?;
+        self.attach_one(pid, Vec::new())?;
         if self.is_only {
             return Ok(());
         }
@@ -113,7 +121,7 @@ impl KernelRun {
                 if !self.seen.contains_key(&child) {
                     self.performer.names.follow(child);
                     // An error is a process that has gone meanwhile.
-                    let attached = self.attach_one(child);
+                    let attached = self.attach_one(child, Vec::new());
                     if attached.is_err() && is_alive(child) {
                         attached?;
                     }
@@ -139,14 +147,12 @@ impl KernelRun {
         let mut launcher = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(live)?;
         launcher.set_library_wait(0);
         let (door, names, mut outcome) = (&mut self.door, &mut self.performer.names, Ok(Vec::new()));
-        let (strangers, is_only) = (&mut self.strangers, self.is_only);
+        let strangers = &mut self.strangers;
         let before_start = |pid: i32, _: &[_]| {
             // It may have ended when its addresses are to be named.
             names.follow(pid as u32);
             names.remember(pid as u32);
-            if !is_only {
-                strangers.follow(pid as u32);
-            }
+            strangers.follow(pid as u32);
             outcome = door.attach_process(pid as u32);
         };
         let (mut child, _) = launcher.launch_with(command, before_start).map_err(live)?;
@@ -163,17 +169,25 @@ impl KernelRun {
             }
         }
         self.roots.push(child.id());
-        self.seen.insert(child.id(), n_objects(child.id()));
+        self.seen.insert(child.id(), files_of(child.id()));
         self.child = Some(child);
         self.launcher = Some(launcher);
         Ok(())
     }
 
-    fn attach_one(&mut self, pid: u32) -> Result<usize, RunError> {
-        self.seen.insert(pid, n_objects(pid));
-        let attached = self.door.attach_process(pid).map_err(RunError::Kernel)?;
+    /// Attaches to one process; how many points have sites from now on.
+    fn attach_one(&mut self, pid: u32, gone: Vec<MappedObject>) -> Result<usize, RunError> {
+        self.seen.insert(pid, files_of(pid));
+        let attached = self.door.attach_with(pid, gone).map_err(RunError::Kernel)?;
         self.performer.names.remember(pid);
-        let is_late = |a: &&Attached| a.is_new && matches!(a.state, State::Armed { .. });
+        let program = &self.program;
+        let is_later =
+            |a: &Attached| matches!(program.clauses[a.clause].points[a.point].kind, PointKind::UsdtLater(_));
+        let is_late = |a: &&Attached| match a.state {
+            State::Armed { .. } => a.is_new,
+            State::Waiting { .. } => a.is_new && is_later(a),
+            State::Refused { .. } => false,
+        };
         let n = attached.iter().filter(is_late).count();
         self.keep(attached);
         Ok(n)
@@ -181,6 +195,7 @@ impl KernelRun {
 
     fn keep(&mut self, attached: Vec<Attached>) {
         for one in &attached {
+            self.came.insert((one.clause as u32, one.point as u32));
             let name = &self.program.clauses[one.clause].points[one.point].name;
             let place = one.pid.map_or_else(String::new, |pid| format!(" in process {pid}"));
             self.notes.push(match &one.state {
@@ -224,16 +239,43 @@ impl KernelRun {
         Step::Idle
     }
 
+    /// Takes note of what was started and loaded; the files with probes that processes have mapped since they were looked
+    /// at, and may have unmapped again.
+    fn hear(&mut self) -> HashMap<u32, Vec<MappedObject>> {
+        let mut loaded: HashMap<u32, Vec<MappedObject>> = HashMap::new();
+        let (has_later, is_only, roots, seen) = (self.has_later, self.is_only, &self.roots, &self.seen);
+        let door = RefCell::new(&mut self.door);
+        let is_meant = |object: &MappedObject| {
+            has_later && (!is_only || roots.contains(&object.pid)) && door.borrow_mut().means_later(object)
+        };
+        self.strangers.hear_of_libraries(is_meant, |object| {
+            let file = object.file();
+            let is_known = |files: &Vec<FileId>| file.is_none_or(|file| files.contains(&file));
+            if !seen.get(&object.pid).is_some_and(is_known) && is_meant(&object) {
+                loaded.entry(object.pid).or_default().push(object);
+            }
+        });
+        loaded
+    }
+
+    /// What nobody has looked at in time.
+    fn missed(&mut self, pids: impl IntoIterator<Item = u32>) {
+        for pid in pids {
+            self.losses.n_late += 1;
+            self.notes.push(Note::Detail(late_in_words(pid, 0)));
+        }
+    }
+
     /// New children and libraries get their points as soon as they are seen.
     fn look(&mut self) {
         self.performer.names.catch_up();
         let mut family: Vec<u32> = self.roots.clone();
+        let mut loaded = self.hear();
+        if self.strangers.take_lost() {
+            self.losses.n_gaps += 1;
+            self.notes.push(Note::Gap(UNTOLD.to_owned()));
+        }
         if !self.is_only {
-            self.strangers.hear(|_| false);
-            if self.strangers.take_lost() {
-                self.losses.n_gaps += 1;
-                self.notes.push(Note::Gap(UNTOLD.to_owned()));
-            }
             family.extend(self.roots.iter().flat_map(|root| nopal_proc::descendants(*root)));
             let orphans = self.strangers.family().filter(|pid| !family.contains(pid));
             let orphans: Vec<u32> = orphans.collect();
@@ -244,8 +286,8 @@ impl KernelRun {
         self.door.forget(|pid| !seen.contains_key(&pid) && !is_alive(pid));
         let root = if let [root] = self.roots[..] { Some(root) } else { None };
         for pid in family {
-            let n = n_objects(pid);
-            if n == 0 || self.seen.get(&pid) == Some(&n) {
+            let (files, gone) = (files_of(pid), loaded.remove(&pid).unwrap_or_default());
+            if files.is_empty() || self.seen.get(&pid) == Some(&files) && gone.is_empty() {
                 continue;
             }
             self.performer.names.remember(pid);
@@ -255,7 +297,7 @@ impl KernelRun {
                 self.door.inherit(&process, root.filter(|root| *root != pid));
             }
             // An error is a process that has gone meanwhile.
-            if let Ok(n_points) = self.attach_one(pid)
+            if let Ok(n_points) = self.attach_one(pid, gone)
                 && n_points > 0
             {
                 self.losses.n_late += 1;
@@ -263,7 +305,11 @@ impl KernelRun {
                     "process {pid}: points were attached a moment after its program or library had started"
                 )));
             }
+            self.strangers.take(pid);
         }
+        let gone = self.strangers.take_gone();
+        self.missed(loaded.into_keys().chain(gone));
+        self.strangers.settle();
     }
 
     fn poll(&mut self) -> usize {
@@ -288,12 +334,14 @@ impl KernelRun {
         if is_any || self.is_only {
             return is_any;
         }
-        self.strangers.hear(|_| false);
         self.strangers.family().any(is_alive)
     }
 
     /// Detaches everything, takes what is left, runs the END clauses.
     pub fn finish(&mut self) -> Result<(), RunError> {
+        let loaded = self.hear();
+        let unseen = self.strangers.take_unseen();
+        self.missed(loaded.into_keys().chain(unseen));
         self.door.detach();
         while self.poll() > 0 {}
         // END runs also after exit(), which it may call again.
@@ -327,6 +375,11 @@ impl KernelRun {
         losses
     }
 
+    /// Names of probes that were to come later, and never came.
+    pub fn never_came(&self) -> Vec<String> {
+        never_came(&self.program, &self.came)
+    }
+
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
@@ -336,9 +389,9 @@ fn is_alive(pid: u32) -> bool {
     nopal_proc::Process::is_alive(pid)
 }
 
-/// How many files a process maps code of; 0 if it has gone.
-fn n_objects(pid: u32) -> usize {
-    mapped_objects(pid).map_or(0, |objects| objects.len())
+/// The files a process maps code of; none if it has gone.
+fn files_of(pid: u32) -> Vec<FileId> {
+    mapped_objects(pid).unwrap_or_default().iter().filter_map(MappedObject::file).collect()
 }
 
 struct DoorMaps<'a> {

@@ -26,8 +26,9 @@ use nopal_kernel::script::ScriptError;
 use nopal_live::LiveError;
 use nopal_program::captures::obstacle;
 use nopal_program::interpret::{BadProgram, Maps};
-use nopal_program::{PointKind, Program};
+use nopal_program::{LaterProbes, PointKind, Program};
 use nopal_script::render::Entry;
+use std::collections::HashSet;
 use std::fmt;
 
 /// Why a script does not run.
@@ -90,6 +91,8 @@ pub struct Losses {
     pub full: Vec<(String, u64)>,
     /// Hits given up in a loop that did not end.
     pub n_endless: u64,
+    /// Rounds of intervals that were not run.
+    pub n_ticks: u64,
     /// Strings that were longer than what was kept of them.
     pub n_cut: u64,
 }
@@ -100,12 +103,13 @@ impl Losses {
             && self.n_gaps == 0
             && self.n_late == 0
             && self.n_endless == 0
+            && self.n_ticks == 0
             && self.full.iter().all(|(_, n)| *n == 0)
     }
 
     /// All that was not taken in.
     pub fn n_all(&self) -> u64 {
-        self.n_lost + self.n_endless + self.full.iter().map(|(_, n)| n).sum::<u64>()
+        self.n_lost + self.n_endless + self.n_ticks + self.full.iter().map(|(_, n)| n).sum::<u64>()
     }
 
     pub(crate) fn add_maps(&mut self, program: &Program, maps: &Maps) {
@@ -124,9 +128,11 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
     program.clauses.iter().find_map(|clause| {
         clause.points.iter().find_map(|point| {
             let what = match &point.kind {
-                PointKind::Begin | PointKind::End | PointKind::Usdt { .. } | PointKind::Interval { .. } => {
-                    obstacle(&clause.code)?
-                }
+                PointKind::Begin
+                | PointKind::End
+                | PointKind::Usdt { .. }
+                | PointKind::UsdtLater(_)
+                | PointKind::Interval { .. } => obstacle(&clause.code)?,
                 PointKind::Uprobe { .. } => "the user door opens static probes only",
                 PointKind::Uretprobe { .. } => "the user door sees no returns of functions",
                 PointKind::Tracepoint { .. } => "tracepoints are the kernel's",
@@ -142,8 +148,30 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
 /// Whether the script has anything to attach to a process.
 pub fn needs_process(program: &Program) -> bool {
     program.clauses.iter().flat_map(|clause| &clause.points).any(|point| {
-        matches!(point.kind, PointKind::Usdt { .. } | PointKind::Uprobe { .. } | PointKind::Uretprobe { .. })
+        is_static(&point.kind) || matches!(point.kind, PointKind::Uprobe { .. } | PointKind::Uretprobe { .. })
     })
+}
+
+/// Whether a point is that of a static probe.
+fn is_static(kind: &PointKind) -> bool {
+    matches!(kind, PointKind::Usdt { .. } | PointKind::UsdtLater(_))
+}
+
+/// The points of probes that are mapped later, with clause and point, and their names.
+pub fn later_points(program: &Program) -> impl Iterator<Item = ((u32, u32), &str, &LaterProbes)> {
+    program.clauses.iter().enumerate().flat_map(|(clause, body)| {
+        body.points.iter().enumerate().filter_map(move |(point, at)| match &at.kind {
+            PointKind::UsdtLater(later) => Some(((clause as u32, point as u32), at.name.as_str(), later)),
+            _ => None,
+        })
+    })
+}
+
+/// The names of probes that were only to come later, and have no sites.
+fn never_came(program: &Program, came: &HashSet<(u32, u32)>) -> Vec<String> {
+    let is_missing = |at: &(u32, u32), later: &LaterProbes| later.known.is_empty() && !came.contains(at);
+    let missing = later_points(program).filter(|(at, _, later)| is_missing(at, later));
+    missing.map(|(_, name, _)| name.to_owned()).collect()
 }
 
 /// The clauses and points of a kind, in the order of the script.

@@ -271,7 +271,7 @@ impl RecordingRun {
                 self.run_own(|kind| matches!(kind, PointKind::Begin), ns, ns);
             }
             let Some(now) = &mut clock else { break };
-            while let Some((clause, point, at_ns)) = now.timers.due(ns, false) {
+            while let Some((clause, point, at_ns)) = now.timers.due(ns) {
                 let start_ns = now.start_ns;
                 self.run_at(clause, point, at_ns, start_ns);
                 if self.performer.is_over() {

@@ -4,11 +4,12 @@ use super::Note;
 use super::cells::{Cells, SiteCells};
 use super::site::{self, SiteReader};
 use nopal_capture::{Action, Hit, Wanted};
+use nopal_kernel::script::is_later;
 use nopal_live::{Chosen, Places, Selection};
 use nopal_proc::MappedObject;
 use nopal_program::captures::Captures;
 use nopal_program::{PointKind, Program};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub(super) struct ScriptSites {
     has_time: bool,
     /// Whether hits tell whose they are, though the script does not ask.
     has_task: bool,
+    /// Points that have sites.
+    pub came: HashSet<(u32, u32)>,
     /// What there is to be told of the sites, until somebody takes it.
     pub notes: Vec<Note>,
     /// Processes that were looked at, until somebody takes them.
@@ -57,6 +60,7 @@ impl ScriptSites {
             events: Vec::new(),
             has_time,
             has_task,
+            came: HashSet::new(),
             notes: Vec::new(),
             met: Vec::new(),
         }
@@ -87,9 +91,19 @@ impl Selection for ScriptSites {
             let mut captures = Captures::default();
             for (clause, body) in program.clauses.iter().enumerate() {
                 for (point, at) in body.points.iter().enumerate() {
-                    let PointKind::Usdt { path, provider, name } = &at.kind else { continue };
-                    if *provider == probe.provider && *name == probe.name && self.is_file(path, mapped, inode)
-                    {
+                    let is_meant = match &at.kind {
+                        PointKind::Usdt { path, provider, name } => {
+                            *provider == probe.provider
+                                && *name == probe.name
+                                && self.is_file(path, mapped, inode)
+                        }
+                        PointKind::UsdtLater(later) => {
+                            is_later(later, &mapped.path, probe, |path| self.is_file(path, mapped, inode))
+                        }
+                        _ => false,
+                    };
+                    if is_meant {
+                        self.came.insert((clause as u32, point as u32));
                         runs.push((clause as u32, point as u32));
                         captures.join(&Captures::of(&body.code));
                     }

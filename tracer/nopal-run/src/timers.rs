@@ -7,7 +7,13 @@ use nopal_program::{PointKind, Program};
 #[derive(Debug)]
 pub struct Timers {
     timers: Vec<Timer>,
+    /// Rounds that were left out.
+    pub n_missed: u64,
 }
+
+/// So many rounds that were not run in time are made up for; what is more is left out, so that a tracer that was stopped,
+/// or a period shorter than the work, does not keep it from everything else.
+const MAX_BEHIND: u64 = 64;
 
 #[derive(Debug)]
 struct Timer {
@@ -30,7 +36,7 @@ impl Timers {
             Some(Timer { clause, point, period_ns, next_ns: start_ns.saturating_add(period_ns) })
         };
         let found = points_of(program, |kind| matches!(kind, PointKind::Interval { .. }));
-        Timers { timers: found.into_iter().filter_map(timer).collect() }
+        Timers { timers: found.into_iter().filter_map(timer).collect(), n_missed: 0 }
     }
 
     /// When the next one is due.
@@ -38,14 +44,22 @@ impl Timers {
         self.timers.iter().map(|t| t.next_ns).min()
     }
 
-    /// The earliest that is due at `now_ns`, as clause, point and when. Where several rounds have passed unseen, as in a
-    /// tracer that was stopped, `is_live` takes them as one.
-    pub fn due(&mut self, now_ns: u64, is_live: bool) -> Option<(u32, u32, u64)> {
+    /// The earliest that is due at `now_ns`, as clause, point and when. To be asked with one time until there is none.
+    pub fn due(&mut self, now_ns: u64) -> Option<(u32, u32, u64)> {
         let timer = self.timers.iter_mut().filter(|t| t.next_ns <= now_ns).min_by_key(|t| t.next_ns)?;
         let at_ns = timer.next_ns;
-        let n_rounds = if is_live { (now_ns - at_ns) / timer.period_ns + 1 } else { 1 };
-        timer.next_ns = at_ns.saturating_add(timer.period_ns.saturating_mul(n_rounds));
+        timer.next_ns = at_ns.saturating_add(timer.period_ns);
         Some((timer.clause, timer.point, at_ns))
+    }
+
+    /// Leaves out what is too long ago to be made up for.
+    pub fn catch_up(&mut self, now_ns: u64) {
+        for timer in &mut self.timers {
+            let n_behind = now_ns.saturating_sub(timer.next_ns) / timer.period_ns;
+            let n_missed = n_behind.saturating_sub(MAX_BEHIND);
+            timer.next_ns += n_missed * timer.period_ns;
+            self.n_missed += n_missed;
+        }
     }
 }
 
@@ -64,7 +78,7 @@ mod tests {
     fn every_round_of_a_recording_is_run_in_order() {
         let mut timers = timers();
         let mut seen = Vec::new();
-        while let Some((clause, _, at)) = timers.due(1500, false) {
+        while let Some((clause, _, at)) = timers.due(1500) {
             seen.push((clause, at));
         }
         assert_eq!(seen, [(0, 1100), (0, 1200), (1, 1250), (0, 1300), (0, 1400), (0, 1500), (1, 1500)]);
@@ -72,11 +86,18 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_nobody_saw_are_one() {
+    fn rounds_that_are_too_long_ago_are_left_out_and_counted() {
         let mut timers = timers();
-        assert_eq!(timers.due(1450, true), Some((0, 0, 1100)));
-        assert_eq!(timers.due(1450, true), Some((1, 0, 1250)));
-        assert_eq!(timers.due(1450, true), None);
-        assert_eq!(timers.next_ns(), Some(1500));
+        let mut run = |now_ns| {
+            timers.catch_up(now_ns);
+            let seen: Vec<_> = std::iter::from_fn(|| timers.due(now_ns)).collect();
+            let of = |clause| seen.iter().filter(|(c, ..)| *c == clause).count();
+            (of(0), of(1), timers.n_missed)
+        };
+        assert_eq!(run(1450), (4, 1, 0));
+        // 1000 and 400 more are due, of each as many as are made up for.
+        assert_eq!(run(101_450), (65, 65, 935 + 335));
+        assert_eq!(run(101_450), (0, 0, 935 + 335));
+        assert_eq!(run(101_500), (1, 1, 935 + 335));
     }
 }

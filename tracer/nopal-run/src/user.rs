@@ -7,7 +7,9 @@ use super::sites::ScriptSites;
 use super::tasks::TaskCache;
 use super::timers::Timers;
 use super::tracer_hit::OwnHit;
-use super::{Losses, Note, RunError, Step, points_of, user_door_obstacle};
+use super::{
+    Losses, Note, RunError, Step, is_static, later_points, never_came, points_of, user_door_obstacle,
+};
 use nopal_live::tasks::Tasks;
 use nopal_live::{
     self as live, BY_TRACEFS, Door, Live, News, Opened, Polled, Way, attach_when_free, late_in_words,
@@ -74,7 +76,7 @@ impl UserRun {
         let is_in_order = program
             .clauses
             .iter()
-            .filter(|clause| clause.points.iter().any(|p| matches!(p.kind, PointKind::Usdt { .. })))
+            .filter(|clause| clause.points.iter().any(|p| is_static(&p.kind)))
             .any(|clause| !is_order_free(&clause.code));
         let seed = super::tracer_hit::random() << 32 | super::tracer_hit::random();
         let interpreter = Interpreter::new(Arc::clone(&program), seed).map_err(RunError::Program)?;
@@ -82,6 +84,7 @@ impl UserRun {
         let has_cells = !options.is_only && options.door != Door::Kernel;
         let cells = if has_cells { Cells::of(&program) } else { Cells::none(&program) };
         let start_ns = monotonic_ns();
+        let is_patient = later_points(&program).next().is_some();
         Ok(UserRun {
             performer: Performer::new(Arc::clone(&program), options.form),
             timers: Timers::new(&program, start_ns),
@@ -94,6 +97,7 @@ impl UserRun {
                 cells_bytes: cells.n_bytes,
                 has_time: needs.needs_time || is_in_order,
                 has_task: options.is_only,
+                is_patient,
                 ..live::Options::new(options.door, options.ring_bytes)
             },
             cells: Arc::new(cells),
@@ -142,6 +146,8 @@ impl UserRun {
         let opened = attach_when_free(self.open()?, pid, is_stopped).map_err(RunError::Live)?;
         self.keep(opened);
         self.learn();
+        // Intervals count from when everything is open.
+        self.timers = Timers::new(&self.program, monotonic_ns());
         Ok(())
     }
 
@@ -158,6 +164,8 @@ impl UserRun {
         self.child = Some(child);
         self.keep(opened);
         self.learn();
+        // Intervals count from when everything is open.
+        self.timers = Timers::new(&self.program, monotonic_ns());
         Ok(())
     }
 
@@ -218,8 +226,11 @@ impl UserRun {
             self.tell(news);
         }
         let n_hits = self.poll(false);
-        let mut is_due = false;
-        while let Some((clause, point, at_ns)) = self.timers.due(monotonic_ns(), true) {
+        let (mut is_due, now_ns) = (false, monotonic_ns());
+        self.timers.catch_up(now_ns);
+        while let Some((clause, point, at_ns)) = self.timers.due(now_ns)
+            && !self.performer.is_over()
+        {
             is_due = true;
             self.run_at(clause, point, at_ns);
         }
@@ -284,8 +295,15 @@ impl UserRun {
         let mut losses = self.losses.clone();
         losses.add_maps(&self.program, &self.interpreter.maps);
         losses.n_endless = self.interpreter.n_endless;
+        losses.n_ticks = self.timers.n_missed;
         losses.n_late += self.live.as_ref().map_or(0, |live| live.n_unseen() as u64);
         losses
+    }
+
+    /// Names of probes that were to come later, and never came.
+    pub fn never_came(&self) -> Vec<String> {
+        let came = self.live.as_ref().map(|live| live.selection().came.clone()).unwrap_or_default();
+        never_came(&self.program, &came)
     }
 
     pub fn take_notes(&mut self) -> Vec<Note> {

@@ -279,6 +279,9 @@ fn live(
             Running::by_user(args, given, program, held)?
         }
     };
+    for name in running.never_came() {
+        tell!("nopal: there is no `{name}` yet; waiting for what is loaded or started later");
+    }
     let end = args.duration.map(|d| Instant::now() + d);
     let mut is_closed = false;
     loop {
@@ -304,10 +307,18 @@ fn live(
     }
     write_out(running.performer())?;
     conclude(args, &running.losses(), rows)?;
-    match failures.first() {
-        Some(failure) => Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
-            .hint("`nopal detach -p PID` tries again")),
-        None => Ok(running.performer().exit.unwrap_or(0)),
+    if let Some(failure) = failures.first() {
+        return Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
+            .hint("`nopal detach -p PID` tries again"));
+    }
+    match (running.performer().exit, running.never_came().first()) {
+        (Some(code), _) => Ok(code),
+        (None, None) => Ok(0),
+        (None, Some(name)) => {
+            Err(Failure::new("no-such-probe", format!("nothing that was traced ever had `{name}`")).hint(
+                "`nopal list -p PID` shows the probes of a process, `nopal list FILE` those of a program or library",
+            ))
+        }
     }
 }
 
@@ -370,6 +381,9 @@ fn verdict(losses: &Losses) -> String {
     if losses.n_endless > 0 {
         parts.push(format!("{} given up in a loop without end", tracing::counted(losses.n_endless, "hit")));
     }
+    if losses.n_ticks > 0 {
+        parts.push(format!("{} missed; longer ones help", tracing::counted(losses.n_ticks, "interval")));
+    }
     if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
 }
 
@@ -419,6 +433,7 @@ mod tests {
             (Losses { n_lost: 5, ..Losses::default() }, "5 lost"),
             (Losses { full, ..Losses::default() }, "3 not stored: @ was full"),
             (Losses { n_endless: 1, ..Losses::default() }, "1 hit given up"),
+            (Losses { n_ticks: 7, ..Losses::default() }, "7 intervals missed"),
             (Losses { n_late: 2, ..Losses::default() }, "2 programs or libraries"),
         ] {
             let said = verdict(&losses);

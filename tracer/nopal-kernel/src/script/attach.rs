@@ -2,27 +2,43 @@
 
 use super::code::{ArgLayout, CodeError, Kind, Which};
 use super::load::Attachment;
-use super::resolve::{Found, PointSite, objects_of};
+use super::resolve::{Found, PointSite, objects_of, unreadable};
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::bpf::{self, LinkSite, MapKind};
 use crate::landed;
 use crate::refusal::{self, Refusal};
 use crate::uprobes::{self, AttachError, PAGE_BYTES, SiteSet, Way};
-use nopal_proc::{MappedObject, has_ended, mapped_objects, processes};
-use nopal_program::PointKind;
+use nopal_proc::{FileId, MappedObject, has_ended, mapped_objects, processes};
+use nopal_program::{LaterProbes, PointKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A point that is attached: clause, point, process.
-pub type PointInProcess = (usize, usize, Option<u32>);
+/// A point that is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PointInProcess {
+    clause: usize,
+    point: usize,
+    pid: Option<u32>,
+    /// Of a point for files that are mapped later: which.
+    file: Option<FileId>,
+}
+
+impl PointInProcess {
+    /// What is in the kernel itself.
+    pub fn of_event(clause: usize, point: usize) -> PointInProcess {
+        PointInProcess { clause, point, pid: None, file: None }
+    }
+}
 
 /// Sites of one clause, file and kind, to be attached together.
 struct Group {
     clause: usize,
     kind: Kind,
     found: Found,
+    /// See [`PointInProcess`].
+    file: Option<FileId>,
     /// The kernel may refuse some of them; by themselves, so that the others are attached at once.
     is_odd: bool,
     points: Vec<(usize, Vec<PointSite>)>,
@@ -33,8 +49,7 @@ struct Group {
 pub(super) struct ClauseSet {
     clause: usize,
     kind: Kind,
-    /// Device and inode.
-    file: (u64, u64),
+    file: FileId,
     layouts: Vec<ArgLayout>,
     set: SiteSet,
 }
@@ -46,26 +61,41 @@ impl ScriptDoor {
     /// `Arg` counts the operands of a USDT probe in their order, and behind them the fields of its packed block; of a
     /// function the first six in registers, then those on the stack.
     pub fn attach_process(&mut self, pid: u32) -> Result<Vec<Attached>, ScriptError> {
-        self.attach(Some(pid))
+        self.attach_with(pid, Vec::new())
+    }
+
+    /// The same with files that the process had mapped, and may have unmapped again.
+    pub fn attach_with(&mut self, pid: u32, gone: Vec<MappedObject>) -> Result<Vec<Attached>, ScriptError> {
+        let objects = objects_of(pid).map_err(ScriptError::Target)?;
+        let is_gone = |object: &MappedObject| objects.iter().all(|known| known.file() != object.file());
+        let gone: Vec<_> = gone.into_iter().filter(is_gone).map(Arc::new).collect();
+        self.attach(Some(pid), &objects, &gone)
     }
 
     /// Attaches the points in user code to their files, in every process that maps them now or later.
     pub fn attach_files(&mut self) -> Result<Vec<Attached>, ScriptError> {
-        self.attach(None)
+        self.attach(None, &[], &[])
     }
 
-    fn attach(&mut self, pid: Option<u32>) -> Result<Vec<Attached>, ScriptError> {
-        let objects = match pid.map(objects_of) {
-            Some(Err(error)) => return Err(ScriptError::Target(error)),
-            Some(Ok(objects)) => objects,
-            None => Vec::new(),
-        };
+    fn attach(
+        &mut self,
+        pid: Option<u32>,
+        objects: &[Arc<MappedObject>],
+        gone: &[Arc<MappedObject>],
+    ) -> Result<Vec<Attached>, ScriptError> {
         let mut states = Vec::new();
         // The kernel runs last first what was put on a site, so that clauses run in the order of the script.
         for clause in (0..self.program.clauses.len()).rev() {
             let mut groups: Vec<Group> = Vec::new();
             for point in (0..self.program.clauses[clause].points.len()).rev() {
-                if !self.find_point((clause, point, pid), &objects, &mut groups, &mut states) {
+                let key = PointInProcess { clause, point, pid, file: None };
+                if let PointKind::UsdtLater(later) = &self.program.clauses[clause].points[point].kind {
+                    let later = later.clone();
+                    let both = objects.iter().map(|object| (object, true));
+                    for (object, is_mapped) in both.chain(gone.iter().map(|object| (object, false))) {
+                        self.find_later(key, &later, object, is_mapped, &mut groups, &mut states);
+                    }
+                } else if !self.find_point(key, objects, &mut groups, &mut states) {
                     return Ok(states);
                 }
             }
@@ -77,6 +107,71 @@ impl ScriptDoor {
         Ok(states)
     }
 
+    /// Adds the sites that a point for files mapped later has in one file.
+    fn find_later(
+        &mut self,
+        key: PointInProcess,
+        later: &LaterProbes,
+        object: &Arc<MappedObject>,
+        is_mapped: bool,
+        groups: &mut Vec<Group>,
+        states: &mut Vec<Attached>,
+    ) {
+        let Some(file) = object.file() else { return };
+        let key = PointInProcess { file: Some(file), ..key };
+        if self.not_meant.contains(&(key.clause, key.point, file)) || self.is_done(&key) {
+            return;
+        }
+        let opened = object.open().and_then(|image| Ok((image, object.reachable_path()?)));
+        let (image, path) = match opened {
+            Ok(opened) => opened,
+            Err(_) if key.pid.is_some_and(has_ended) => return,
+            Err(error) => return self.refuse(key, unreadable(error), states),
+        };
+        // Code that is no ELF file has no probes.
+        let code = self.files.read(image).ok();
+        let sites = code.as_ref().map_or(Ok(Vec::new()), |code| code.later_sites(later, object));
+        match (sites, code) {
+            (Err(why), _) => self.refuse(key, why, states),
+            (Ok(sites), Some(code)) if !sites.is_empty() => {
+                let mapped = Some(Arc::clone(object)).filter(|_| is_mapped);
+                self.add_sites(key, sites, Found { path, code, mapped }, groups, states);
+            }
+            (Ok(_), _) => {
+                self.not_meant.insert((key.clause, key.point, file));
+            }
+        }
+    }
+
+    /// Whether points for files mapped later mean probes of a file, as far as it can be read.
+    pub fn means_later(&mut self, object: &MappedObject) -> bool {
+        let Some(file) = object.file() else { return false };
+        for clause in 0..self.program.clauses.len() {
+            for point in 0..self.program.clauses[clause].points.len() {
+                let PointKind::UsdtLater(later) = &self.program.clauses[clause].points[point].kind else {
+                    continue;
+                };
+                if self.not_meant.contains(&(clause, point, file)) {
+                    continue;
+                }
+                let Ok(image) = object.open() else { return true };
+                let code = self.files.read(image).ok();
+                match code.map(|code| code.later_sites(later, object)) {
+                    Some(Ok(sites)) if sites.is_empty() => {}
+                    None => {}
+                    Some(_) => return true,
+                }
+                self.not_meant.insert((clause, point, file));
+            }
+        }
+        false
+    }
+
+    /// Whether nothing is left to do for a point.
+    fn is_done(&self, key: &PointInProcess) -> bool {
+        self.attached.contains(key) && !self.waiting.contains(key)
+    }
+
     /// Adds the sites of a point to the groups; false if the process has ended meanwhile.
     fn find_point(
         &mut self,
@@ -85,14 +180,15 @@ impl ScriptDoor {
         groups: &mut Vec<Group>,
         states: &mut Vec<Attached>,
     ) -> bool {
-        let (clause, point, pid) = key;
+        let PointInProcess { clause, point, pid, .. } = key;
         let wanted = &self.program.clauses[clause].points[point].kind;
-        let (path, kind) = match wanted {
-            PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } => (path, Kind::Uprobe),
-            PointKind::Uretprobe { path, .. } => (path, Kind::Uretprobe),
-            _ => return true,
+        let (PointKind::Usdt { path, .. }
+        | PointKind::Uprobe { path, .. }
+        | PointKind::Uretprobe { path, .. }) = wanted
+        else {
+            return true;
         };
-        if self.attached.contains(&key) && !self.waiting.contains(&key) {
+        if self.is_done(&key) {
             return true;
         }
         // Only who has made it, or was forked by its maker, can have it.
@@ -107,32 +203,48 @@ impl ScriptDoor {
         match found.and_then(|found| Ok((found.code.sites(wanted)?, found))) {
             Err(_) if pid.is_some_and(has_ended) => return false,
             Err(why) => self.refuse(key, why, states),
-            Ok((sites, found)) if self.waiting.contains(&key) => {
-                let state = verify(&found, &sites, pid);
-                if !matches!(state, State::Waiting { .. }) {
-                    self.waiting.remove(&key);
-                    // The kernel armed them when the code was mapped.
-                    states.push(Attached { clause, point, pid, is_new: false, state });
-                }
-            }
-            Ok((sites, found)) => {
-                let is_odd = sites.iter().any(|site| refusal::is_odd(site.first_byte));
-                let same = |group: &&mut Group| {
-                    (group.kind, group.is_odd) == (kind, is_odd) && group.found.path == found.path
-                };
-                match groups.iter_mut().find(same) {
-                    Some(group) => group.points.push((point, sites)),
-                    None => groups.push(Group { clause, kind, found, is_odd, points: vec![(point, sites)] }),
-                }
-            }
+            Ok((sites, found)) => self.add_sites(key, sites, found, groups, states),
         }
         true
+    }
+
+    /// Puts the sites of a point among those to be attached, unless they are already.
+    fn add_sites(
+        &mut self,
+        key: PointInProcess,
+        sites: Vec<PointSite>,
+        found: Found,
+        groups: &mut Vec<Group>,
+        states: &mut Vec<Attached>,
+    ) {
+        let PointInProcess { clause, point, pid, file } = key;
+        if self.waiting.contains(&key) {
+            let state = verify(&found, &sites, pid);
+            if !matches!(state, State::Waiting { .. }) {
+                self.waiting.remove(&key);
+                // The kernel armed them when the code was mapped.
+                states.push(Attached { clause, point, pid, is_new: false, state });
+            }
+            return;
+        }
+        let kind = match self.program.clauses[clause].points[point].kind {
+            PointKind::Uretprobe { .. } => Kind::Uretprobe,
+            _ => Kind::Uprobe,
+        };
+        let is_odd = sites.iter().any(|site| refusal::is_odd(site.first_byte));
+        let same = |group: &&mut Group| {
+            (group.kind, group.is_odd, group.file) == (kind, is_odd, file) && group.found.path == found.path
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.points.push((point, sites)),
+            None => groups.push(Group { clause, kind, found, file, is_odd, points: vec![(point, sites)] }),
+        }
     }
 
     /// Told once, not each time the process loads something else.
     fn refuse(&mut self, key: PointInProcess, why: Refusal, states: &mut Vec<Attached>) {
         if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
-            let (clause, point, pid) = key;
+            let PointInProcess { clause, point, pid, .. } = key;
             states.push(Attached { clause, point, pid, is_new: false, state: State::Refused { why } });
         }
     }
@@ -144,11 +256,13 @@ impl ScriptDoor {
         states: &mut Vec<Attached>,
     ) -> Result<(), ScriptError> {
         // A point whose arguments cannot be read is refused by itself; the others are attached.
-        let used = used_args(&self.program.clauses[group.clause].code);
+        let (clause, file) = (group.clause, group.file);
+        let key_of = |point| PointInProcess { clause, point, pid, file };
+        let used = used_args(&self.program.clauses[clause].code);
         let trouble = |sites: &[PointSite]| sites.iter().find_map(|site| args_trouble(&site.layout, &used));
         for (point, sites) in &group.points {
             if let Some(error) = trouble(sites) {
-                self.refuse((group.clause, *point, pid), Refusal::Argument(error), states);
+                self.refuse(key_of(*point), Refusal::Argument(error), states);
             }
         }
         group.points.retain(|(_, sites)| trouble(sites).is_none());
@@ -158,13 +272,13 @@ impl ScriptDoor {
         let error = match self.link(&group, &used, pid) {
             Ok(is_new) => {
                 for (point, sites) in &group.points {
-                    let key = (group.clause, *point, pid);
+                    let key = key_of(*point);
                     self.attached.insert(key);
                     let state = verify(&group.found, sites, pid);
                     if matches!(state, State::Waiting { .. }) {
                         self.waiting.insert(key);
                     }
-                    states.push(Attached { clause: group.clause, point: *point, pid, is_new, state });
+                    states.push(Attached { clause, point: *point, pid, is_new, state });
                 }
                 return Ok(());
             }
@@ -179,7 +293,7 @@ impl ScriptDoor {
             return Ok(());
         }
         if let [(point, _)] = group.points[..] {
-            self.refuse((group.clause, point, pid), Refusal::of_kernel(path.clone(), &error), states);
+            self.refuse(key_of(point), Refusal::of_kernel(path.clone(), &error), states);
             return Ok(());
         }
         // One site the kernel does not take must not keep the others away. In halves, as each group that is attached
@@ -279,9 +393,9 @@ impl ScriptDoor {
     /// Forgets processes that have ended; their numbers may come again.
     pub fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
         let stays = |pid: &Option<u32>| pid.is_none_or(|pid| !is_gone(pid));
-        self.attached.retain(|(_, _, pid)| stays(pid));
-        self.waiting.retain(|(_, _, pid)| stays(pid));
-        self.refused.retain(|(_, _, pid), _| stays(pid));
+        self.attached.retain(|key| stays(&key.pid));
+        self.waiting.retain(|key| stays(&key.pid));
+        self.refused.retain(|key, _| stays(&key.pid));
         self.uprobes.forget(is_gone);
     }
 

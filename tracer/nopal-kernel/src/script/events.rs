@@ -1,5 +1,6 @@
 //! Points of the kernel: tracepoints, functions, timers, counters. Each is a perf event with a program.
 
+use super::attach::PointInProcess;
 use super::code::{ArgLayout, Kind, Source, Which};
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::refusal::Refusal;
@@ -48,7 +49,7 @@ impl ScriptDoor {
         point: usize,
         kind: &PointKind,
     ) -> Result<Option<usize>, ScriptError> {
-        if self.attached.contains(&(clause, point, None)) {
+        if self.attached.contains(&PointInProcess::of_event(clause, point)) {
             return Ok(None);
         }
         let Some((code_kind, layouts)) = kind_of(kind) else { return Ok(None) };
@@ -69,7 +70,7 @@ impl ScriptDoor {
         }
         let n = opened.len();
         self.events.extend(opened);
-        self.attached.insert((clause, point, None));
+        self.attached.insert(PointInProcess::of_event(clause, point));
         Ok(Some(n))
     }
 }
@@ -89,6 +90,7 @@ fn kind_of(kind: &PointKind) -> Option<(Kind, Vec<ArgLayout>)> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Usdt { .. }
+        | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
         | PointKind::Uretprobe { .. } => None,
     }
@@ -123,6 +125,7 @@ fn event(kind: &PointKind) -> Result<(PerfAttr, Vec<i32>, Option<CString>), Scri
         PointKind::Begin
         | PointKind::End
         | PointKind::Usdt { .. }
+        | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
         | PointKind::Uretprobe { .. } => (PerfAttr::default(), Vec::new(), None),
     })

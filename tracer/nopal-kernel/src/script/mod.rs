@@ -13,6 +13,7 @@ mod resolve;
 
 pub use attach::processes_mapping;
 pub use error::ScriptError;
+pub use resolve::is_later;
 
 use super::bpf::{self, MapKind};
 use super::file_code::FileCodes;
@@ -23,6 +24,7 @@ use attach::{ClauseSet, PointInProcess};
 use code::{CodeError, HEADER_BYTES, Kind, STATS_BYTES, Which};
 use load::Loaded;
 use maps::HostMap;
+use nopal_proc::FileId;
 use nopal_program::{MapValue, PointKind, Program};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -143,6 +145,8 @@ pub struct ScriptDoor {
     attached: HashSet<PointInProcess>,
     /// Of those attached: whose code no process has mapped yet.
     waiting: HashSet<PointInProcess>,
+    /// Clause, point and file: what points for files mapped later do not mean.
+    not_meant: HashSet<(usize, usize, FileId)>,
     /// What was said of those refused.
     refused: HashMap<PointInProcess, Refusal>,
 }
@@ -201,6 +205,7 @@ impl ScriptDoor {
             events: Vec::new(),
             attached: HashSet::new(),
             waiting: HashSet::new(),
+            not_meant: HashSet::new(),
             refused: HashMap::new(),
         })
     }

@@ -5,8 +5,9 @@ use super::code::{ArgLayout, Source};
 use crate::file_code::{FileCode, FileCodes};
 use crate::refusal::Refusal;
 use nopal_proc::{Image, MappedObject, TargetError, changeable_objects};
-use nopal_program::{Place, PointKind};
+use nopal_program::{LaterProbes, Place, PointKind};
 use nopal_sdt::Pattern;
+use nopal_sdt::pattern::glob;
 use nopal_sdt::probe::{About, Arg, Kind as ArgKind, Probe, Site};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -74,7 +75,25 @@ impl FileCodes {
     }
 }
 
-fn unreadable(error: TargetError) -> Refusal {
+/// Whether a point for files that are mapped later means a probe of a file; `is_file` says whether a path leads to that file.
+pub fn is_later(
+    later: &LaterProbes,
+    path: &Path,
+    probe: &Probe,
+    mut is_file: impl FnMut(&str) -> bool,
+) -> bool {
+    let is_in_file = || {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        later.file.is_empty() || glob(&later.file, &path.to_string_lossy()) || glob(&later.file, name)
+    };
+    let pattern = Pattern::parse(&format!("{}:{}", later.provider, later.name));
+    let is_same = |known: &[String; 3]| known[1] == probe.provider && known[2] == probe.name;
+    pattern.matches(&probe.provider, &probe.name)
+        && is_in_file()
+        && !later.known.iter().any(|known| is_same(known) && is_file(&known[0]))
+}
+
+pub(super) fn unreadable(error: TargetError) -> Refusal {
     Refusal::Unreadable { reason: error.to_string() }
 }
 
@@ -156,8 +175,17 @@ impl FileCode {
             | PointKind::Kretprobe { .. }
             | PointKind::Interval { .. }
             | PointKind::Profile { .. }
+            | PointKind::UsdtLater(_)
             | PointKind::Software { .. } => Ok(Vec::new()),
         }
+    }
+
+    /// The sites of the probes that a point for files mapped later means in this file, as a process has it.
+    pub fn later_sites(&self, later: &LaterProbes, object: &MappedObject) -> Result<Vec<PointSite>, Refusal> {
+        let own = PathBuf::from(format!("/proc/{}/root", object.pid));
+        let is_meant =
+            |probe: &&Probe| is_later(later, &object.path, probe, |path| is_named(object, &own, path));
+        self.sites_of(self.object.probes.iter().filter(is_meant))
     }
 
     fn probe_sites(&self, provider: &str, name: &str) -> Result<Vec<PointSite>, Refusal> {
@@ -170,6 +198,10 @@ impl FileCode {
         if probes.is_empty() {
             return Err(Refusal::NoProbe { provider: provider.to_owned(), name: name.to_owned() });
         }
+        self.sites_of(probes.into_iter())
+    }
+
+    fn sites_of<'a>(&self, probes: impl Iterator<Item = &'a Probe>) -> Result<Vec<PointSite>, Refusal> {
         let mut sites = Vec::new();
         for probe in probes {
             for site in &probe.sites {

@@ -2,14 +2,14 @@
 
 use super::tracefs_door::{BY_TRACEFS, TracefsDoor};
 use super::{Door, Hit, LiveError, Loss, Opened, StreamId, StreamKind, Way, both, closed, lock};
-use crate::selection::{FileId, Selection, file_of};
+use crate::selection::Selection;
 use nopal_capture::record::RecordKind;
 use nopal_capture::{Action, Came, Task, Wanted};
 use nopal_kernel::file_code::FileCodes;
 use nopal_kernel::refusal::Refusal;
 use nopal_kernel::uprobes::{Link, Uprobes, drop_together};
 use nopal_kernel::{CaptureSet, KernelDoor, KernelError, KernelSite, landed};
-use nopal_proc::changeable_objects;
+use nopal_proc::{FileId, changeable_objects};
 use nopal_sdt::probe::Site;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -194,7 +194,7 @@ impl Kernel {
         }
         // A library may have come and gone: then its uprobes are there when it comes again.
         let objects = nopal_proc::mapped_objects(pid).unwrap_or_default();
-        if let Some(mapped) = objects.iter().find(|object| file_of(object) == file_of(mapped)) {
+        if let Some(mapped) = objects.iter().find(|object| object.file() == mapped.file()) {
             let place = |w: &Wanted| (w.site.address, w.site.code.first().copied().unwrap_or(0));
             let missing = landed::missing(mapped, &file, &safe.iter().map(place).collect::<Vec<_>>());
             for (wanted, _) in safe.iter().zip(missing).filter(|(_, is_missing)| *is_missing) {
@@ -411,7 +411,7 @@ pub(super) fn open_objects<S: Selection>(
         }
     }
     for mapped in objects {
-        let Some(sites) = file_of(&mapped).and_then(|file| by_file.remove(&file)) else { continue };
+        let Some(sites) = mapped.file().and_then(|file| by_file.remove(&file)) else { continue };
         match kernel.arm(pid, &mapped, sites.clone(), &mut done) {
             Ok(()) => {}
             // What is left of the user door's sites is no failure of the whole.

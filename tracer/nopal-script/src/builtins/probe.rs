@@ -69,7 +69,10 @@ fn probe(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
 
 fn func(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
     match body.variant.kind() {
-        PointKind::Usdt { .. } | PointKind::Uprobe { .. } | PointKind::Uretprobe { .. } => {
+        PointKind::Usdt { .. }
+        | PointKind::UsdtLater(_)
+        | PointKind::Uprobe { .. }
+        | PointKind::Uretprobe { .. } => {
             let address = number(body, Builtin::Ip, span);
             Ok(user_symbol(body, &address, span))
         }
@@ -111,6 +114,7 @@ fn retval(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Usdt { .. }
+        | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
         | PointKind::Tracepoint { .. }
         | PointKind::Kprobe { .. }
@@ -144,7 +148,7 @@ fn arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
     let point = body.variant.points[0].name.clone();
     let n_args = body.variant.args.len();
     match body.variant.kind() {
-        PointKind::Usdt { .. } => {
+        PointKind::Usdt { .. } | PointKind::UsdtLater(_) => {
             if usize::from(index) >= n_args {
                 return refuse(match n_args {
                     0 => format!("`{point}` has no arguments"),
@@ -199,6 +203,7 @@ fn stack_arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Usdt { .. }
+        | PointKind::UsdtLater(_)
         | PointKind::Uretprobe { .. }
         | PointKind::Tracepoint { .. }
         | PointKind::Kretprobe { .. }
@@ -232,6 +237,7 @@ fn reg(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     };
     match body.variant.kind() {
         PointKind::Usdt { .. }
+        | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
         | PointKind::Uretprobe { .. }
         | PointKind::Kprobe { .. }

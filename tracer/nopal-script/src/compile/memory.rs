@@ -282,7 +282,11 @@ impl Body<'_, '_> {
 
     /// The argument an expression names: `arg0`, `args.name`.
     pub(crate) fn arg_of(&self, expr: &Expr) -> Option<u8> {
-        if !matches!(self.variant.kind(), PointKind::Usdt { .. } | PointKind::Uprobe { .. }) {
+        let has_args = matches!(
+            self.variant.kind(),
+            PointKind::Usdt { .. } | PointKind::UsdtLater(_) | PointKind::Uprobe { .. }
+        );
+        if !has_args {
             return None;
         }
         match &expr.kind {

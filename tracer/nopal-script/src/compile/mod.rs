@@ -17,7 +17,7 @@ pub(crate) mod walk;
 use crate::ast::Script;
 use crate::catalog::Catalog;
 use crate::ctype::Record;
-use crate::diagnostic::{Diagnostic, Span};
+use crate::diagnostic::{Diagnostic, Severity, Span};
 use body::{Body, Variable};
 use maps::Maps;
 use nopal_program::{Action, Clause, Code, Program};
@@ -38,10 +38,30 @@ pub fn compile_with_warnings(
     script: &Script,
     catalog: &dyn Catalog,
 ) -> Result<(Program, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let errors = match compile_for(script, catalog, true) {
+        Err(errors) => errors,
+        compiled => return compiled,
+    };
+    // What is known of the probes there are may not hold for those that are loaded later.
+    let (program, mut warnings) = compile_for(script, catalog, false)?;
+    let reason = errors.into_iter().find(Diagnostic::is_error);
+    warnings.extend(reason.map(|error| Diagnostic {
+        severity: Severity::Warning,
+        message: format!("libraries that are loaded later are not traced: {}", error.message),
+        ..error
+    }));
+    Ok((program, warnings))
+}
+
+fn compile_for(
+    script: &Script,
+    catalog: &dyn Catalog,
+    has_later: bool,
+) -> Result<(Program, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     let mut bodies: Vec<Vec<(Variant, Vec<Variable>)>> = Vec::new();
     for clause in &script.clauses {
-        match points::variants(script, clause, walk::uses_args(clause), catalog, &mut warnings) {
+        match points::variants(script, clause, walk::uses_args(clause), catalog, has_later, &mut warnings) {
             Ok(variants) => bodies.push(variants.into_iter().map(|variant| (variant, Vec::new())).collect()),
             Err(error) => errors.push(error),
         }

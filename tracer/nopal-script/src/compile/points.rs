@@ -27,6 +27,7 @@ impl Variant {
             PointKind::Begin
             | PointKind::End
             | PointKind::Usdt { .. }
+            | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
             | PointKind::Uretprobe { .. } => Space::User,
             PointKind::Tracepoint { category, .. } if category == "syscalls" => Space::User,
@@ -46,13 +47,19 @@ pub(super) fn variants(
     clause: &Clause,
     uses_args: bool,
     catalog: &dyn Catalog,
+    has_later: bool,
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<Vec<Variant>, Diagnostic> {
     let mut variants: Vec<Variant> = Vec::new();
     let mut absent = Vec::new();
     for place in &clause.points {
         let points = match known_points(&script.specs[place.spec], *place, catalog, warnings) {
-            Ok(points) => points,
+            Ok(mut points) => {
+                if !has_later && points.len() > 1 {
+                    points.retain(|known| !matches!(known.point.kind, PointKind::UsdtLater(_)));
+                }
+                points
+            }
             Err(Missing { diagnostic, is_only_absent: true }) => {
                 absent.push(diagnostic);
                 continue;
@@ -64,7 +71,7 @@ pub(super) fn variants(
             let point = known.point;
             let same = variants.iter_mut().find(|variant| {
                 let first = &variant.points[0].kind;
-                std::mem::discriminant(first) == std::mem::discriminant(&point.kind)
+                sort_of(first) == sort_of(&point.kind)
                     && is_syscall(first) == is_syscall(&point.kind)
                     && variant.args == args
             });
@@ -93,6 +100,12 @@ impl From<Diagnostic> for Missing {
     fn from(diagnostic: Diagnostic) -> Missing {
         Missing { diagnostic, is_only_absent: false }
     }
+}
+
+/// Points of one sort have the same code, if their arguments are alike.
+fn sort_of(kind: &PointKind) -> std::mem::Discriminant<PointKind> {
+    let usdt = PointKind::Usdt { path: String::new(), provider: String::new(), name: String::new() };
+    std::mem::discriminant(if matches!(kind, PointKind::UsdtLater(_)) { &usdt } else { kind })
 }
 
 fn is_syscall(kind: &PointKind) -> bool {

@@ -232,6 +232,14 @@ impl Running {
         }
     }
 
+    /// Names of probes that were to come later, and have not come.
+    pub fn never_came(&self) -> Vec<String> {
+        match self {
+            Running::User(run) => run.never_came(),
+            Running::Kernel(run) => run.never_came(),
+        }
+    }
+
     pub fn losses(&self) -> Losses {
         match self {
             Running::User(run) => run.losses(),
