@@ -267,6 +267,28 @@ fn a_script_finds_the_probes_of_a_library_that_a_running_process_loads() {
 }
 
 #[test]
+fn a_library_that_cannot_be_opened_any_more_is_a_gap() {
+    for door in ["auto", "user", "kernel"] {
+        let place = Place::new(&format!("gone-{door}"));
+        let library = place.dir.join("plug.so");
+        let target = || {
+            fs::copy(plug(), &library).unwrap();
+            place.target(&["fire:1:0", "rest:100", &format!("gone:{}", text(&library)), "fire:1:0"])
+        };
+        let out = text(&place.dir.join("rec"));
+        let record = ["record", "--json", "--door", door, "-e", "counted:*", "-o", &out, "--"];
+        let recorded = json(&place.nopal(&record).args(target()).output().unwrap(), false);
+        assert_eq!(place.n_hits(), 5);
+        assert!(recorded["events"] == 5 || recorded["complete"] == false, "{door}: {recorded}");
+        assert!(door != "kernel" || recorded["complete"] == false, "{recorded}");
+        let run = ["run", "--json", "--door", door, "-e", "usdt::counted:* { @ = count(); }", "--"];
+        let ran = json(&place.nopal(&run).args(target()).output().unwrap(), false);
+        assert!(ran["rows"][0]["value"] == 5 || ran["complete"] == false, "{door}: {ran}");
+        assert!(door != "kernel" || ran["complete"] == false, "{ran}");
+    }
+}
+
+#[test]
 fn intervals_that_are_missed_are_told_of() {
     let place = Place::new("intervals");
     let ticks = |script: &str| {

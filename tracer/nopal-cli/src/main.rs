@@ -7,6 +7,7 @@ mod failure;
 mod pids;
 mod reading;
 mod tracing;
+mod verdict;
 
 use std::process::ExitCode;
 

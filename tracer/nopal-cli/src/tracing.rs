@@ -8,7 +8,7 @@ use nopal_live::{
     self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Options, Request, Way, attach_when_free,
 };
 use nopal_proc::possible_cpus;
-use nopal_trace::localtime::{ClockText, text_of};
+use nopal_trace::Verdict;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -122,9 +122,8 @@ impl TargetArgs {
             has_told_end: false,
             has_told_rest: false,
             is_verbose: self.verbose,
-            n_gaps: 0,
+            verdict: Verdict::default(),
             new_gaps: Vec::new(),
-            n_late: 0,
         })
     }
 }
@@ -140,12 +139,10 @@ pub struct Open {
     /// That others go on.
     has_told_rest: bool,
     is_verbose: bool,
-    /// Times when hits may have been missed, beside those that were counted.
-    n_gaps: u64,
-    /// Those of them that nobody has asked for yet: CLOCK_MONOTONIC, and what happened.
+    /// What may have been missed, beside what the consumers count.
+    verdict: Verdict,
+    /// Gaps that nobody has asked for yet: CLOCK_MONOTONIC, and what happened.
     new_gaps: Vec<(u64, String)>,
-    /// Processes in which the kernel door opened sites only after they had started.
-    n_late: u64,
 }
 
 impl Open {
@@ -181,7 +178,7 @@ impl Open {
                     self.gap(format!("process {pid} could not be followed: {why}"));
                 }
                 News::Late { pid, n_sites } => {
-                    self.n_late += 1;
+                    self.verdict.n_late += 1;
                     if self.is_verbose {
                         tell!("nopal: {}", nopal_live::late_in_words(pid, n_sites));
                     }
@@ -198,15 +195,11 @@ impl Open {
     /// Hits may be missing from now on: it is said, counted, and kept for the recording.
     fn gap(&mut self, text: String) {
         tell!("nopal: {text}");
-        self.n_gaps += 1;
+        self.verdict.n_gaps += 1;
         // `nopal trace` never asks for them.
         if self.new_gaps.len() < MAX_KEPT_GAPS {
             self.new_gaps.push((nopal_trace::clock::monotonic_ns(), text));
         }
-    }
-
-    pub fn n_gaps(&self) -> u64 {
-        self.n_gaps
     }
 
     /// The gaps since this was last asked.
@@ -214,19 +207,16 @@ impl Open {
         std::mem::take(&mut self.new_gaps)
     }
 
-    /// Processes that were started meanwhile and may lack hits of the sites that are the kernel door's.
+    /// Processes that were started meanwhile and may lack hits.
     pub fn n_late(&self) -> u64 {
-        self.n_late + self.live.n_unseen() as u64
+        self.verdict.n_late + self.live.n_unseen() as u64
     }
 
-    /// Whether nothing is missing that is known of.
-    pub fn is_complete(&self, n_lost: u64) -> bool {
-        n_lost == 0 && self.n_gaps == 0 && self.n_late() == 0
-    }
-
-    /// `complete`, or what is missing and when; `span` is CLOCK_MONOTONIC.
-    pub fn verdict(&self, n_lost: u64, span: Option<(u64, u64)>) -> String {
-        verdict(n_lost, span, self.n_gaps, self.n_late())
+    /// What is missing, with what a consumer has counted.
+    pub fn verdict(&self, counted: Verdict) -> Verdict {
+        let mut verdict = Verdict { n_gaps: 0, n_late: 0, gaps: Vec::new(), ..counted };
+        verdict.add(&Verdict { n_late: self.n_late(), ..self.verdict.clone() });
+        verdict
     }
 
     /// What was asked for and never came, once the command has ended.
@@ -274,46 +264,6 @@ pub fn count_sites(opened: &[Opened]) -> (usize, usize, usize) {
         Way::Kernel(_) => (user, kernel + 1, closed),
         Way::Closed(_) => (user, kernel, closed + 1),
     })
-}
-
-/// `complete`, or what is missing and when; `span` is CLOCK_MONOTONIC.
-pub fn verdict(n_lost: u64, span: Option<(u64, u64)>, n_gaps: u64, n_late: u64) -> String {
-    let offset = nopal_trace::clock::monotonic_to_epoch_ns();
-    let time = |ns: u64| text_of(ns as i64 + offset, ClockText::Time, false);
-    let mut parts = Vec::new();
-    match (n_lost, span) {
-        (0, _) => {}
-        (_, Some((first, last))) => parts.push(format!(
-            "{n_lost} lost between {} and {}; a larger --buffer-size helps",
-            time(first),
-            time(last)
-        )),
-        (_, None) => parts.push(format!("{n_lost} lost in damaged parts of the ring")),
-    }
-    parts.extend(unlisted(n_gaps, n_late));
-    if n_late > 0 {
-        parts.push("-v says which".to_owned());
-    }
-    if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
-}
-
-/// What may be missing without anybody having counted it.
-pub fn unlisted(n_gaps: u64, n_late: u64) -> Vec<String> {
-    let mut parts = Vec::new();
-    if n_gaps > 0 {
-        parts.push(format!("not complete: {}, see above", counted(n_gaps, "gap")));
-    }
-    if n_late > 0 {
-        parts.push(format!(
-            "not complete: the first hits of {} that started while tracing may be missing",
-            if n_late == 1 {
-                "1 program or library".to_owned()
-            } else {
-                format!("{n_late} programs or libraries")
-            }
-        ));
-    }
-    parts
 }
 
 /// `1 event`, `2 events`.
@@ -441,34 +391,6 @@ fn with_next_step(code: &'static str, text: &str) -> Failure {
     }
 }
 
-/// Says that strings are shorter than they were.
-pub fn say_cut(n_truncated: u64, max_bytes: u64) {
-    if n_truncated > 0 {
-        let were = if n_truncated == 1 { "was" } else { "were" };
-        tell!("{} {were} cut at {max_bytes} bytes; --max-string keeps more", counted(n_truncated, "string"));
-    }
-}
-
-/// What a recording has a part of only, and what it has because of that.
-pub fn cuts_in_words(verdict: &nopal_trace::Verdict) -> Vec<String> {
-    let mut said = Vec::new();
-    if verdict.n_cut > 0 {
-        let were = if verdict.n_cut == 1 { "was" } else { "were" };
-        said.push(format!(
-            "{} {were} cut, of texts and arrays; --max-string keeps more",
-            counted(verdict.n_cut, "value")
-        ));
-    }
-    if verdict.n_undecided > 0 {
-        let were = if verdict.n_undecided == 1 { "is" } else { "are" };
-        said.push(format!(
-            "{} {were} here because too little of a text was copied to decide the filter",
-            counted(verdict.n_undecided, "event")
-        ));
-    }
-    said
-}
-
 /// `4M`, `64k`, `1G`, `4096`.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -543,20 +465,5 @@ mod tests {
         assert!(duration("x").is_err() && duration("-1s").is_err());
         assert_eq!(bytes_in_words(1536), "1.5 KiB");
         assert_eq!(bytes_in_words(7), "7 bytes");
-    }
-
-    #[test]
-    fn the_verdict_names_everything_that_is_missing() {
-        let table = [
-            ((0, None, 0, 0), &["complete"][..], "not"),
-            ((3, None, 0, 0), &["3 lost in damaged"], "complete"),
-            ((3, Some((1, 2)), 0, 0), &["3 lost between", "--buffer-size"], "complete"),
-            ((0, None, 1, 0), &["not complete: 1 gap,"], "gaps"),
-            ((2, Some((1, 2)), 2, 1), &["2 lost", "2 gaps", "1 program or library that started"], "programs"),
-        ];
-        for ((n_lost, span, n_gaps, n_late), has, has_not) in table {
-            let said = verdict(n_lost, span, n_gaps, n_late);
-            assert!(has.iter().all(|part| said.contains(part)) && !said.contains(has_not), "{said}");
-        }
     }
 }

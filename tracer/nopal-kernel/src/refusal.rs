@@ -72,6 +72,12 @@ pub enum Refusal {
     NoProgram {
         name: String,
     },
+    /// Some of the sites; why the first of them.
+    Some {
+        n_refused: usize,
+        n_sites: usize,
+        why: Box<Refusal>,
+    },
     /// The file or the process cannot be read; the reason.
     Unreadable {
         reason: String,
@@ -149,6 +155,9 @@ impl fmt::Display for Refusal {
             Refusal::NoFile { name } => write!(f, "there is no file {name}"),
             Refusal::NoProgram { name } => {
                 write!(f, "neither a program in PATH nor a library is called {name}; a path helps")
+            }
+            Refusal::Some { n_refused, n_sites, why } => {
+                write!(f, "{n_refused} of {n_sites} sites are not open, their hits are missing: {why}")
             }
             Refusal::Unreadable { reason } => f.write_str(reason),
         }

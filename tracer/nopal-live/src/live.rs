@@ -63,6 +63,8 @@ pub struct Live<S: Selection = Registry> {
     /// Files with wanted sites that a process has mapped since it was looked at, without the user door. It may have unmapped
     /// them again.
     loaded: Vec<MappedObject>,
+    /// By process: files that it has mapped since it was looked at, and that cannot be opened.
+    unreadable: Vec<(u32, PathBuf)>,
     /// What came up between two looks.
     pending: Vec<News>,
     last_look: Instant,
@@ -136,6 +138,7 @@ impl<S: Selection> Live<S> {
             unseen: HashSet::new(),
             strangers: MissedExecs::default(),
             loaded: Vec::new(),
+            unreadable: Vec::new(),
             pending: Vec::new(),
             last_look: Instant::now(),
             last_sweep: Instant::now(),
@@ -175,9 +178,13 @@ impl<S: Selection> Live<S> {
             self.attach_by_kernel(pid)?.opened
         };
         self.roots.push(pid);
-        if let Some((session, _)) = self.user.as_mut().filter(|_| is_first) {
-            self.span.start = monotonic_ns();
-            session.set_paused(false);
+        if let Some((session, _)) = &mut self.user {
+            // Only what is loaded later is told of.
+            session.take_unreadable();
+            if is_first {
+                self.span.start = monotonic_ns();
+                session.set_paused(false);
+            }
         }
         // Children that were forked while their parents were being opened.
         let mut n_processes = 0;
@@ -264,11 +271,12 @@ impl<S: Selection> Live<S> {
             }
         };
         let (mut child, _) = session.launch_with(starting, while_held).map_err(LiveError::User)?;
-        // It was held: from here on it loads nothing without our knowing, if it can be made to tell.
-        if let Some((session, _)) = &mut self.user
-            && matches!(session.libraries(child.id() as i32), Libraries::AtOnce(_))
-        {
-            self.entered.insert(child.id());
+        if let Some((session, _)) = &mut self.user {
+            session.take_unreadable();
+            // It was held: from here on it loads nothing without our knowing, if it can be made to tell.
+            if matches!(session.libraries(child.id() as i32), Libraries::AtOnce(_)) {
+                self.entered.insert(child.id());
+            }
         }
         if let Some(kernel) = &mut self.kernel {
             kernel.was_held(child.id());
@@ -497,21 +505,27 @@ pub fn attach_when_free<S: Selection>(
 fn wanted_in<S: Selection>(selection: &Mutex<S>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
     let mut wanted = Vec::new();
     for mapped in changeable_objects(pid)? {
-        wanted.extend(wanted_in_file(selection, &mapped));
+        wanted.extend(wanted_in_file(selection, &mapped).unwrap_or_default());
     }
     Ok(wanted)
 }
 
-fn wanted_in_file<S: Selection>(selection: &Mutex<S>, mapped: &MappedObject) -> Vec<Wanted> {
+/// Fails only if the file cannot be opened; what is no ELF file has no sites.
+fn wanted_in_file<S: Selection>(
+    selection: &Mutex<S>,
+    mapped: &MappedObject,
+) -> Result<Vec<Wanted>, TargetError> {
     let known = lock(selection).places().known(mapped);
-    let wanted = known.or_else(|| {
-        let image = mapped.open().ok()?;
-        let object = nopal_sdt::read(image.bytes()).ok()?;
-        Some(lock(selection).select(mapped, &object))
-    });
+    let wanted = match known {
+        Some(known) => known,
+        None => match nopal_sdt::read(mapped.open()?.bytes()) {
+            Ok(object) => lock(selection).select(mapped, &object),
+            Err(_) => Vec::new(),
+        },
+    };
     let selection = lock(selection);
     let by_kernel = |wanted: Wanted| selection.places().get(wanted.event).map(|p| p.by_kernel.clone());
-    wanted.unwrap_or_default().into_iter().filter_map(by_kernel).collect()
+    Ok(wanted.into_iter().filter_map(by_kernel).collect())
 }
 
 /// Divides the sites of a process into those the user door opened and those it leaves to the kernel door.

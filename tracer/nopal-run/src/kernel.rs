@@ -1,7 +1,7 @@
 //! A script in the kernel: what it emits is performed here, its maps are read when they are printed.
 
 use super::perform::{MapAccess, Performer};
-use super::{Losses, Note, RunError, Step, later_points, never_came};
+use super::{Note, RunError, Step, later_points, never_came};
 use nopal_kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
 use nopal_live::UNTOLD;
 use nopal_live::{LiveError, late_in_words};
@@ -9,12 +9,14 @@ use nopal_proc::missed_execs::MissedExecs;
 use nopal_proc::{FileId, MappedObject, mapped_objects, possible_cpus};
 use nopal_program::{PointKind, Program};
 use nopal_script::render::{Entry, Form};
-use nopal_trace::clock::monotonic_ns;
+use nopal_trace::Verdict;
+use nopal_trace::clock::{epoch_ns, monotonic_ns};
 use nopal_user::launch::Starting;
 use nopal_user::ring::RingConfig;
 use nopal_user::session::{Options, Session};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +42,7 @@ pub struct KernelRun {
     is_only: bool,
     attached: Vec<Attached>,
     notes: Vec<Note>,
-    losses: Losses,
+    verdict: Verdict,
     last_look: Instant,
 }
 
@@ -78,7 +80,7 @@ impl KernelRun {
             is_only,
             attached: Vec::new(),
             notes: Vec::new(),
-            losses: Losses::default(),
+            verdict: Verdict::default(),
             last_look: Instant::now(),
         })
     }
@@ -194,22 +196,28 @@ impl KernelRun {
     }
 
     fn keep(&mut self, attached: Vec<Attached>) {
+        let program = Arc::clone(&self.program);
         for one in &attached {
             self.came.insert((one.clause as u32, one.point as u32));
-            let name = &self.program.clauses[one.clause].points[one.point].name;
+            let name = &program.clauses[one.clause].points[one.point].name;
             let place = one.pid.map_or_else(String::new, |pid| format!(" in process {pid}"));
-            self.notes.push(match &one.state {
-                State::Armed { n_sites } => Note::Detail(format!("{name}{place}: armed, {n_sites} sites")),
+            let text = |what: &dyn fmt::Display| format!("{name}{place}: {what}");
+            match &one.state {
+                State::Armed { n_sites } => {
+                    self.notes.push(Note::Detail(text(&format_args!("armed, {n_sites} sites"))));
+                }
                 State::Waiting { n_sites } => {
-                    Note::Detail(format!("{name}{place}: waiting, {n_sites} sites"))
+                    self.notes.push(Note::Detail(text(&format_args!("waiting, {n_sites} sites"))));
                 }
-                State::Refused { why } => {
-                    self.losses.n_gaps += 1;
-                    Note::Gap(format!("{name}{place}: refused: {why}"))
-                }
-            });
+                State::Refused { why } => self.gap(text(&format_args!("refused: {why}"))),
+            }
         }
         self.attached.extend(attached);
+    }
+
+    fn gap(&mut self, text: String) {
+        self.verdict.gap(epoch_ns(monotonic_ns()), &text);
+        self.notes.push(Note::Gap(text));
     }
 
     /// What became of each point so far.
@@ -261,7 +269,7 @@ impl KernelRun {
     /// What nobody has looked at in time.
     fn missed(&mut self, pids: impl IntoIterator<Item = u32>) {
         for pid in pids {
-            self.losses.n_late += 1;
+            self.verdict.n_late += 1;
             self.notes.push(Note::Detail(late_in_words(pid, 0)));
         }
     }
@@ -272,8 +280,7 @@ impl KernelRun {
         let mut family: Vec<u32> = self.roots.clone();
         let mut loaded = self.hear();
         if self.strangers.take_lost() {
-            self.losses.n_gaps += 1;
-            self.notes.push(Note::Gap(UNTOLD.to_owned()));
+            self.gap(UNTOLD.to_owned());
         }
         if !self.is_only {
             family.extend(self.roots.iter().flat_map(|root| nopal_proc::descendants(*root)));
@@ -300,7 +307,7 @@ impl KernelRun {
             if let Ok(n_points) = self.attach_one(pid, gone)
                 && n_points > 0
             {
-                self.losses.n_late += 1;
+                self.verdict.n_late += 1;
                 self.notes.push(Note::Detail(format!(
                     "process {pid}: points were attached a moment after its program or library had started"
                 )));
@@ -362,17 +369,20 @@ impl KernelRun {
         self.performer.rows(&mut DoorMaps { door: &self.door, program: &self.program })
     }
 
-    pub fn losses(&self) -> Losses {
-        let mut losses = self.losses.clone();
+    /// What is missing so far.
+    pub fn verdict(&self) -> Verdict {
+        let mut verdict = self.verdict.clone();
         if let Ok(loss) = self.door.loss() {
-            losses.n_lost = loss.n_emitted + loss.n_crowded;
-            losses.span = (loss.n_emitted > 0).then_some((loss.first_ns, loss.last_ns));
-            losses.n_endless = loss.n_cut;
-            if loss.n_full > 0 {
-                losses.full.push(("a map".to_owned(), loss.n_full));
-            }
+            verdict.n_lost = loss.n_emitted + loss.n_crowded;
+            verdict.lost_span =
+                (loss.n_emitted > 0).then(|| (epoch_ns(loss.first_ns), epoch_ns(loss.last_ns)));
+            verdict.n_endless = loss.n_cut;
+            verdict.full_maps.extend((loss.n_full > 0).then(|| ("a map".to_owned(), loss.n_full)));
+        } else {
+            // Nobody knows what was lost.
+            verdict.is_cut_short = true;
         }
-        losses
+        verdict
     }
 
     /// Names of probes that were to come later, and never came.

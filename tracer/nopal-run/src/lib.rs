@@ -76,51 +76,10 @@ pub enum Note {
     Gap(String),
 }
 
-/// What is missing in the results.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Losses {
-    /// Hits, or what they emitted.
-    pub n_lost: u64,
-    /// When, as CLOCK_MONOTONIC.
-    pub span: Option<(u64, u64)>,
-    /// Times when hits may have been missed.
-    pub n_gaps: u64,
-    /// Programs and libraries that were opened only after they had begun.
-    pub n_late: u64,
-    /// By map: entries that were not made because it was full.
-    pub full: Vec<(String, u64)>,
-    /// Hits given up in a loop that did not end.
-    pub n_endless: u64,
-    /// Rounds of intervals that were not run.
-    pub n_ticks: u64,
-    /// Strings that were longer than what was kept of them.
-    pub n_cut: u64,
-}
-
-impl Losses {
-    pub fn is_complete(&self) -> bool {
-        self.n_lost == 0
-            && self.n_gaps == 0
-            && self.n_late == 0
-            && self.n_endless == 0
-            && self.n_ticks == 0
-            && self.full.iter().all(|(_, n)| *n == 0)
-    }
-
-    /// All that was not taken in.
-    pub fn n_all(&self) -> u64 {
-        self.n_lost + self.n_endless + self.n_ticks + self.full.iter().map(|(_, n)| n).sum::<u64>()
-    }
-
-    pub(crate) fn add_maps(&mut self, program: &Program, maps: &Maps) {
-        self.full = program
-            .maps
-            .iter()
-            .zip(maps)
-            .filter(|(_, table)| table.n_refused > 0)
-            .map(|(def, table)| (def.name.clone(), table.n_refused))
-            .collect();
-    }
+/// By map: entries that were not made because it was full.
+fn full_maps(program: &Program, maps: &Maps) -> Vec<(String, u64)> {
+    let both = program.maps.iter().zip(maps).filter(|(_, table)| table.n_refused > 0);
+    both.map(|(def, table)| (def.name.clone(), table.n_refused)).collect()
 }
 
 /// Why a script cannot run through the user door, if it cannot.

@@ -5,7 +5,7 @@ use super::perform::Performer;
 use super::timers::Timers;
 use super::tracepoints::no_point;
 use super::tracer_hit::{OwnHit, random};
-use super::{Losses, RunError, points_of, user_door_obstacle};
+use super::{RunError, full_maps, points_of, user_door_obstacle};
 use nopal_live::plan::{NULL_TEXT, UNREADABLE_TEXT};
 use nopal_program::captures::Captures;
 use nopal_program::interpret::{Hit, Interpreter};
@@ -14,7 +14,7 @@ use nopal_program::{Point, PointKind, Program};
 use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
 use nopal_script::render::Form;
 use nopal_sdt::pattern::{glob, nearest};
-use nopal_trace::{Enum, EventClass, Length, Range, Recording, Report, Scratch, Step, Trace, Type, Visitor};
+use nopal_trace::{Enum, EventClass, Length, Range, Recording, Scratch, Step, Trace, Type, Verdict, Visitor};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
@@ -215,7 +215,7 @@ fn shape(ty: &Type) -> Shape {
 #[derive(Debug)]
 pub struct Replayed {
     pub n_events: u64,
-    pub losses: Losses,
+    pub verdict: Verdict,
     /// The recorder was cut short.
     pub is_truncated: bool,
 }
@@ -316,11 +316,11 @@ impl RecordingRun {
         self.run_own(|kind| matches!(kind, PointKind::End), end_ns, start_ns);
         self.performer.exit = self.performer.exit.or(exit);
         let report = events.report();
-        let mut losses = losses_of(&report);
-        losses.n_lost += n_damaged;
-        losses.add_maps(&self.program, &self.interpreter.maps);
-        losses.n_endless = self.interpreter.n_endless;
-        Ok(Replayed { n_events, losses, is_truncated: report.is_truncated })
+        let mut verdict = report.verdict;
+        verdict.n_malformed += n_damaged;
+        verdict.full_maps = full_maps(&self.program, &self.interpreter.maps);
+        verdict.n_endless = self.interpreter.n_endless;
+        Ok(Replayed { n_events, verdict, is_truncated: report.is_truncated })
     }
 
     /// Prints every map, as at the end of a script.
@@ -386,26 +386,6 @@ fn check_strings(class: &EventClass, program: &Program) -> Result<(), RunError> 
         }
     }
     Ok(())
-}
-
-fn losses_of(report: &Report) -> Losses {
-    let offset = nopal_trace::clock::monotonic_to_epoch_ns();
-    let local = |ns: i64| ns.wrapping_sub(offset).max(0) as u64;
-    let span = report.losses.iter().fold(None, |span: Option<(u64, u64)>, loss| {
-        let (from, to) = (local(loss.from_ns), local(loss.to_ns));
-        Some(span.map_or((from, to), |(first, last)| (first.min(from), last.max(to))))
-    });
-    let verdict = &report.verdict;
-    Losses {
-        n_lost: report.n_lost(),
-        span,
-        n_gaps: u64::from(report.lost_packets > 0)
-            + report.notes.len() as u64
-            + verdict.n_gaps
-            + u64::from(verdict.is_unfinished),
-        n_late: verdict.n_late,
-        ..Losses::default()
-    }
 }
 
 /// What runs for an event type, and which argument each of its fields is.

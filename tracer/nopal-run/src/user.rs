@@ -11,14 +11,13 @@ use super::{
     Losses, Note, RunError, Step, is_static, later_points, never_came, points_of, user_door_obstacle,
 };
 use nopal_live::tasks::Tasks;
-use nopal_live::{
-    self as live, BY_TRACEFS, Door, Live, News, Opened, Polled, Way, attach_when_free, late_in_words,
-};
+use nopal_live::{self as live, BY_TRACEFS, Door, Live, News, Opened, Way, attach_when_free, late_in_words};
 use nopal_program::captures::{Captures, is_order_free};
 use nopal_program::interpret::Interpreter;
 use nopal_program::{PointKind, Program};
 use nopal_script::render::Form;
-use nopal_trace::clock::monotonic_ns;
+use nopal_trace::Verdict;
+use nopal_trace::clock::{epoch_ns, monotonic_ns};
 use nopal_user::launch::Starting;
 use std::cell::Cell;
 use std::process::Child;
@@ -59,7 +58,7 @@ pub struct UserRun {
     child: Option<Child>,
     opened: Vec<Opened>,
     notes: Vec<Note>,
-    losses: Losses,
+    verdict: Verdict,
     start_ns: u64,
     seed: Cell<u64>,
     /// Hits the clauses ran for.
@@ -110,7 +109,7 @@ impl UserRun {
             child: None,
             opened: Vec::new(),
             notes: Vec::new(),
-            losses: Losses::default(),
+            verdict: Verdict::default(),
             start_ns,
             seed: Cell::new(seed | 1),
             n_hits: 0,
@@ -208,7 +207,7 @@ impl UserRun {
     }
 
     fn gap(&mut self, text: String) {
-        self.losses.n_gaps += 1;
+        self.verdict.gap(epoch_ns(monotonic_ns()), &text);
         self.notes.push(Note::Gap(text));
     }
 
@@ -291,13 +290,14 @@ impl UserRun {
         self.performer.rows(&mut CellMaps { maps, cells: &self.cells, ring })
     }
 
-    pub fn losses(&self) -> Losses {
-        let mut losses = self.losses.clone();
-        losses.add_maps(&self.program, &self.interpreter.maps);
-        losses.n_endless = self.interpreter.n_endless;
-        losses.n_ticks = self.timers.n_missed;
-        losses.n_late += self.live.as_ref().map_or(0, |live| live.n_unseen() as u64);
-        losses
+    /// What is missing so far.
+    pub fn verdict(&self) -> Verdict {
+        let mut verdict = self.verdict.clone();
+        verdict.full_maps = full_maps(&self.program, &self.interpreter.maps);
+        verdict.n_endless = self.interpreter.n_endless;
+        verdict.n_ticks = self.timers.n_missed;
+        verdict.n_late += self.live.as_ref().map_or(0, |live| live.n_unseen() as u64);
+        verdict
     }
 
     /// Names of probes that were to come later, and never came.
@@ -339,18 +339,14 @@ impl UserRun {
             start_ns: self.start_ns,
             seed: &self.seed,
             n_hits: &mut self.n_hits,
-            n_cut: &mut self.losses.n_cut,
+            n_cut: &mut self.verdict.n_cut,
         };
-        let Polled { n_hits, losses, n_damaged } = match self.is_in_order {
+        let polled = match self.is_in_order {
             true => live.poll_by_time(is_last, &mut runner),
             false => live.poll_into(&mut runner),
         };
-        self.losses.n_lost += n_damaged;
-        for loss in losses {
-            self.losses.n_lost += loss.count;
-            self.losses.span = Some(nopal_live::widen(self.losses.span, &loss));
-        }
-        n_hits
+        polled.count(&mut self.verdict);
+        polled.n_hits
     }
 
     fn tell(&mut self, news: Vec<News>) {
@@ -362,7 +358,7 @@ impl UserRun {
                     self.gap(format!("process {pid} could not be followed: {error}"));
                 }
                 News::Late { pid, n_sites } => {
-                    self.losses.n_late += 1;
+                    self.verdict.n_late += 1;
                     self.notes.push(Note::Detail(late_in_words(pid, n_sites)));
                 }
                 News::Message(text) => self.notes.push(Note::Detail(text)),

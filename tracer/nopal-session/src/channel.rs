@@ -291,7 +291,7 @@ impl Written {
         Written {
             path,
             n_events: closed.n_events,
-            n_lost: closed.n_lost,
+            n_lost: closed.verdict.n_all_lost(),
             n_bytes: closed.n_bytes,
             error: error.or(closed.error),
         }

@@ -4,6 +4,7 @@
 use nopal_live::context::{ContextField, Contexts};
 use nopal_live::registry::Registry;
 use nopal_live::{Consumer, Hit, Live, Loss, StreamId, StreamKind};
+use nopal_trace::clock::epoch_ns;
 use nopal_trace::{
     Error, RecordingInfo, RecordingWriter, StreamWriter, TaskFile, TypeId, Verdict, VerdictFile,
 };
@@ -68,10 +69,8 @@ pub struct Closed {
     pub n_bytes: u64,
     /// Events that a reader finds.
     pub n_events: u64,
-    /// Every event that is known to be missing, however it was lost.
-    pub n_lost: u64,
-    /// Those of them that the disk had no room for.
-    pub n_disk: u64,
+    /// What is missing, however it was lost.
+    pub verdict: Verdict,
     /// Why the last packets could not be written.
     pub error: Option<Error>,
 }
@@ -257,24 +256,28 @@ impl Recorder {
 
     /// Writes what can be written, and the last word on it.
     pub fn close(mut self) -> Closed {
-        let mut closed = Closed { n_bytes: 0, n_events: 0, n_lost: 0, n_disk: 0, error: None };
+        let (mut n_bytes, mut n_events, mut n_discarded, mut error) = (0, 0, 0, None);
         let n_dropped = self.verdict.n_disk;
         for mut stream in std::mem::take(&mut self.streams.0).into_iter().flatten().flatten() {
-            if let Err(error) = stream.flush(0) {
-                closed.error.get_or_insert(error);
+            if let Err(failed) = stream.flush(0) {
+                error.get_or_insert(failed);
             }
-            closed.n_bytes += stream.bytes_written();
-            closed.n_events += stream.events_written();
-            closed.n_lost += stream.events_discarded();
+            n_bytes += stream.bytes_written();
+            n_events += stream.events_written();
+            n_discarded += stream.events_discarded();
             self.verdict.n_disk += stream.untold_discarded();
         }
-        // A stream counts what the rings lost together with what it could not write.
-        closed.n_disk = n_dropped + closed.n_lost.saturating_sub(self.tally.n_lost);
-        closed.n_lost += n_dropped + self.tally.n_malformed;
-        self.verdict.n_events = Some(closed.n_events);
+        self.verdict.n_events = Some(n_events);
         self.verdict.is_unfinished = false;
         self.write_verdict();
-        closed
+        // A stream counts what the rings lost together with what it could not write, and tells it itself.
+        let Tally { n_lost, lost_span, .. } = self.tally;
+        let n_disk = n_dropped + n_discarded.saturating_sub(n_lost);
+        let mut verdict = Verdict { n_disk, is_cut_short: error.is_some(), ..self.verdict };
+        if let Some((first_ns, last_ns)) = lost_span {
+            verdict.lose(n_lost.min(n_discarded), epoch_ns(first_ns), epoch_ns(last_ns));
+        }
+        Closed { n_bytes, n_events, verdict, error }
     }
 }
 

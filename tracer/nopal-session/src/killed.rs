@@ -26,7 +26,7 @@ fn count_one(dir: &Path, state: &mut State) {
     let Ok(recording) = Recording::open(dir) else { return };
     let Ok(counts) = recording.count(Range::default(), |_| true, &AtomicBool::new(false)) else { return };
     state.n_events += counts.total();
-    state.n_lost += counts.report.n_lost();
+    state.n_lost += counts.report.verdict.n_all_lost();
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
     state.n_bytes += files

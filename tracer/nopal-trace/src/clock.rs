@@ -6,6 +6,11 @@ pub fn monotonic_to_epoch_ns() -> i64 {
     wall - monotonic
 }
 
+/// A time of CLOCK_MONOTONIC as nanoseconds since the epoch, by the distance of now.
+pub fn epoch_ns(monotonic_ns: u64) -> i64 {
+    monotonic_to_epoch_ns().saturating_add_unsigned(monotonic_ns)
+}
+
 /// CLOCK_MONOTONIC, the clock of recordings.
 pub fn monotonic_ns() -> u64 {
     now_ns(libc::CLOCK_MONOTONIC) as u64

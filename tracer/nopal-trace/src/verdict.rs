@@ -1,5 +1,6 @@
-//! What a recording knows of itself that its streams cannot tell: times in which hits may have been missed without anybody
-//! having counted them, and how it ended. A small text file in a folder of its own, which other readers pass over.
+//! What is missing in what was traced, recorded or read: one type for every verb, and the one place that decides
+//! `complete`. Of a recording, what its streams cannot tell is in a small text file in a folder of its own, which other
+//! readers pass over: times in which hits may have been missed without anybody having counted them, and how it ended.
 //!
 //! ```text
 //! nopal verdict 1
@@ -34,36 +35,73 @@ const MAX_LISTED: usize = 200;
 const MAX_TEXT_BYTES: usize = 300;
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What is known to be missing, beside what the streams say.
+/// What is missing, and what else is to be known of what was traced or read. Every verb fills in what it knows;
+/// [`Verdict::is_complete`] alone decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Its recorder has not finished it: it was killed, or it is still at work.
-    pub is_unfinished: bool,
-    /// Records that could not be read.
+    /// Events that a ring, or the buffer of another tracer, had no room for.
+    pub n_lost: u64,
+    /// When the first and the last of them came, in nanoseconds since the epoch.
+    pub lost_span: Option<(i64, i64)>,
+    /// Packets of events that were written over.
+    pub n_lost_packets: u64,
+    /// Records that could not be read, from a ring or a recording.
     pub n_malformed: u64,
     /// Events that the disk had no room for.
     pub n_disk: u64,
+    /// Events that the recorder wrote and that are not in the files any more.
+    pub n_missing: u64,
+    /// Of a script, by map: entries that were not made because it was full.
+    pub full_maps: Vec<(String, u64)>,
+    /// Of a script: hits given up in a loop that did not end.
+    pub n_endless: u64,
+    /// Of a script: rounds of intervals that were not run.
+    pub n_ticks: u64,
     /// Programs and libraries whose first hits may be missing.
     pub n_late: u64,
+    pub n_gaps: u64,
+    /// The first of them: nanoseconds since the epoch, and what happened.
+    pub gaps: Vec<(i64, String)>,
+    /// What of a recording could not be read.
+    pub notes: Vec<Note>,
+    /// Its recorder has not finished it: it was killed, or it is still at work.
+    pub is_unfinished: bool,
+    /// Its recorder could not write the end, or nobody wanted to read that far.
+    pub is_cut_short: bool,
+    /// Only the newest events were kept; nobody counts the others, and nobody asked for them.
+    pub is_overwriting: bool,
     /// Texts and arrays of which only a part is in their event.
     pub n_cut: u64,
     /// Events that are there although their filter would have had to see more of a text than was copied.
     pub n_undecided: u64,
     /// Events in the streams, where the recorder has written it down: at its end.
     pub n_events: Option<u64>,
-    pub n_gaps: u64,
-    /// The first of them: nanoseconds since the epoch, and what happened.
-    pub gaps: Vec<(i64, String)>,
 }
 
 impl Verdict {
+    /// Whether nothing is missing. What only says more about the events that are there does not count.
     pub fn is_complete(&self) -> bool {
-        !self.is_unfinished && self.n_lost() == 0 && self.n_late == 0 && self.n_gaps == 0
+        let Verdict { n_late, n_gaps, notes, is_unfinished, is_cut_short, n_lost_packets, .. } = self;
+        self.n_all_lost() == 0
+            && (*n_late, *n_gaps, *n_lost_packets) == (0, 0, 0)
+            && notes.is_empty()
+            && !is_unfinished
+            && !is_cut_short
     }
 
-    /// Events that are missing and were counted.
-    pub fn n_lost(&self) -> u64 {
-        self.n_malformed.saturating_add(self.n_disk)
+    /// Everything that is missing and was counted.
+    pub fn n_all_lost(&self) -> u64 {
+        let Verdict { n_lost, n_malformed, n_disk, n_missing, n_endless, n_ticks, .. } = *self;
+        let in_maps = self.full_maps.iter().map(|(_, n)| *n);
+        let counts = [n_lost, n_malformed, n_disk, n_missing, n_endless, n_ticks];
+        counts.into_iter().chain(in_maps).fold(0, u64::saturating_add)
+    }
+
+    /// Counts a loss between two times, in nanoseconds since the epoch.
+    pub fn lose(&mut self, count: u64, from_ns: i64, to_ns: i64) {
+        self.n_lost = self.n_lost.saturating_add(count);
+        let (first, last) = self.lost_span.unwrap_or((from_ns, to_ns));
+        self.lost_span = Some((first.min(from_ns), last.max(to_ns)));
     }
 
     pub fn gap(&mut self, ns: i64, text: &str) {
@@ -73,19 +111,32 @@ impl Verdict {
         }
     }
 
-    /// The verdict on two recordings together.
+    /// The verdict on two recordings together, or on two parts of one.
     pub fn add(&mut self, other: &Verdict) {
+        let sum = |one: &mut u64, other: u64| *one = one.saturating_add(other);
+        if let Some((from_ns, to_ns)) = other.lost_span {
+            self.lose(0, from_ns, to_ns);
+        }
+        sum(&mut self.n_lost, other.n_lost);
+        sum(&mut self.n_lost_packets, other.n_lost_packets);
+        sum(&mut self.n_malformed, other.n_malformed);
+        sum(&mut self.n_disk, other.n_disk);
+        sum(&mut self.n_missing, other.n_missing);
+        sum(&mut self.n_endless, other.n_endless);
+        sum(&mut self.n_ticks, other.n_ticks);
+        sum(&mut self.n_late, other.n_late);
+        sum(&mut self.n_gaps, other.n_gaps);
+        sum(&mut self.n_cut, other.n_cut);
+        sum(&mut self.n_undecided, other.n_undecided);
+        self.full_maps.extend_from_slice(&other.full_maps);
+        self.notes.extend_from_slice(&other.notes);
         self.is_unfinished |= other.is_unfinished;
-        self.n_malformed = self.n_malformed.saturating_add(other.n_malformed);
-        self.n_disk = self.n_disk.saturating_add(other.n_disk);
-        self.n_late = self.n_late.saturating_add(other.n_late);
-        self.n_cut = self.n_cut.saturating_add(other.n_cut);
-        self.n_undecided = self.n_undecided.saturating_add(other.n_undecided);
+        self.is_cut_short |= other.is_cut_short;
+        self.is_overwriting |= other.is_overwriting;
         self.n_events = match (self.n_events, other.n_events) {
             (Some(one), Some(other)) => Some(one.saturating_add(other)),
             (one, other) => one.or(other),
         };
-        self.n_gaps = self.n_gaps.saturating_add(other.n_gaps);
         self.gaps.extend(other.gaps.iter().take(MAX_LISTED).cloned());
         self.gaps.sort();
         self.gaps.truncate(MAX_LISTED);
@@ -209,6 +260,40 @@ mod tests {
         assert_eq!(read, verdict);
         assert!(!read.is_complete());
         assert!(Verdict::parse(&Verdict::default().text()).unwrap().is_complete());
+    }
+
+    #[test]
+    fn one_thing_that_is_missing_is_enough() {
+        let some = Verdict::default;
+        let note = Note { path: PathBuf::from("0"), offset: None, reason: "is damaged".to_owned() };
+        for (verdict, is_complete, n_lost) in [
+            (some(), true, 0),
+            (Verdict { n_lost: 2, ..some() }, false, 2),
+            (Verdict { n_lost_packets: 2, ..some() }, false, 0),
+            (Verdict { n_malformed: 2, ..some() }, false, 2),
+            (Verdict { n_disk: 2, ..some() }, false, 2),
+            (Verdict { n_missing: 2, ..some() }, false, 2),
+            (Verdict { full_maps: vec![("@".to_owned(), 2)], ..some() }, false, 2),
+            (Verdict { n_endless: 2, ..some() }, false, 2),
+            (Verdict { n_ticks: 2, ..some() }, false, 2),
+            (Verdict { n_late: 2, ..some() }, false, 0),
+            (Verdict { n_gaps: 2, ..some() }, false, 0),
+            (Verdict { notes: vec![note], ..some() }, false, 0),
+            (Verdict { is_unfinished: true, ..some() }, false, 0),
+            (Verdict { is_cut_short: true, ..some() }, false, 0),
+            (
+                Verdict { is_overwriting: true, n_cut: 2, n_undecided: 2, n_events: Some(2), ..some() },
+                true,
+                0,
+            ),
+        ] {
+            assert_eq!((verdict.is_complete(), verdict.n_all_lost()), (is_complete, n_lost), "{verdict:?}");
+            // And it stays so beside what is whole.
+            let mut both = some();
+            both.add(&verdict);
+            both.add(&some());
+            assert_eq!(both, verdict);
+        }
     }
 
     #[test]

@@ -235,6 +235,8 @@ pub struct Core {
     pub(super) can_relocate: bool,
     select: Select,
     objects: HashMap<(u64, u64), Option<Arc<ReadObject>>>,
+    /// By process: files it maps that could not be opened.
+    unreadable: Vec<(u32, PathBuf)>,
 }
 
 struct ReadObject {
@@ -269,6 +271,7 @@ impl Core {
             can_relocate: options.can_relocate,
             select,
             objects: HashMap::new(),
+            unreadable: Vec::new(),
         })
     }
 
@@ -338,10 +341,14 @@ impl Core {
     fn read_object(&mut self, object: &MappedObject) -> Option<Arc<ReadObject>> {
         let mapping = object.mappings.first()?;
         let device = libc::makedev(mapping.device_major, mapping.device_minor);
+        let unreadable = &mut self.unreadable;
         self.objects
             .entry((device, mapping.inode))
             .or_insert_with(|| {
-                let image = object.open().ok()?;
+                let Ok(image) = object.open() else {
+                    unreadable.push((object.pid, object.path.clone()));
+                    return None;
+                };
                 let read = nopal_sdt::read(image.bytes()).ok()?;
                 let mut sites: Vec<u64> =
                     read.probes.iter().flat_map(|p| p.sites.iter().map(|s| s.address)).collect();
@@ -439,6 +446,12 @@ impl Session {
             tickets: Tickets::default(),
             n_impatient: 0,
         })
+    }
+
+    /// Files that processes map and that could not be opened, since this was last asked; nobody knows whether they have
+    /// wanted sites.
+    pub fn take_unreadable(&mut self) -> Vec<(u32, PathBuf)> {
+        std::mem::take(&mut self.core.unreadable)
     }
 
     /// Whether a process that is asked for is entered though it has nothing wanted yet: so that the first hits of what it

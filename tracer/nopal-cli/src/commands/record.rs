@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
+use crate::verdict::{self, Manner};
 use nopal_files::own::Folder;
 use nopal_live::context::ContextField;
 use nopal_session::ctf_recorder::{Closed, Recorder};
@@ -81,39 +82,28 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let (recorder, error) = gather(&mut open, recorder, &args, start);
     let tally = recorder.tally;
     let duration = start.elapsed();
-    let Closed { n_bytes, n_events, n_lost, n_disk, error: late } = recorder.close();
+    let Closed { n_bytes, n_events, verdict, error: late } = recorder.close();
     let error = error.or(late);
-    let is_complete = error.is_none() && open.is_complete(n_lost);
+    let verdict = open.verdict(Verdict { is_cut_short: error.is_some(), ..verdict });
     let (user, kernel, _) = tracing::count_sites(&open.opened);
     if args.json {
-        let result = serde_json::json!({
-            "events": n_events, "lost": n_lost, "bytes": n_bytes,
+        let more = serde_json::json!({
+            "events": n_events, "bytes": n_bytes,
             "duration_ns": duration.as_nanos() as u64, "sites": { "user": user, "kernel": kernel },
             "path": dir.display().to_string(),
-            "complete": is_complete, "gaps": open.n_gaps(), "late_processes": open.n_late(),
             "strings": { "truncated": tally.n_truncated, "unreadable": tally.n_unreadable },
-            "undecided": tally.n_undecided,
         });
-        anstream::println!("{result}");
+        anstream::println!("{}", verdict::json_with(&verdict, more));
     } else {
-        tracing::say_cut(tally.n_truncated, args.target.max_string);
-        let undecided = Verdict { n_undecided: tally.n_undecided, ..Verdict::default() };
-        tracing::cuts_in_words(&undecided).iter().for_each(|line| tell!("{line}"));
-        let mut verdict = open.verdict(n_lost - n_disk, tally.lost_span);
-        if error.is_some() {
-            let end = match n_disk {
-                0 => "not complete: the end is missing".to_owned(),
-                n => format!("not complete: {} could not be written", tracing::counted(n, "event")),
-            };
-            let rest = if verdict == "complete" { String::new() } else { format!("; {verdict}") };
-            verdict = end + &rest;
-        }
+        let remarks = verdict::remarks(&verdict, Some(args.target.max_string));
+        remarks.iter().for_each(|line| tell!("{line}"));
         tell!(
-            "{} in {:.1} s, {} in {}, {verdict}",
+            "{} in {:.1} s, {} in {}, {}",
             tracing::counted(n_events, "event"),
             duration.as_secs_f64(),
             bytes_in_words(n_bytes),
-            dir.display()
+            dir.display(),
+            verdict::text(&verdict, Manner::LIVE)
         );
     }
     match (error, open.never_fit()) {

@@ -5,6 +5,7 @@ mod running;
 
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
+use crate::verdict::{self, Manner};
 use input::Source;
 use nopal_live::LiveError;
 use nopal_program::Program;
@@ -13,7 +14,7 @@ use nopal_run::recording::{RecordingCatalog, RecordingRun};
 use nopal_run::{Losses, Performer, RunError, Step, needs_process, user_door_obstacle};
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
-use nopal_trace::Recording;
+use nopal_trace::{Recording, Verdict};
 use nopal_user::launch::HeldCommand;
 use running::Running;
 use std::ffi::OsString;
@@ -228,7 +229,7 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
         run.print_maps();
     }
     write_out(&mut run.performer)?;
-    conclude(args, &replayed.losses, rows)?;
+    conclude(args, &replayed.verdict, rows)?;
     if replayed.is_truncated && !args.json {
         tell!("the recording was cut short while it was made");
     }
@@ -306,7 +307,7 @@ fn live(
         running.print_maps();
     }
     write_out(running.performer())?;
-    conclude(args, &running.losses(), rows)?;
+    conclude(args, &running.verdict(), rows)?;
     if let Some(failure) = failures.first() {
         return Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
             .hint("`nopal detach -p PID` tries again"));
@@ -335,56 +336,25 @@ fn say(args: &Args, text: &str) {
 }
 
 /// The last line: `complete`, or what is missing. With --json an object with the rows of all maps.
-fn conclude(args: &Args, losses: &Losses, rows: Option<Vec<u8>>) -> Result<(), Failure> {
+fn conclude(args: &Args, verdict: &Verdict, rows: Option<Vec<u8>>) -> Result<(), Failure> {
     if let Some(rows) = rows {
-        let head = format!(
-            "{{\"complete\":{},\"lost\":{},\"gaps\":{},\"late_processes\":{},\"rows\":[",
-            losses.is_complete(),
-            losses.n_all(),
-            losses.n_gaps,
-            losses.n_late
-        );
-        write(&[head.as_bytes(), &rows, b"]}\n"].concat())?;
+        let head = serde_json::Value::Object(verdict::json(verdict)).to_string();
+        let head = head.trim_end_matches('}').as_bytes();
+        write(&[head, b",\"rows\":[", &rows, b"]}\n"].concat())?;
         return Ok(());
     }
-    if losses.n_cut > 0 {
-        tell!(
-            "{} longer than the script keeps; config = {{ max_strlen = N }} keeps more",
-            if losses.n_cut == 1 {
-                "1 string was".to_owned()
-            } else {
-                format!("{} strings were", losses.n_cut)
-            }
-        );
+    if verdict.n_cut > 0 {
+        let strings = tracing::counted(verdict.n_cut, "string");
+        let were = if verdict.n_cut == 1 { "was" } else { "were" };
+        tell!("{strings} {were} longer than the script keeps; config = {{ max_strlen = N }} keeps more");
     }
     if args.format == FormArg::Json {
-        anstream::eprintln!(
-            "{{\"type\": \"verdict\", \"data\": {{\"complete\": {}, \"lost\": {}}}}}",
-            losses.is_complete(),
-            losses.n_all()
-        );
+        let object = serde_json::json!({ "type": "verdict", "data": verdict::json(verdict) });
+        anstream::eprintln!("{object}");
     } else {
-        tell!("{}", verdict(losses));
+        tell!("{}", verdict::text(verdict, Manner::LIVE));
     }
     Ok(())
-}
-
-fn verdict(losses: &Losses) -> String {
-    let mut parts = Vec::new();
-    if losses.n_lost > 0 || losses.n_gaps > 0 || losses.n_late > 0 {
-        parts.push(tracing::verdict(losses.n_lost, losses.span, losses.n_gaps, losses.n_late));
-    }
-    for (map, n) in &losses.full {
-        parts
-            .push(format!("{n} not stored: {map} was full; config = {{ max_map_keys = N }} makes it larger"));
-    }
-    if losses.n_endless > 0 {
-        parts.push(format!("{} given up in a loop without end", tracing::counted(losses.n_endless, "hit")));
-    }
-    if losses.n_ticks > 0 {
-        parts.push(format!("{} missed; longer ones help", tracing::counted(losses.n_ticks, "interval")));
-    }
-    if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") }
 }
 
 /// Writes what the script printed; false if nobody reads it any more.
@@ -418,27 +388,5 @@ fn failure_of(error: &RunError) -> Failure {
         }
         RunError::Kernel(error) => running::kernel_failure(&error.to_string()),
         RunError::Unable(why) => Failure::new("unable", why.clone()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_verdict_names_everything_that_is_missing() {
-        let full = vec![("@".to_owned(), 3)];
-        for (losses, has) in [
-            (Losses::default(), "complete"),
-            (Losses { n_lost: 5, ..Losses::default() }, "5 lost"),
-            (Losses { full, ..Losses::default() }, "3 not stored: @ was full"),
-            (Losses { n_endless: 1, ..Losses::default() }, "1 hit given up"),
-            (Losses { n_ticks: 7, ..Losses::default() }, "7 intervals missed"),
-            (Losses { n_late: 2, ..Losses::default() }, "2 programs or libraries"),
-        ] {
-            let said = verdict(&losses);
-            assert!(said.contains(has), "{said}");
-            assert_eq!(said == "complete", losses.is_complete());
-        }
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, TargetArgs};
+use crate::verdict::{self, Manner};
 use nopal_live::registry::Registry;
 use nopal_live::tasks::Tasks;
-use nopal_live::widen;
-use nopal_live::{Consumer, Hit, Live, Loss, Polled};
+use nopal_live::{Consumer, Hit, Live, Polled};
 use nopal_trace::live::{LiveClass, LivePrinter, Seen};
-use nopal_trace::{RecordingInfo, TextForm};
+use nopal_trace::{RecordingInfo, TextForm, Verdict};
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
@@ -51,14 +51,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let end = args.target.duration.map(|d| Instant::now() + d);
     let mut printing = Printing::new(&args);
-    let mut losses = Vec::new();
-    let mut n_damaged = 0;
+    let mut verdict = Verdict::default();
     let ended = loop {
         open.look_after();
         let polled = printing.poll(&mut open.live, false)?;
         let is_idle = polled.n_hits == 0;
-        losses.extend(polled.losses);
-        n_damaged += polled.n_damaged;
+        polled.count(&mut verdict);
         if tracing::is_stopped() || printing.is_done() || end.is_some_and(|end| Instant::now() >= end) {
             break "";
         }
@@ -70,23 +68,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     let failures = open.close();
-    let polled = printing.poll(&mut open.live, true)?;
-    losses.extend(polled.losses);
-    let n_lost = losses.iter().map(|l: &Loss| l.count).sum::<u64>() + n_damaged + polled.n_damaged;
-    let n_undecided = open.live.registry().take_undecided();
+    printing.poll(&mut open.live, true)?.count(&mut verdict);
+    verdict.n_cut = printing.n_truncated;
+    verdict.n_undecided = open.live.registry().take_undecided();
+    let verdict = open.verdict(verdict);
     if args.json {
-        let result = serde_json::json!({
-            "complete": open.is_complete(n_lost), "events": printing.n_printed, "lost": n_lost,
-            "gaps": open.n_gaps(), "late_processes": open.n_late(), "undecided": n_undecided,
-        });
-        anstream::eprintln!("{result}");
+        let more = serde_json::json!({ "events": printing.n_printed });
+        anstream::eprintln!("{}", verdict::json_with(&verdict, more));
     } else {
-        let span = losses.iter().fold(None, |span, loss| Some(widen(span, loss)));
-        let verdict = open.verdict(n_lost, span);
-        tracing::say_cut(printing.n_truncated, args.target.max_string);
-        let undecided = nopal_trace::Verdict { n_undecided, ..Default::default() };
-        tracing::cuts_in_words(&undecided).iter().for_each(|line| tell!("{line}"));
-        tell!("{ended}{}, {verdict}", tracing::counted(printing.n_printed, "event"));
+        let remarks = verdict::remarks(&verdict, Some(args.target.max_string));
+        remarks.iter().for_each(|line| tell!("{line}"));
+        let how = verdict::text(&verdict, Manner::LIVE);
+        tell!("{ended}{}, {how}", tracing::counted(printing.n_printed, "event"));
     }
     if printing.n_printed == 0
         && let Some(failure) = open.never_fit()

@@ -1,7 +1,8 @@
 //! `nopal view`: the events of a recording, as lines of text, as JSON, or counted.
 
 use crate::failure::Failure;
-use crate::tracing::{counted, unlisted};
+use crate::tracing::counted;
+use crate::verdict::{self, Manner};
 use nopal_session::control::{Request, ask};
 use nopal_session::home::Life;
 use nopal_session::{Home, Session};
@@ -167,10 +168,8 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
     if is_json {
         let rows: Vec<_> =
             rows.iter().map(|(name, n)| serde_json::json!({ "event": name, "count": n })).collect();
-        let lost = counts.report.n_lost();
-        let answer = serde_json::json!({
-            "complete": counts.report.is_complete(), "lost": lost, "total": total, "rows": rows
-        });
+        let more = serde_json::json!({ "total": total, "rows": rows });
+        let answer = verdict::json_with(&counts.report.verdict, more);
         text.push_str(&format!("{answer}\n"));
     } else {
         let width = total.to_string().len();
@@ -283,68 +282,29 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     let verdict = &report.verdict;
     let clock = if args.seconds { ClockText::Seconds } else { ClockText::Date };
     let time = |ns| localtime::text_of(ns, clock, args.utc);
-    let damages = report.notes.iter().map(ToString::to_string);
+    let damages = verdict.notes.iter().map(ToString::to_string);
     let gaps = verdict.gaps.iter().map(|(ns, what)| format!("[{}] {what}", time(*ns)));
-    let mut notes: Vec<String> = damages.chain(gaps).collect();
-    if verdict.is_unfinished {
-        notes.push("its recorder was ended before it could finish, or is still at work".to_owned());
-    }
+    let notes: Vec<String> = damages.chain(gaps).collect();
     if args.json {
-        let answer = serde_json::json!({
-            "complete": report.is_complete(),
-            "events": n_events,
-            "lost": report.n_lost(),
-            "lost_packets": report.lost_packets,
-            "gaps": verdict.n_gaps,
-            "late_processes": verdict.n_late,
-            "cut": verdict.n_cut,
-            "undecided": verdict.n_undecided,
-            "notes": notes,
-        });
+        let answer = verdict::json_with(verdict, serde_json::json!({ "events": n_events, "notes": notes }));
         if !args.count {
             anstream::eprintln!("{answer}");
         }
         return;
     }
-    for note in notes.iter().chain(&crate::tracing::cuts_in_words(verdict)) {
+    for note in notes.iter().chain(&verdict::remarks(verdict, None)) {
         tell!("nopal: {note}");
     }
-    let mut parts = Vec::new();
-    if report.n_missing > 0 {
-        let missing = counted(report.n_missing, "event");
-        parts.push(format!("not complete: {missing} that the recorder wrote are not in the files any more"));
-    }
-    if verdict.n_disk > 0 {
-        parts.push(format!("not complete: {} could not be written", counted(verdict.n_disk, "event")));
-    }
-    if verdict.n_malformed > 0 {
-        parts.push(format!("{} lost in damaged parts of the ring", verdict.n_malformed));
-    }
-    parts.extend(unlisted(verdict.n_gaps, verdict.n_late));
-    if parts.is_empty() && !notes.is_empty() {
-        parts.push("not complete, see above".to_owned());
-    }
-    if report.n_gaps == 0 {
-        let how = if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") };
-        tell!("nopal: {}, {how}", counted(n_events, "event"));
-        return;
-    }
-    let mut lost = Vec::new();
-    if report.lost_events > 0 {
-        lost.push(counted(report.lost_events, "event"));
-    }
-    if report.lost_packets > 0 {
-        lost.push(format!("{} packets of events", report.lost_packets));
-    }
-    parts.push(format!("lost {} in {}:", lost.join(" and "), counted(report.n_gaps, "gap")));
-    tell!("nopal: {}; {}", counted(n_events, "event"), parts.join("; "));
+    let how = verdict::text(verdict, Manner { n_listed: report.n_losses, ..Manner::READ });
+    let joint = if report.n_losses > 0 { ";" } else { "," };
+    tell!("nopal: {}{joint} {how}", counted(n_events, "event"));
     for loss in report.losses.iter().take(20) {
         let what = if loss.is_packets { "packets" } else { "events" };
         let cpu = loss.cpu.map_or(String::new(), |cpu| format!(" on cpu {cpu}"));
         tell!("  {} {what} between [{}] and [{}]{cpu}", loss.count, time(loss.from_ns), time(loss.to_ns));
     }
-    if report.n_gaps > 20 {
-        tell!("  and {} more gaps", report.n_gaps - 20);
+    if report.n_losses > 20 {
+        tell!("  and {} more gaps", report.n_losses - 20);
     }
 }
 

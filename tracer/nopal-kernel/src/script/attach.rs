@@ -2,7 +2,7 @@
 
 use super::code::{ArgLayout, CodeError, Kind, Which};
 use super::load::Attachment;
-use super::resolve::{Found, PointSite, objects_of, unreadable};
+use super::resolve::{Found, PointSite, PointSites, objects_of, unreadable};
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::bpf::{self, LinkSite, MapKind};
 use crate::landed;
@@ -130,14 +130,13 @@ impl ScriptDoor {
         };
         // Code that is no ELF file has no probes.
         let code = self.files.read(image).ok();
-        let sites = code.as_ref().map_or(Ok(Vec::new()), |code| code.later_sites(later, object));
-        match (sites, code) {
-            (Err(why), _) => self.refuse(key, why, states),
-            (Ok(sites), Some(code)) if !sites.is_empty() => {
+        let sites = code.as_ref().map(|code| code.later_sites(later, object)).unwrap_or_default();
+        match code.filter(|_| !sites.is_empty()) {
+            Some(code) => {
                 let mapped = Some(Arc::clone(object)).filter(|_| is_mapped);
                 self.add_sites(key, sites, Found { path, code, mapped }, groups, states);
             }
-            (Ok(_), _) => {
+            None => {
                 self.not_meant.insert((key.clause, key.point, file));
             }
         }
@@ -155,11 +154,8 @@ impl ScriptDoor {
                     continue;
                 }
                 let Ok(image) = object.open() else { return true };
-                let code = self.files.read(image).ok();
-                match code.map(|code| code.later_sites(later, object)) {
-                    Some(Ok(sites)) if sites.is_empty() => {}
-                    None => {}
-                    Some(_) => return true,
+                if self.files.read(image).is_ok_and(|code| !code.later_sites(later, object).is_empty()) {
+                    return true;
                 }
                 self.not_meant.insert((clause, point, file));
             }
@@ -212,12 +208,19 @@ impl ScriptDoor {
     fn add_sites(
         &mut self,
         key: PointInProcess,
-        sites: Vec<PointSite>,
+        sites: PointSites,
         found: Found,
         groups: &mut Vec<Group>,
         states: &mut Vec<Attached>,
     ) {
         let PointInProcess { clause, point, pid, file } = key;
+        if let Some(why) = sites.refusal() {
+            self.refuse(key, why, states);
+        }
+        let sites = sites.open;
+        if sites.is_empty() {
+            return;
+        }
         if self.waiting.contains(&key) {
             let state = verify(&found, &sites, pid);
             if !matches!(state, State::Waiting { .. }) {
@@ -255,17 +258,26 @@ impl ScriptDoor {
         mut group: Group,
         states: &mut Vec<Attached>,
     ) -> Result<(), ScriptError> {
-        // A point whose arguments cannot be read is refused by itself; the others are attached.
         let (clause, file) = (group.clause, group.file);
         let key_of = |point| PointInProcess { clause, point, pid, file };
         let used = used_args(&self.program.clauses[clause].code);
-        let trouble = |sites: &[PointSite]| sites.iter().find_map(|site| args_trouble(&site.layout, &used));
-        for (point, sites) in &group.points {
-            if let Some(error) = trouble(sites) {
-                self.refuse(key_of(*point), Refusal::Argument(error), states);
+        // Sites whose arguments cannot be read are refused by themselves; the others are attached.
+        for (point, sites) in &mut group.points {
+            let mut refused = Vec::new();
+            sites.retain(|site| match args_trouble(&site.layout, &used) {
+                None => true,
+                Some(error) => {
+                    refused.push(Refusal::Argument(error));
+                    false
+                }
+            });
+            let checked = PointSites { open: std::mem::take(sites), refused };
+            if let Some(why) = checked.refusal() {
+                self.refuse(key_of(*point), why, states);
             }
+            *sites = checked.open;
         }
-        group.points.retain(|(_, sites)| trouble(sites).is_none());
+        group.points.retain(|(_, sites)| !sites.is_empty());
         if group.points.is_empty() {
             return Ok(());
         }
@@ -292,13 +304,19 @@ impl ScriptDoor {
         if pid.is_some_and(has_ended) {
             return Ok(());
         }
-        if let [(point, _)] = group.points[..] {
-            self.refuse(key_of(point), Refusal::of_kernel(path.clone(), &error), states);
-            return Ok(());
-        }
         // One site the kernel does not take must not keep the others away. In halves, as each group that is attached
         // takes its time, and most of them are whole.
-        let points = group.points.split_off(group.points.len() / 2);
+        let points = match &mut group.points[..] {
+            [(point, sites)] if sites.len() < 2 => {
+                self.refuse(key_of(*point), Refusal::of_kernel(path.clone(), &error), states);
+                return Ok(());
+            }
+            [(point, sites)] => vec![(*point, sites.split_off(sites.len() / 2))],
+            points => {
+                let middle = points.len() / 2;
+                group.points.split_off(middle)
+            }
+        };
         let half = Group { found: group.found.clone(), points, ..group };
         self.attach_group(pid, group, states)?;
         self.attach_group(pid, half, states)

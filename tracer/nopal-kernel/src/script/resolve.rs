@@ -27,6 +27,36 @@ pub struct Found {
     pub mapped: Option<Arc<MappedObject>>,
 }
 
+/// The sites of a point in one file.
+#[derive(Debug, Default, PartialEq)]
+pub struct PointSites {
+    pub open: Vec<PointSite>,
+    /// Why others are not opened.
+    pub refused: Vec<Refusal>,
+}
+
+impl PointSites {
+    /// Why not all are opened, if so.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let (n_refused, why) = (self.refused.len(), self.refused.first()?.clone());
+        Some(match self.open.len() {
+            0 => why,
+            n_open => Refusal::Some { n_refused, n_sites: n_open + n_refused, why: Box::new(why) },
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.refused.is_empty()
+    }
+
+    fn push(&mut self, checked: Result<(), Refusal>, site: impl FnOnce() -> PointSite) {
+        match checked {
+            Ok(()) => self.open.push(site()),
+            Err(why) => self.refused.push(why),
+        }
+    }
+}
+
 /// One place where the kernel is to put a breakpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PointSite {
@@ -163,7 +193,7 @@ fn find_file(name: &str) -> Option<PathBuf> {
 
 impl FileCode {
     /// The sites of a point in this file, and why others of its sites are none.
-    pub fn sites(&self, kind: &PointKind) -> Result<Vec<PointSite>, Refusal> {
+    pub fn sites(&self, kind: &PointKind) -> Result<PointSites, Refusal> {
         match kind {
             PointKind::Usdt { provider, name, .. } => self.probe_sites(provider, name),
             PointKind::Uprobe { place, .. } => self.function_sites(place, true),
@@ -176,19 +206,19 @@ impl FileCode {
             | PointKind::Interval { .. }
             | PointKind::Profile { .. }
             | PointKind::UsdtLater(_)
-            | PointKind::Software { .. } => Ok(Vec::new()),
+            | PointKind::Software { .. } => Ok(PointSites::default()),
         }
     }
 
     /// The sites of the probes that a point for files mapped later means in this file, as a process has it.
-    pub fn later_sites(&self, later: &LaterProbes, object: &MappedObject) -> Result<Vec<PointSite>, Refusal> {
+    pub fn later_sites(&self, later: &LaterProbes, object: &MappedObject) -> PointSites {
         let own = PathBuf::from(format!("/proc/{}/root", object.pid));
         let is_meant =
             |probe: &&Probe| is_later(later, &object.path, probe, |path| is_named(object, &own, path));
         self.sites_of(self.object.probes.iter().filter(is_meant))
     }
 
-    fn probe_sites(&self, provider: &str, name: &str) -> Result<Vec<PointSite>, Refusal> {
+    fn probe_sites(&self, provider: &str, name: &str) -> Result<PointSites, Refusal> {
         let pattern = Pattern::parse(&format!("{}:{name}", if provider.is_empty() { "*" } else { provider }));
         let fits = |probe: &&Probe| {
             (provider.is_empty() || probe.provider == provider) && probe.name == name
@@ -198,15 +228,14 @@ impl FileCode {
         if probes.is_empty() {
             return Err(Refusal::NoProbe { provider: provider.to_owned(), name: name.to_owned() });
         }
-        self.sites_of(probes.into_iter())
+        Ok(self.sites_of(probes.into_iter()))
     }
 
-    fn sites_of<'a>(&self, probes: impl Iterator<Item = &'a Probe>) -> Result<Vec<PointSite>, Refusal> {
-        let mut sites = Vec::new();
+    fn sites_of<'a>(&self, probes: impl Iterator<Item = &'a Probe>) -> PointSites {
+        let mut sites = PointSites::default();
         for probe in probes {
             for site in &probe.sites {
-                self.check(site.address, &site.code, false)?;
-                sites.push(PointSite {
+                sites.push(self.check(site.address, &site.code, false), || PointSite {
                     address: site.address,
                     file_offset: site.file_offset,
                     ref_ctr_offset: site.semaphore.map_or(0, |semaphore| semaphore.file_offset),
@@ -215,10 +244,10 @@ impl FileCode {
                 });
             }
         }
-        Ok(sites)
+        sites
     }
 
-    fn function_sites(&self, place: &Place, is_entry: bool) -> Result<Vec<PointSite>, Refusal> {
+    fn function_sites(&self, place: &Place, is_entry: bool) -> Result<PointSites, Refusal> {
         let (addresses, offset) = match place {
             Place::Address(address) => (vec![*address], 1),
             Place::Symbol { name, offset } => {
@@ -232,21 +261,24 @@ impl FileCode {
                 (found.iter().map(|function| function.address.wrapping_add(*offset)).collect(), *offset)
             }
         };
-        let mut sites = Vec::new();
+        let mut sites = PointSites::default();
         for address in addresses {
-            let file_offset = self
-                .symbols()
-                .file_offset_of(address)
-                .filter(|_| self.is_code(address))
-                .ok_or(Refusal::NotCode { address })?;
             let code = self.at(address, 16);
-            if offset != 0 && !self.is_instruction(address) {
-                return Err(Refusal::NotAnInstruction { address });
-            }
-            self.check(address, code, offset == 0)?;
-            let layout = if is_entry { function_layout() } else { return_layout() };
-            let first_byte = code.first().copied().unwrap_or(0);
-            sites.push(PointSite { address, file_offset, ref_ctr_offset: 0, layout, first_byte });
+            let file_offset = self.symbols().file_offset_of(address).filter(|_| self.is_code(address));
+            let checked = match file_offset {
+                None => Err(Refusal::NotCode { address }),
+                Some(_) if offset != 0 && !self.is_instruction(address) => {
+                    Err(Refusal::NotAnInstruction { address })
+                }
+                Some(_) => self.check(address, code, offset == 0),
+            };
+            sites.push(checked, || PointSite {
+                address,
+                file_offset: file_offset.unwrap_or_default(),
+                ref_ctr_offset: 0,
+                layout: if is_entry { function_layout() } else { return_layout() },
+                first_byte: code.first().copied().unwrap_or(0),
+            });
         }
         Ok(sites)
     }
@@ -372,7 +404,7 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let found = files.by_path(path.to_str().unwrap()).unwrap();
         let place = |offset| Place::Symbol { name: "main".to_owned(), offset };
-        let sites = found.code.function_sites(&place(0), true).unwrap();
+        let sites = found.code.function_sites(&place(0), true).unwrap().open;
         assert_eq!(sites.len(), 1);
         let at = sites[0].file_offset as usize;
         assert_eq!(found.code.bytes().get(at..at + 1), Some(&[sites[0].first_byte][..]));
@@ -383,7 +415,8 @@ mod tests {
             .function_sites(&Place::Symbol { name: "no_such_function".to_owned(), offset: 0 }, true)
             .unwrap_err();
         assert_eq!(error, Refusal::NoFunction { name: "no_such_function".to_owned() });
-        assert!(found.code.function_sites(&Place::Address(0), true).is_err());
+        let nowhere = found.code.function_sites(&Place::Address(0), true).unwrap();
+        assert_eq!((nowhere.open.len(), nowhere.refusal()), (0, Some(Refusal::NotCode { address: 0 })));
         assert!(files.by_path("/nowhere/at/all").is_err());
     }
 }

@@ -40,7 +40,7 @@ impl<S: Selection> Live<S> {
             Some((session, _)) => session.has_news(),
             None => {
                 self.hear();
-                self.strangers.has_news() || !self.loaded.is_empty()
+                self.strangers.has_news() || !self.loaded.is_empty() || !self.unreadable.is_empty()
             }
         };
         has_started || !self.pending.is_empty()
@@ -51,16 +51,24 @@ impl<S: Selection> Live<S> {
         let (selection, kernel, roots) = (&self.selection, &self.kernel, &self.roots);
         let is_given = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
         let (is_only, left, loaded) = (self.options.is_only, &self.left, &mut self.loaded);
+        let unreadable = &mut self.unreadable;
         self.strangers.hear_of_libraries(
-            |object| !is_only && wanted_in_file(selection, object).iter().any(|w| !is_given(w.event)),
+            |object| {
+                let wanted = wanted_in_file(selection, object).unwrap_or_default();
+                !is_only && wanted.iter().any(|w| !is_given(w.event))
+            },
             |object| {
                 let is_known = |event| match left.get(&object.pid) {
                     Some(known) => known.iter().any(|(wanted, _)| wanted.event == event),
                     None => is_given(event),
                 };
-                let is_ours = !is_only || roots.contains(&object.pid);
-                if is_ours && wanted_in_file(selection, &object).iter().any(|w| !is_known(w.event)) {
-                    loaded.push(object);
+                if is_only && !roots.contains(&object.pid) {
+                    return;
+                }
+                match wanted_in_file(selection, &object) {
+                    Ok(wanted) if wanted.iter().any(|w| !is_known(w.event)) => loaded.push(object),
+                    Ok(_) => {}
+                    Err(_) => unreadable.push((object.pid, object.path)),
                 }
             },
         );
@@ -110,6 +118,9 @@ impl<S: Selection> Live<S> {
                 LastWords { unseen, is_untold, ..LastWords::default() }
             }
         };
+        let mut pending = std::mem::take(&mut self.pending);
+        self.tell_unreadable(&mut pending);
+        self.pending = pending;
         self.pending.extend(words.unseen.into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
         if words.is_untold {
             self.pending.push(News::Gap(UNTOLD.to_owned()));
@@ -171,6 +182,10 @@ impl<S: Selection> Live<S> {
         if has_ended || self.last_sweep.elapsed() >= SWEEP {
             self.sweep();
         }
+        if let Some((session, _)) = &mut self.user {
+            self.unreadable.extend(session.take_unreadable());
+        }
+        self.tell_unreadable(news);
         for report in reports {
             let pid = report.pid as u32;
             if matches!(report.outcome, Err(nopal_user::Error::EndedEarly { .. })) {
@@ -203,6 +218,18 @@ impl<S: Selection> Live<S> {
             true => self.open_loaded(news),
             false => self.open_children_by_kernel(news),
         }
+    }
+
+    fn tell_unreadable(&mut self, news: &mut Vec<News>) {
+        let mut files = std::mem::take(&mut self.unreadable);
+        files.sort();
+        files.dedup();
+        news.extend(files.into_iter().map(|(pid, path)| {
+            News::Gap(format!(
+                "process {pid} has loaded {}, which cannot be opened; hits of its probes are missing",
+                path.display()
+            ))
+        }));
     }
 
     /// Forgets processes that have ended.
@@ -284,6 +311,7 @@ impl<S: Selection> Live<S> {
                 continue;
             };
             let sites: Vec<_> = wanted_in_file(&self.selection, &object)
+                .unwrap_or_default()
                 .into_iter()
                 .filter(|w| known.iter().all(|(k, _)| k.event != w.event))
                 .map(|w| (w, ASKED_FOR.to_owned()))

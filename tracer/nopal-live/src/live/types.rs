@@ -5,6 +5,8 @@ use crate::registry::{Choice, Unfit};
 use nopal_capture::Loss;
 use nopal_kernel::KernelError;
 use nopal_proc::TargetError;
+use nopal_trace::Verdict;
+use nopal_trace::clock::epoch_ns;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -157,6 +159,16 @@ pub struct Polled {
     pub losses: Vec<Loss>,
     /// Places where a ring made no sense, and records that dying threads never finished.
     pub n_damaged: u64,
+}
+
+impl Polled {
+    /// Adds what is missing.
+    pub fn count(&self, verdict: &mut Verdict) {
+        verdict.n_malformed += self.n_damaged;
+        for loss in &self.losses {
+            verdict.lose(loss.count, epoch_ns(loss.first_ns), epoch_ns(loss.last_ns));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ impl Recording {
             all.report.add(&part.report);
         }
         let found: Option<Vec<(usize, u64)>> = found.into_iter().collect();
-        all.report.n_missing = found.map_or(0, |found| self.n_missing(&found));
+        all.report.verdict.n_missing = found.map_or(0, |found| self.n_missing(&found));
         for (class, n) in self.classes.iter().zip(&mut all.by_class) {
             if !is_wanted(class) {
                 *n = 0;

@@ -125,7 +125,8 @@ impl Recording {
 
     /// What is known before any event is read.
     pub(crate) fn report(&self) -> Report {
-        Report { verdict: self.verdict(), notes: self.missing.clone(), ..Report::default() }
+        let verdict = Verdict { notes: self.missing.clone(), ..self.verdict() };
+        Report { verdict, ..Report::default() }
     }
 
     /// How many events are missing, given those of every stream with its trace: the recorder has written down how many

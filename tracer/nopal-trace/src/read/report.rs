@@ -1,6 +1,5 @@
 //! What reading a recording found out beside the events: losses, and what could not be read.
 
-use crate::note::Note;
 use crate::verdict::Verdict;
 
 /// The part of a recording to be read, in nanoseconds since the epoch, both ends included.
@@ -30,45 +29,27 @@ pub struct Loss {
 /// What reading found out beside the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    pub lost_events: u64,
-    pub lost_packets: u64,
-    /// The first gaps, in the order of time; the sums above count all of them.
+    /// What the recorder says, and what reading found to be missing: all of it counted.
+    pub verdict: Verdict,
+    /// The first losses, in the order of time.
     pub losses: Vec<Loss>,
-    pub n_gaps: u64,
-    pub notes: Vec<Note>,
+    pub n_losses: u64,
     /// A stream ends in the middle of a packet: the recorder was cut short.
     pub is_truncated: bool,
-    /// Events that were written and are not there any more, as far as the recorder said how many it wrote and all was
-    /// read.
-    pub n_missing: u64,
-    /// What the recorder says.
-    pub verdict: Verdict,
 }
 
-/// Gaps that are listed one by one.
+/// Losses that are listed one by one.
 const MAX_LISTED: usize = 256;
 
 impl Report {
-    pub fn is_complete(&self) -> bool {
-        self.lost_events == 0
-            && self.lost_packets == 0
-            && self.n_missing == 0
-            && self.notes.is_empty()
-            && self.verdict.is_complete()
-    }
-
-    /// Events that are known to be missing, those a stream tells of and the others.
-    pub fn n_lost(&self) -> u64 {
-        self.lost_events.saturating_add(self.verdict.n_lost()).saturating_add(self.n_missing)
-    }
-
     pub(crate) fn lose(&mut self, loss: Loss) {
         if loss.is_packets {
-            self.lost_packets = self.lost_packets.saturating_add(loss.count);
+            self.verdict.n_lost_packets = self.verdict.n_lost_packets.saturating_add(loss.count);
+            self.verdict.lose(0, loss.from_ns, loss.to_ns);
         } else {
-            self.lost_events = self.lost_events.saturating_add(loss.count);
+            self.verdict.lose(loss.count, loss.from_ns, loss.to_ns);
         }
-        self.n_gaps += 1;
+        self.n_losses += 1;
         if self.losses.len() < MAX_LISTED {
             self.losses.push(loss);
         }
@@ -76,14 +57,11 @@ impl Report {
 
     /// Adds what another stream found.
     pub fn add(&mut self, other: &Report) {
-        self.lost_events = self.lost_events.saturating_add(other.lost_events);
-        self.lost_packets = self.lost_packets.saturating_add(other.lost_packets);
-        self.n_gaps += other.n_gaps;
+        self.verdict.add(&other.verdict);
+        self.n_losses += other.n_losses;
         self.losses.extend_from_slice(&other.losses);
         self.losses.sort_by_key(|l| (l.from_ns, l.to_ns));
         self.losses.truncate(MAX_LISTED);
-        self.notes.extend_from_slice(&other.notes);
         self.is_truncated |= other.is_truncated;
-        self.n_missing = self.n_missing.saturating_add(other.n_missing);
     }
 }

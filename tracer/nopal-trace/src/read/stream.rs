@@ -140,7 +140,7 @@ impl<'r> StreamCursor<'r> {
 
     fn note(&mut self, reason: String) {
         let offset = self.offset - self.last.as_ref().and_then(|h| h.packet_bits).unwrap_or(0) / 8;
-        self.report.notes.push(Note { path: self.stream.path.clone(), offset: Some(offset), reason });
+        self.report.verdict.notes.push(Note { path: self.stream.path.clone(), offset: Some(offset), reason });
     }
 
     /// Goes to the next packet that may hold events of the range; false at the end of the stream.
@@ -191,7 +191,7 @@ impl<'r> StreamCursor<'r> {
             }
         };
         let offset = Some(self.offset);
-        self.report.notes.push(Note { path: self.stream.path.clone(), offset, reason });
+        self.report.verdict.notes.push(Note { path: self.stream.path.clone(), offset, reason });
         self.offset = self.file_bytes;
         self.packet = None;
         Ok(false)

@@ -4,6 +4,7 @@ use super::source::Gathered;
 use super::{AnswerArgs, numbers, print_json};
 use crate::failure::Failure;
 use crate::tracing::counted;
+use crate::verdict;
 use clap::builder::styling::Style;
 use nopal_answers::{Answer, Cell, Column, Slow};
 use nopal_spans::Unmatched;
@@ -186,7 +187,7 @@ pub fn conclude(gathered: &Gathered, answer: &Answer, n: u64, what: &str) {
     }
     let mut parts = vec![counted(n, what)];
     parts.extend(unmatched(&answer.unmatched));
-    tell!("{}; {}", parts.join("; "), gathered.verdict);
+    tell!("{}; {}", parts.join("; "), verdict::text(&gathered.verdict, gathered.manner()));
 }
 
 /// The answer as one object.
@@ -216,9 +217,7 @@ pub fn json(
     let Unmatched { n_ends, n_begins, n_by_loss, n_open } = answer.unmatched;
     let notes: Vec<&String> = answer.notes.iter().chain(&gathered.notes).collect();
     let mut object = json!({
-        "complete": gathered.is_complete,
-        "verdict": gathered.verdict,
-        "lost": gathered.n_lost,
+        "verdict": verdict::text(&gathered.verdict, gathered.manner()),
         "unmatched": answer.unmatched.sum(),
         "unmatched_why": { "begun_before": n_ends, "not_ended": n_open, "never_ended": n_begins, "by_loss": n_by_loss },
         "events": gathered.n_events,
@@ -229,6 +228,7 @@ pub fn json(
         "notes": notes,
     });
     if let Value::Object(object) = &mut object {
+        object.extend(verdict::json(&gathered.verdict));
         object.extend(more);
     }
     print_json(&format!("{object}\n"))

@@ -5,14 +5,13 @@ use super::{AnswerArgs, numbers};
 use crate::failure::Failure;
 use crate::reading::{cannot_read, provider_file};
 use crate::tracing::{self, counted};
+use crate::verdict::Manner;
 use nopal_answers::inventory;
 use nopal_answers::ordered::Ordered;
 use nopal_answers::{Consumer, recorded};
-use nopal_live::widen;
 use nopal_spans::span::{ProbeName, Source as From};
 use nopal_spans::{Available, Span, catalog, file};
-use nopal_trace::localtime::{ClockText, text_of};
-use nopal_trace::{Recording, Report};
+use nopal_trace::{Recording, Verdict};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,10 +26,8 @@ pub struct Source {
 #[derive(Debug, Default)]
 pub struct Gathered {
     pub n_events: u64,
-    pub n_lost: u64,
-    pub is_complete: bool,
-    /// `complete`, or what is missing.
-    pub verdict: String,
+    pub verdict: Verdict,
+    is_live: bool,
     /// What else the reader should know.
     pub notes: Vec<String>,
     /// From the start to the end of what was looked at, in nanoseconds.
@@ -42,6 +39,11 @@ pub struct Gathered {
 }
 
 impl Gathered {
+    /// How the verdict is told.
+    pub fn manner(&self) -> Manner {
+        if self.is_live { Manner::LIVE } else { Manner::SESSION }
+    }
+
     /// After the answer was printed.
     pub fn finish(self) -> Result<(), Failure> {
         self.failure.map_or(Ok(()), Err)
@@ -118,8 +120,7 @@ impl Source {
         consumer: &mut C,
         each_round: &mut impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
-        let mut gathered = Gathered { is_complete: true, ..Gathered::default() };
-        let mut parts = Vec::new();
+        let mut gathered = Gathered::default();
         let mut status = Status::new();
         for (dir, recording) in &self.recordings {
             let mut failed = None;
@@ -136,8 +137,9 @@ impl Source {
                 return Err(failure);
             }
             gathered.n_events += read.n_events;
-            gathered.n_lost += read.report.n_lost() + read.n_damaged;
-            gathered.is_complete &= read.report.is_complete() && read.n_damaged == 0;
+            gathered.verdict.add(&read.report.verdict);
+            gathered.verdict.n_malformed += read.n_damaged;
+            gathered.notes.extend(read.report.verdict.notes.iter().map(ToString::to_string));
             if let Some((first, last)) = read.range {
                 gathered.duration_ns += last.saturating_sub(first).max(0) as u64;
                 gathered.end_ns = gathered.end_ns.max(last);
@@ -150,15 +152,13 @@ impl Source {
                     counted(read.n_without_task, "event")
                 ));
             }
-            parts.extend(missing_in(&read.report, read.n_damaged));
             if tracing::is_stopped() {
-                gathered.is_complete = false;
-                parts.push("interrupted before the end of the recording".to_owned());
+                gathered.verdict.is_cut_short = true;
+                gathered.notes.push("interrupted before the end of the recording".to_owned());
                 break;
             }
         }
         status.clear();
-        gathered.verdict = if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") };
         Ok(gathered)
     }
 
@@ -180,15 +180,14 @@ impl Source {
         let start = Instant::now();
         let end = args.target.duration.map(|d| start + d);
         let mut ordered = Ordered::default();
-        let (mut losses, mut n_damaged) = (Vec::new(), 0);
+        let mut verdict = Verdict::default();
         let mut status = Status::new();
         let mut failed = None;
         loop {
             open.look_after();
             let polled = ordered.poll(&mut open.live, consumer, false);
             let is_idle = polled.n_hits == 0;
-            losses.extend(polled.losses);
-            n_damaged += polled.n_damaged;
+            polled.count(&mut verdict);
             if let Err(failure) = each_round(consumer, ordered.reached_ns) {
                 failed = Some(failure);
                 break;
@@ -209,14 +208,11 @@ impl Source {
         }
         let duration_ns = start.elapsed().as_nanos() as u64;
         let failures = open.live.close();
-        let polled = ordered.poll(&mut open.live, consumer, true);
+        ordered.poll(&mut open.live, consumer, true).count(&mut verdict);
         status.clear();
         if let Some(failure) = failed {
             return Err(failure);
         }
-        losses.extend(polled.losses);
-        let n_lost = losses.iter().map(|loss| loss.count).sum::<u64>() + n_damaged + polled.n_damaged;
-        let span = losses.iter().fold(None, |span, loss| Some(widen(span, loss)));
         let mut notes = Vec::new();
         if ordered.n_cut > 0 {
             notes.push(format!(
@@ -240,9 +236,8 @@ impl Source {
         });
         Ok(Gathered {
             n_events: ordered.n_events,
-            n_lost,
-            is_complete: open.is_complete(n_lost),
-            verdict: open.verdict(n_lost, span),
+            verdict: open.verdict(verdict),
+            is_live: true,
             notes,
             duration_ns,
             end_ns: ordered.reached_ns,
@@ -350,37 +345,6 @@ fn processes_of(name: &str) -> Result<Vec<u32>, Failure> {
         });
     }
     Ok(found)
-}
-
-/// What is missing in a recording.
-pub fn missing_in(report: &Report, n_damaged: u64) -> Vec<String> {
-    let verdict = &report.verdict;
-    let time = |ns| text_of(ns, ClockText::Time, false);
-    let mut parts = Vec::new();
-    if report.n_lost() > 0 {
-        let when = match (report.losses.first(), report.losses.iter().map(|loss| loss.to_ns).max()) {
-            (Some(first), Some(last)) => format!(" between {} and {}", time(first.from_ns), time(last)),
-            _ => String::new(),
-        };
-        parts.push(format!("{} lost{when}", counted(report.n_lost(), "event")));
-    }
-    if report.lost_packets > 0 {
-        parts.push(format!("{} of events were overwritten", counted(report.lost_packets, "packet")));
-    }
-    parts.extend(tracing::unlisted(verdict.n_gaps, verdict.n_late));
-    if n_damaged > 0 {
-        parts.push(format!("{} could not be read", counted(n_damaged, "event")));
-    }
-    parts.extend(report.notes.iter().map(ToString::to_string));
-    if verdict.is_unfinished {
-        parts.push(
-            "not complete: its recorder was ended before it could finish, or is still at work".to_owned(),
-        );
-    }
-    if parts.is_empty() && !report.is_complete() {
-        parts.push("not complete".to_owned());
-    }
-    parts
 }
 
 /// Something to see while waiting, on a terminal only.

@@ -9,7 +9,8 @@ use nopal_proc::capability::Capability;
 use nopal_program::Program;
 use nopal_run::kernel::KernelRun;
 use nopal_run::user::{UserOptions, UserRun};
-use nopal_run::{Losses, Note, Performer, RunError, Step, user_door_obstacle};
+use nopal_run::{Note, Performer, RunError, Step, user_door_obstacle};
+use nopal_trace::Verdict;
 use nopal_trace::clock::monotonic_ns;
 use nopal_user::launch::HeldCommand;
 use std::process::Command;
@@ -240,10 +241,10 @@ impl Running {
         }
     }
 
-    pub fn losses(&self) -> Losses {
+    pub fn verdict(&self) -> Verdict {
         match self {
-            Running::User(run) => run.losses(),
-            Running::Kernel(run) => run.losses(),
+            Running::User(run) => run.verdict(),
+            Running::Kernel(run) => run.verdict(),
         }
     }
 }

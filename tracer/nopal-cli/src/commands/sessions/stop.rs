@@ -3,10 +3,12 @@
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
 use crate::tracing::{bytes_in_words, counted};
+use crate::verdict::{self, Manner};
 use nopal_session::config::Mode;
 use nopal_session::control::{self, Reply, Request, Status, settled};
 use nopal_session::home::{Life, State};
 use nopal_session::{Home, Session, SessionError};
+use nopal_trace::Verdict;
 
 /// Stops a session; `nopal start` goes on with it.
 #[derive(Debug, clap::Args)]
@@ -44,22 +46,28 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let output = config.output;
     match end(&session)? {
         Ended::Stopped(status) => {
-            let verdict = verdict(&status, is_overwriting);
+            let recorded = nopal_trace::Recording::open(&output).map(|r| r.verdict()).unwrap_or_default();
+            let verdict = Verdict {
+                n_lost: status.n_lost,
+                n_gaps: status.gaps.len() as u64,
+                n_cut: recorded.n_cut,
+                n_undecided: recorded.n_undecided,
+                is_overwriting,
+                ..Verdict::default()
+            };
             let text = format!(
-                "Session `{}` stopped; {}, {} in {}, {verdict}",
+                "Session `{}` stopped; {}, {} in {}, {}",
                 session.name,
                 counted(status.n_events, "event"),
                 bytes_in_words(status.n_bytes),
-                output.display()
+                output.display(),
+                verdict::text(&verdict, Manner::SESSION)
             );
-            let recorded = nopal_trace::Recording::open(&output).map(|r| r.verdict()).unwrap_or_default();
-            let object = serde_json::json!({
-                "session": session.name, "events": status.n_events, "lost": status.n_lost,
-                "snapshots": status.n_snapshots, "path": output.display().to_string(),
-                "complete": status.n_lost == 0 && status.gaps.is_empty(), "gaps": status.gaps,
-                "cut": recorded.n_cut, "undecided": recorded.n_undecided,
+            let more = serde_json::json!({
+                "session": session.name, "events": status.n_events, "snapshots": status.n_snapshots,
+                "path": output.display().to_string(), "gaps": status.gaps,
             });
-            say(args.json, &text, object, &crate::tracing::cuts_in_words(&recorded));
+            say(args.json, &text, verdict::json_with(&verdict, more), &verdict::remarks(&verdict, None));
             Ok(())
         }
         Ended::WasStale { n_restored } => {
@@ -75,22 +83,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Ended::WasStopped => {
             Err(SessionError::new("not-started", format!("session `{}` is not started", session.name)).into())
         }
-    }
-}
-
-fn verdict(status: &Status, is_overwriting: bool) -> String {
-    let mut parts = Vec::new();
-    if status.n_lost > 0 {
-        parts.push(format!("{} lost", status.n_lost));
-    }
-    if !status.gaps.is_empty() {
-        parts.push(format!("not complete: {}", counted(status.gaps.len() as u64, "gap")));
-    }
-    match (parts.is_empty(), is_overwriting) {
-        (false, _) => parts.join(", "),
-        // Nobody counts what was written over.
-        (true, true) => "complete but for what was written over".to_owned(),
-        (true, false) => "complete".to_owned(),
     }
 }
 
