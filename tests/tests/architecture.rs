@@ -94,6 +94,38 @@ fn only_the_command_prints() {
     }
 }
 
+/// Whether a line formats something as Rust's `Debug` does.
+fn shows_debug_text(line: &str) -> bool {
+    line.match_indices(":?}").any(|(at, _)| {
+        let name = line[..at].rsplit('{').next().unwrap_or_default();
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '#')
+    }) || line.contains(":#?}")
+}
+
+#[test]
+fn nothing_is_told_as_debug_text() {
+    assert!(
+        shows_debug_text("format!(\"{error:?}\")")
+            && shows_debug_text("\"{:?}\"")
+            && shows_debug_text("{x:#?}")
+    );
+    assert!(!shows_debug_text("format!(\"{error}\")"));
+    // What can only be seen when nopal itself is wrong.
+    let is_for_makers =
+        |line: &str| ["assert", "unreachable!", "panic!"].iter().any(|word| line.contains(word));
+    for file in sources(&root().join("tracer")) {
+        if file.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap_or("");
+        for (number, line) in code.lines().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")) {
+            let is_wrong = shows_debug_text(line) && !is_for_makers(line);
+            assert!(!is_wrong, "{}:{}: {line}", file.display(), number + 1);
+        }
+    }
+}
+
 #[test]
 fn only_one_file_calls_bpf() {
     let callers: Vec<PathBuf> = ["core", "tracee", "tracer"]

@@ -7,7 +7,7 @@ use nopal_live::registry::{Choice, Unfit};
 use nopal_live::{
     self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Options, Request, Way, attach_when_free,
 };
-use nopal_proc::possible_cpus;
+use nopal_proc::{TargetError, possible_cpus};
 use nopal_trace::Verdict;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -261,7 +261,7 @@ pub fn default_ring_bytes() -> u64 {
 pub fn count_sites(opened: &[Opened]) -> (usize, usize, usize) {
     opened.iter().fold((0, 0, 0), |(user, kernel, closed), site| match site.way {
         Way::User(_) => (user + 1, kernel, closed),
-        Way::Kernel(_) => (user, kernel + 1, closed),
+        Way::Kernel { .. } => (user, kernel + 1, closed),
         Way::Closed(_) => (user, kernel, closed + 1),
     })
 }
@@ -291,18 +291,13 @@ pub fn announce(opened: &[Opened], is_verbose: bool) {
         parts.push("none yet; looking at what the command loads and starts".to_owned());
     }
     tell!("sites: {}", parts.join(", "));
-    if opened.iter().any(|site| matches!(&site.way, Way::Kernel(reason) if reason.contains(BY_TRACEFS))) {
+    if opened.iter().any(|site| matches!(site.way, Way::Kernel { is_by_tracefs: true, .. })) {
         tell!("nopal: {BY_TRACEFS}");
     }
     for site in opened {
-        let way = match &site.way {
-            Way::User(tactic) => format!("user door: {tactic}"),
-            Way::Kernel(reason) => format!("kernel door: {reason}"),
-            Way::Closed(reason) => format!("not opened: {reason}"),
-        };
         if is_verbose || (closed > 0 && matches!(site.way, Way::Closed(_))) {
             let probe = nopal_trace::escape(&site.probe);
-            tell!("  {probe} at {:#x} in process {}: {way}", site.address, site.pid);
+            tell!("  {probe} at {:#x} in process {}: {}", site.address, site.pid, site.way);
         }
     }
 }
@@ -335,7 +330,7 @@ pub fn failure_of(error: &LiveError) -> Failure {
         LiveError::User(error) => user_failure(error),
         LiveError::Kernel(_) => Failure::new("kernel-door", error.to_string())
             .hint("--door user needs no privilege for your own processes"),
-        LiveError::Target(_) => with_next_step("target", &error.to_string()),
+        LiveError::Target(error) => target_failure(error),
         LiveError::Unfit(Unfit::Condition(e)) => Failure::new("bad-condition", error.to_string())
             .hint(format!("its arguments are: {}", e.arguments.join(", "))),
         LiveError::Unfit(Unfit::NoProbe { pattern, suggestion, has_probes }) => {
@@ -351,7 +346,7 @@ pub fn failure_of(error: &LiveError) -> Failure {
                 (None, false) => failure.hint("neither the program nor its libraries have probes"),
             }
         }
-        LiveError::AllClosed { .. } => with_next_step("closed", &error.to_string()),
+        LiveError::AllClosed(_) => Failure::new("closed", error.to_string()),
         LiveError::UnsteadyTsc => Failure::new("unsteady-clock", error.to_string())
             .hint("use --door kernel, which takes the kernel's clock"),
         LiveError::Cpus(_) => Failure::new("cpus", error.to_string()),
@@ -379,15 +374,30 @@ fn user_failure(error: &nopal_user::Error) -> Failure {
         Some(libc::EMFILE) => {
             Failure::new("no-descriptors", error.to_string()).hint("a higher `ulimit -n` helps")
         }
-        _ => with_next_step(code, &error.to_string()),
+        _ => {
+            let failure = Failure::new(code, error.cause().to_string());
+            match error.next_step() {
+                Some(next) => failure.hint(next),
+                None => failure,
+            }
+        }
     }
 }
 
-/// The engine says cause and next step in one sentence.
-fn with_next_step(code: &'static str, text: &str) -> Failure {
-    match text.split_once("; ") {
-        Some((cause, next)) => Failure::new(code, cause).hint(next),
-        None => Failure::new(code, text),
+/// The same of a process or a file that cannot be looked at.
+pub fn target_failure(error: &TargetError) -> Failure {
+    let failure = Failure::new("target", error.to_string());
+    match error {
+        TargetError::NoSuchProcess { .. } => {
+            failure.hint("`nopal list -u` shows running programs that have probes")
+        }
+        TargetError::Translated { by, .. } => failure.hint(format!("trace it without {by}")),
+        TargetError::NotPermitted { .. } | TargetError::Deleted { .. } => failure.hint("root may read it"),
+        TargetError::Zombie { .. }
+        | TargetError::KernelThread { .. }
+        | TargetError::Is32Bit { .. }
+        | TargetError::NotAFile { .. }
+        | TargetError::Io { .. } => failure,
     }
 }
 

@@ -66,6 +66,16 @@ pub enum KernelError {
     },
 }
 
+impl KernelError {
+    /// What happened, without which rights it takes.
+    pub fn cause(&self) -> String {
+        match self {
+            KernelError::NotPermitted { what } => format!("{what} is not permitted"),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

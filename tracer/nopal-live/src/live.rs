@@ -8,12 +8,13 @@ pub(crate) mod follow;
 mod handover;
 pub(crate) mod tracefs_door;
 mod types;
+mod way;
 
 pub use consumer::{Consumer, widen};
 pub use follow::UNTOLD;
 pub use nopal_capture::{Hit, Loss, StreamId, StreamKind};
-pub use tracefs_door::BY_TRACEFS;
-pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, Way, late_in_words};
+pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, late_in_words};
+pub use way::{BY_TRACEFS, Closed, NotByKernel, NotByUser, Way};
 
 use crate::clock::{Anchor, TscClock};
 use crate::registry::{Registry, Unfit};
@@ -51,7 +52,7 @@ pub struct Live<S: Selection = Registry> {
     pub tasks: Tasks,
     roots: Vec<u32>,
     /// By process: the sites the user door left to the kernel door, with the reason.
-    left: HashMap<u32, Vec<(Wanted, String)>>,
+    left: HashMap<u32, Vec<(Wanted, NotByUser)>>,
     /// By process that only the kernel door looks after: the inodes of the files it maps code of.
     code: HashMap<u32, Vec<u64>>,
     /// Processes with open sites, opened or inherited.
@@ -210,11 +211,11 @@ impl<S: Selection> Live<S> {
     /// A session in which nothing was opened although there are probes is an error that says why.
     pub fn judge(&self, opened: &[Opened]) -> Result<(), LiveError> {
         let reasons = opened.iter().map(|o| match &o.way {
-            Way::Closed(reason) => Some(reason),
-            Way::User(_) | Way::Kernel(_) => None,
+            Way::Closed(why) => Some(why),
+            Way::User(_) | Way::Kernel { .. } => None,
         });
         match reasons.collect::<Option<Vec<_>>>() {
-            Some(reasons) if !reasons.is_empty() => Err(LiveError::AllClosed { reason: reasons[0].clone() }),
+            Some(reasons) if !reasons.is_empty() => Err(LiveError::AllClosed(reasons[0].clone())),
             _ => Ok(()),
         }
     }
@@ -241,12 +242,12 @@ impl<S: Selection> Live<S> {
                 Door::Auto | Door::User => divide(selection, pid, sites),
                 Door::Kernel => {
                     let wanted = wanted_in(selection, pid).unwrap_or_default();
-                    (Vec::new(), wanted.into_iter().map(|w| (w, ASKED_FOR.to_owned())).collect())
+                    (Vec::new(), wanted.into_iter().map(|w| (w, NotByUser::AskedFor)).collect())
                 }
             };
             left_by_user.clone_from(&left);
             if how.door == Door::User {
-                opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
+                opened.extend(left.into_iter().map(|(w, user)| closed(pid, &w, user, None)));
             } else if !left.is_empty() {
                 match open_by_kernel(kernel, selection, how, pid, left) {
                     Ok(by_kernel) => opened.extend(by_kernel.opened),
@@ -533,7 +534,7 @@ fn divide<S: Selection>(
     selection: &Mutex<S>,
     pid: u32,
     sites: &[SiteReport],
-) -> (Vec<Opened>, Vec<(Wanted, String)>) {
+) -> (Vec<Opened>, Vec<(Wanted, NotByUser)>) {
     let selection = lock(selection);
     let mut opened = Vec::new();
     let mut left = Vec::new();
@@ -544,11 +545,11 @@ fn divide<S: Selection>(
                 probe: site.probe.clone(),
                 path: site.path.clone(),
                 address: site.site.address,
-                way: Way::User(tactic.to_string()),
+                way: Way::User(*tactic),
             }),
             Err(refusal) => {
                 let place = selection.places().get(site.event);
-                left.extend(place.map(|place| (place.by_kernel.clone(), refusal.to_string())));
+                left.extend(place.map(|place| (place.by_kernel.clone(), NotByUser::Site(refusal.clone()))));
             }
         }
     }
@@ -587,21 +588,13 @@ const NOBODY: Task = Task { tid: 0, pid: 0 };
 /// Another nopal stops a process for a moment only, but a moment may be long where all CPUs are busy.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(10);
 
-/// The reason of a site that the user door was not asked for.
-pub(crate) const ASKED_FOR: &str = "asked for";
-
-/// Why neither door opens a site.
-fn both(user: &str, kernel: &str) -> String {
-    if user == ASKED_FOR { kernel.to_owned() } else { format!("{user}; {kernel}") }
-}
-
-fn closed(pid: u32, wanted: &Wanted, reason: String) -> Opened {
+fn closed(pid: u32, wanted: &Wanted, user: NotByUser, kernel: Option<NotByKernel>) -> Opened {
     Opened {
         pid,
         probe: wanted.probe.clone(),
         path: PathBuf::new(),
         address: wanted.site.address,
-        way: Way::Closed(reason),
+        way: Way::Closed(Closed { user, kernel }),
     }
 }
 

@@ -90,8 +90,7 @@ impl fmt::Display for TargetError {
             TargetError::Is32Bit { pid } => write!(f, "process {pid} runs a 32-bit program"),
             TargetError::Translated { pid, by } => write!(
                 f,
-                "process {pid} runs in {by}, which translates its code and would take a changed byte for the program's own; \
-                 trace it without {by}"
+                "process {pid} runs in {by}, which translates its code and would take a changed byte for the program's own"
             ),
             TargetError::Deleted { pid, path } => write!(
                 f,

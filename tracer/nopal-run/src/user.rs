@@ -8,7 +8,7 @@ use super::tasks::TaskCache;
 use super::timers::Timers;
 use super::tracer_hit::OwnHit;
 use super::{
-    Losses, Note, RunError, Step, is_static, later_points, never_came, points_of, user_door_obstacle,
+    Note, RunError, Step, full_maps, is_static, later_points, never_came, points_of, user_door_obstacle,
 };
 use nopal_live::tasks::Tasks;
 use nopal_live::{self as live, BY_TRACEFS, Door, Live, News, Opened, Way, attach_when_free, late_in_words};
@@ -182,9 +182,7 @@ impl UserRun {
                     opened.probe, opened.address, opened.pid
                 ));
             }
-            if !self.is_by_tracefs
-                && matches!(&opened.way, Way::Kernel(reason) if reason.contains(BY_TRACEFS))
-            {
+            if !self.is_by_tracefs && matches!(opened.way, Way::Kernel { is_by_tracefs: true, .. }) {
                 self.is_by_tracefs = true;
                 self.notes.push(Note::Gap(BY_TRACEFS.to_owned()));
             }

@@ -270,7 +270,7 @@ impl Running {
         for site in opened {
             match site.way {
                 Way::User(_) => self.sites.user += 1,
-                Way::Kernel(_) => self.sites.kernel += 1,
+                Way::Kernel { .. } => self.sites.kernel += 1,
                 Way::Closed(_) => self.sites.closed += 1,
             }
         }

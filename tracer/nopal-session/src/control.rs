@@ -48,6 +48,19 @@ pub enum Reply {
     Failed(SessionError),
 }
 
+impl Reply {
+    /// For who asked for something else.
+    pub fn unexpected(self) -> SessionError {
+        match self {
+            Reply::Failed(error) => error,
+            Reply::Status(_) | Reply::Done { .. } | Reply::Written { .. } | Reply::Flushed { .. } => {
+                SessionError::new("recorder", "the recorder answered something else than it was asked")
+                    .hint("it may be of another version of nopal: `nopal stop` ends it")
+            }
+        }
+    }
+}
+
 /// How a started session is doing.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Status {

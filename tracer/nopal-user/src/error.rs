@@ -128,11 +128,58 @@ impl Error {
     }
 }
 
+/// What happened, without what to do about it.
+#[derive(Debug, Clone, Copy)]
+pub struct Cause<'a>(&'a Error);
+
+impl Error {
+    pub fn cause(&self) -> Cause<'_> {
+        Cause(self)
+    }
+
+    /// What to do about it.
+    pub fn next_step(&self) -> Option<String> {
+        let step = match self {
+            Error::NoSuchProcess { .. } => "`nopal list -u` shows running programs that have probes",
+            Error::AlreadyTraced { .. } => "detach it first or use --door kernel",
+            Error::ThirtyTwoBit { .. }
+            | Error::Seccomp { .. }
+            | Error::ShadowStack { .. }
+            | Error::CallFailed { .. }
+            | Error::NoRoom { .. } => "use --door kernel",
+            Error::Translated { by, .. } => return Some(format!("trace it without {by}")),
+            Error::NoSafeThread { .. } | Error::TooSlow { .. } => "try again or use --door kernel",
+            Error::EntryChanged { .. } => "remove its breakpoint or use --door kernel",
+            Error::ForeignSpace { pid, .. } => {
+                return Some(format!("use that version's `nopal detach -p {pid}` or restart the program"));
+            }
+            Error::Busy { .. } => "try again",
+            Error::SpaceFull { .. } => "trace fewer probes at once or restart the program",
+            Error::TooManyRings { .. } => "trace it by itself, make the rings smaller or use --door kernel",
+            Error::Gone { .. }
+            | Error::EndedEarly { .. }
+            | Error::Permission { .. }
+            | Error::NotApart { .. }
+            | Error::KernelThread { .. }
+            | Error::Launch { .. }
+            | Error::Io { .. } => return None,
+        };
+        Some(step.to_owned())
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        write!(f, "{}", self.cause())?;
+        self.next_step().map_or(Ok(()), |next| write!(f, "; {next}"))
+    }
+}
+
+impl fmt::Display for Cause<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
             Error::NoSuchProcess { pid } => {
-                write!(f, "no process {pid}; `nopal list -u` shows running programs that have probes")
+                write!(f, "no process {pid}")
             }
             Error::Gone { pid } => write!(f, "process {pid} has ended, or has just started another program"),
             Error::EndedEarly { pid } => {
@@ -141,69 +188,54 @@ impl fmt::Display for Error {
             Error::Permission { pid, reason } => write!(f, "not allowed to trace process {pid}: {reason}"),
             Error::AlreadyTraced { pid, tracer, name } => write!(
                 f,
-                "process {pid} is being traced by process {tracer} ({name}), and Linux allows one ptracer at a time; \
-                 detach it first or use --door kernel"
+                "process {pid} is being traced by process {tracer} ({name}), and Linux allows one ptracer at a time"
             ),
             Error::ThirtyTwoBit { pid } => {
-                write!(
-                    f,
-                    "process {pid} is a 32-bit program; the user door is 64-bit only, use --door kernel"
-                )
+                write!(f, "process {pid} is a 32-bit program; the user door is 64-bit only")
             }
             Error::KernelThread { pid } => write!(f, "process {pid} is a kernel thread and has no user code"),
             Error::Seccomp { pid, mode } => write!(
                 f,
                 "process {pid} has its system calls filtered (seccomp mode {mode}) and could be killed for the calls \
-                 the user door makes in it; use --door kernel"
+                 the user door makes in it"
             ),
-            Error::ShadowStack { pid } => write!(
-                f,
-                "process {pid} runs with a user shadow stack, which the user door does not support; use --door kernel"
-            ),
+            Error::ShadowStack { pid } => {
+                write!(f, "process {pid} runs with a user shadow stack, which the user door does not support")
+            }
             Error::Translated { pid, by } => write!(
                 f,
-                "process {pid} runs in {by}, which translates its code and would take a changed byte for the program's own; \
-                 trace it without {by}"
+                "process {pid} runs in {by}, which translates its code and would take a changed byte for the program's own"
             ),
-            Error::NoSafeThread { pid, reason } => write!(
-                f,
-                "no thread of process {pid} could be borrowed safely ({reason}); try again or use --door kernel"
-            ),
-            Error::TooSlow { pid } => write!(
-                f,
-                "this machine is too busy to keep up with a thread borrowed from process {pid}; try again or use --door kernel"
-            ),
+            Error::NoSafeThread { pid, reason } => {
+                write!(f, "no thread of process {pid} could be borrowed safely ({reason})")
+            }
+            Error::TooSlow { pid } => {
+                write!(f, "this machine is too busy to keep up with a thread borrowed from process {pid}")
+            }
             Error::EntryChanged { pid, address } => write!(
                 f,
                 "the code at the entry of process {pid} ({address:#x}) is not that of its file, so another tool has \
-                 changed it; remove its breakpoint or use --door kernel"
+                 changed it"
             ),
-            Error::CallFailed { pid, call, errno } => write!(
-                f,
-                "process {pid} could not {call}: {}; use --door kernel",
-                io::Error::from_raw_os_error(*errno)
-            ),
-            Error::NoRoom { pid, near } => write!(
-                f,
-                "process {pid} has no free address range within 2 GiB of {near:#x}; use --door kernel"
-            ),
-            Error::ForeignSpace { pid, version } => write!(
-                f,
-                "process {pid} holds stubs of another nopal version (layout {version}); use that version's \
-                 `nopal detach -p {pid}` or restart the program"
-            ),
-            Error::Busy { pid } => {
-                write!(f, "another nopal is changing process {pid} or a relative of it right now; try again")
+            Error::CallFailed { pid, call, errno } => {
+                write!(f, "process {pid} could not {call}: {}", io::Error::from_raw_os_error(*errno))
             }
-            Error::SpaceFull { pid, what } => write!(
-                f,
-                "the {what} nopal reserved in process {pid} is used up; trace fewer probes at once or restart the \
-                 program"
-            ),
+            Error::NoRoom { pid, near } => {
+                write!(f, "process {pid} has no free address range within 2 GiB of {near:#x}")
+            }
+            Error::ForeignSpace { pid, version } => {
+                write!(f, "process {pid} holds stubs of another nopal version (layout {version})")
+            }
+            Error::Busy { pid } => {
+                write!(f, "another nopal is changing process {pid} or a relative of it right now")
+            }
+            Error::SpaceFull { pid, what } => {
+                write!(f, "the {what} nopal reserved in process {pid} is used up")
+            }
             Error::TooManyRings { pid, n_rings } => write!(
                 f,
                 "process {pid} has other credentials than the rest, and {n_rings} rings are as many as a session may \
-                 have, so that its hits are missing; trace it by itself, make the rings smaller or use --door kernel"
+                 have, so that its hits are missing"
             ),
             Error::NotApart { pid, reason } => write!(
                 f,

@@ -191,7 +191,7 @@ fn compile(
         anstream::eprintln!("{}", nopal_trace::escape_styled(&text));
     }
     if args.verbose {
-        anstream::eprint!("{}", input::listing(&program));
+        anstream::eprint!("{program}");
     }
     Ok(Arc::new(program))
 }
@@ -386,7 +386,7 @@ fn failure_of(error: &RunError) -> Failure {
         RunError::Program(error) => {
             Failure::new("program", format!("the compiled script is damaged: {error}"))
         }
-        RunError::Kernel(error) => running::kernel_failure(&error.to_string()),
+        RunError::Kernel(error) => running::kernel_failure(&error.cause()),
         RunError::Unable(why) => Failure::new("unable", why.clone()),
     }
 }

@@ -61,6 +61,16 @@ impl ScriptError {
     }
 }
 
+impl ScriptError {
+    /// What happened, without which rights it takes.
+    pub fn cause(&self) -> String {
+        match self {
+            ScriptError::NotPermitted { what, .. } => format!("{what} is not permitted"),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for ScriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,9 @@
 //! The kernel door's side of a live session: what is armed where, and its records in the order of time.
 
-use super::tracefs_door::{BY_TRACEFS, TracefsDoor};
-use super::{Door, Hit, LiveError, Loss, Opened, StreamId, StreamKind, Way, both, closed, lock};
+use super::tracefs_door::TracefsDoor;
+use super::{
+    Door, Hit, LiveError, Loss, NotByKernel, NotByUser, Opened, StreamId, StreamKind, Way, closed, lock,
+};
 use crate::selection::Selection;
 use nopal_capture::record::RecordKind;
 use nopal_capture::{Action, Came, Task, Wanted};
@@ -14,7 +16,7 @@ use nopal_sdt::probe::Site;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Records that are put in order at a time: bounds what a poll keeps in memory.
@@ -52,7 +54,7 @@ enum Entrance {
 #[derive(Debug)]
 struct Prepared {
     sets: Vec<CaptureSet>,
-    refused: HashMap<u32, String>,
+    refused: HashMap<u32, NotByKernel>,
 }
 
 /// What the kernel door did for one process.
@@ -157,15 +159,16 @@ impl Kernel {
         &mut self,
         pid: u32,
         mapped: &nopal_proc::MappedObject,
-        sites: Vec<(Wanted, String)>,
+        sites: Vec<(Wanted, NotByUser)>,
         done: &mut ByKernel,
     ) -> Result<(), LiveError> {
-        let opened_as = |wanted: Wanted, why: String| Opened {
+        let is_by_tracefs = matches!(self.door, Entrance::Lines(_));
+        let opened_as = |wanted: Wanted, instead: NotByUser| Opened {
             pid,
             probe: wanted.probe,
             path: mapped.path.clone(),
             address: wanted.site.address,
-            way: Way::Kernel(why),
+            way: Way::Kernel { instead, is_by_tracefs },
         };
         let inherited = &self.uprobes.inherited;
         let (has, sites): (Vec<_>, Vec<_>) =
@@ -176,11 +179,11 @@ impl Kernel {
         }
         let image = mapped.open().map_err(LiveError::Target)?;
         let file = self.files.read(image).map_err(|why| LiveError::Kernel(KernelError::Site(why)))?;
-        let mut refused: HashMap<u32, String> = HashMap::new();
+        let mut refused: HashMap<u32, NotByKernel> = HashMap::new();
         for (wanted, _) in &sites {
             let Site { address, code, .. } = &wanted.site;
             if let Err(why) = file.check(*address, code, false) {
-                refused.insert(wanted.event, why.to_string());
+                refused.insert(wanted.event, NotByKernel::Site(why));
             }
         }
         let safe: Vec<Wanted> = sites
@@ -199,16 +202,15 @@ impl Kernel {
             let missing = landed::missing(mapped, &file, &safe.iter().map(place).collect::<Vec<_>>());
             for (wanted, _) in safe.iter().zip(missing).filter(|(_, is_missing)| *is_missing) {
                 let why = Refusal::NotInMemory { pid, n_missing: 1, n_sites: 1 };
-                refused.entry(wanted.event).or_insert_with(|| why.to_string());
+                refused.entry(wanted.event).or_insert(NotByKernel::Site(why));
             }
         }
         for (wanted, why) in sites {
-            done.opened.push(match (refused.get(&wanted.event), &self.door) {
-                (Some(reason), _) => closed(pid, &wanted, both(&why, reason)),
-                (None, door) => {
+            done.opened.push(match refused.remove(&wanted.event) {
+                Some(kernel) => closed(pid, &wanted, why, Some(kernel)),
+                None => {
                     done.n_fresh += 1;
-                    let is_by_lines = matches!(door, Entrance::Lines(_));
-                    opened_as(wanted, if is_by_lines { both(&why, BY_TRACEFS) } else { why })
+                    opened_as(wanted, why)
                 }
             });
         }
@@ -221,7 +223,7 @@ impl Kernel {
         pid: u32,
         mapped: &nopal_proc::MappedObject,
         sites: &[Wanted],
-    ) -> Result<HashMap<u32, String>, LiveError> {
+    ) -> Result<HashMap<u32, NotByKernel>, LiveError> {
         let door = match &mut self.door {
             Entrance::Bpf(door) => door,
             Entrance::Lines(lines) => {
@@ -242,7 +244,8 @@ impl Kernel {
             Slot::Vacant(vacant) => {
                 let kernel_sites: Vec<KernelSite> = sites.iter().filter_map(kernel_site).collect();
                 let (sets, refused) = door.prepare(&path, &kernel_sites);
-                let refused = refused.into_iter().map(|(event, why)| (event, why.to_string())).collect();
+                let refused =
+                    refused.into_iter().map(|(event, why)| (event, NotByKernel::Site(why))).collect();
                 vacant.insert(Prepared { sets, refused })
             }
         };
@@ -376,7 +379,7 @@ pub(super) fn open_by_kernel<S: Selection>(
     selection: &Mutex<S>,
     how: How,
     pid: u32,
-    sites: Vec<(Wanted, String)>,
+    sites: Vec<(Wanted, NotByUser)>,
 ) -> Result<ByKernel, LiveError> {
     let objects = changeable_objects(pid).map_err(LiveError::Target)?;
     open_objects(kernel, selection, how, objects, sites)
@@ -388,7 +391,7 @@ pub(super) fn open_objects<S: Selection>(
     selection: &Mutex<S>,
     how: How,
     objects: Vec<nopal_proc::MappedObject>,
-    sites: Vec<(Wanted, String)>,
+    sites: Vec<(Wanted, NotByUser)>,
 ) -> Result<ByKernel, LiveError> {
     let mut done = ByKernel::default();
     let Some(pid) = objects.first().map(|object| object.pid) else { return Ok(done) };
@@ -396,13 +399,14 @@ pub(super) fn open_objects<S: Selection>(
         Ok(()) => {}
         Err(error) if how.door == Door::Kernel => return Err(LiveError::Kernel(error)),
         Err(error) => {
-            let why = error.to_string();
-            done.opened = sites.iter().map(|(w, user)| closed(pid, w, both(user, &why))).collect();
+            let why = NotByKernel::Door(Arc::new(error));
+            let closed = |(w, user)| closed(pid, &w, user, Some(why.clone()));
+            done.opened = sites.into_iter().map(closed).collect();
             return Ok(done);
         }
     }
     let kernel = kernel.as_mut().expect("opened just above");
-    let mut by_file: HashMap<FileId, Vec<(Wanted, String)>> = HashMap::new();
+    let mut by_file: HashMap<FileId, Vec<(Wanted, NotByUser)>> = HashMap::new();
     {
         let selection = lock(selection);
         for (wanted, reason) in sites {
@@ -416,15 +420,15 @@ pub(super) fn open_objects<S: Selection>(
             Ok(()) => {}
             // What is left of the user door's sites is no failure of the whole.
             Err(LiveError::Kernel(error)) if how.door != Door::Kernel => {
-                let why = error.to_string();
+                let why = NotByKernel::Door(Arc::new(error));
                 let is_told = |w: &Wanted, done: &ByKernel| {
                     done.opened
                         .iter()
                         .any(|o| o.pid == pid && o.probe == w.probe && o.address == w.site.address)
                 };
-                for (wanted, user) in &sites {
-                    if !is_told(wanted, &done) {
-                        done.opened.push(closed(pid, wanted, both(user, &why)));
+                for (wanted, user) in sites {
+                    if !is_told(&wanted, &done) {
+                        done.opened.push(closed(pid, &wanted, user, Some(why.clone())));
                     }
                 }
             }

@@ -3,7 +3,7 @@
 
 use super::by_kernel::{ByKernel, open_by_kernel, open_objects};
 use super::{
-    ASKED_FOR, Door, LOOK, Live, LiveError, News, Selection, Way, closed, divide, lock, wanted_in,
+    Door, LOOK, Live, LiveError, News, NotByUser, Selection, Way, closed, divide, lock, wanted_in,
     wanted_in_file,
 };
 use nopal_capture::Wanted;
@@ -12,6 +12,7 @@ use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_wo
 use nopal_user::session::ProcessReport;
 use nopal_user::watch::{LastWords, Notice};
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// More was started than the kernel could tell.
@@ -314,7 +315,7 @@ impl<S: Selection> Live<S> {
                 .unwrap_or_default()
                 .into_iter()
                 .filter(|w| known.iter().all(|(k, _)| k.event != w.event))
-                .map(|w| (w, ASKED_FOR.to_owned()))
+                .map(|w| (w, NotByUser::AskedFor))
                 .collect();
             known.extend(sites.iter().cloned());
             match open_objects(&mut self.kernel, &self.selection, how, vec![object], sites) {
@@ -421,7 +422,8 @@ impl<S: Selection> Live<S> {
                 // A descendant that cannot be entered is left to the kernel door whole.
                 Err(error) => {
                     let wanted = wanted_in(&self.selection, pid).unwrap_or_default();
-                    wanted.into_iter().map(|w| (w, error.to_string())).collect()
+                    let error = Arc::new(error);
+                    wanted.into_iter().map(|w| (w, NotByUser::Process(Arc::clone(&error)))).collect()
                 }
             };
             // A process that has loaded another library is reported again as a whole.
@@ -430,7 +432,7 @@ impl<S: Selection> Live<S> {
                 left.into_iter().filter(|(w, _)| known.iter().all(|(k, _)| k.event != w.event)).collect();
             known.extend(left.iter().cloned());
             if self.options.door == Door::User {
-                taken.opened.extend(left.into_iter().map(|(w, reason)| closed(pid, &w, reason)));
+                taken.opened.extend(left.into_iter().map(|(w, user)| closed(pid, &w, user, None)));
             } else if !left.is_empty() {
                 let by_kernel = self.attach_kernel(pid, left)?;
                 taken.opened.extend(by_kernel.opened);
@@ -450,7 +452,7 @@ impl<S: Selection> Live<S> {
         let sites: Vec<_> = wanted
             .into_iter()
             .filter(|w| known.iter().all(|(k, _)| k.event != w.event))
-            .map(|w| (w, ASKED_FOR.to_owned()))
+            .map(|w| (w, NotByUser::AskedFor))
             .collect();
         known.extend(sites.iter().cloned());
         if sites.is_empty() { Ok(ByKernel::default()) } else { self.attach_kernel(pid, sites) }
@@ -464,7 +466,7 @@ impl<S: Selection> Live<S> {
         family
     }
 
-    fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, String)>) -> Result<ByKernel, LiveError> {
+    fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, NotByUser)>) -> Result<ByKernel, LiveError> {
         let how = self.how();
         open_by_kernel(&mut self.kernel, &self.selection, how, pid, sites)
     }

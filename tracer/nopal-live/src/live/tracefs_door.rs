@@ -1,15 +1,13 @@
 //! The kernel door where eBPF is not permitted: events of tracefs, whose lines become records. Such an event belongs to a
 //! file, and every process that maps the file pays for it; so it is made only where nobody else does.
 
+use super::NotByKernel;
 use nopal_capture::Task;
 use nopal_capture::{Action, Capture, Wanted};
 use nopal_kernel::ftrace::{self, FtraceDoor, FtraceSite};
 use nopal_kernel::script::processes_mapping;
 use nopal_proc::MappedObject;
 use std::collections::{HashMap, HashSet};
-
-/// What people are told.
-pub const BY_TRACEFS: &str = "eBPF is not permitted, so tracefs tells of the hits";
 
 /// Events of tracefs and what their lines mean.
 #[derive(Debug)]
@@ -41,15 +39,13 @@ impl TracefsDoor {
         pid: u32,
         mapped: &MappedObject,
         sites: &[Wanted],
-    ) -> Result<HashMap<u32, String>, String> {
-        let path = mapped.reachable_path().map_err(|error| error.to_string())?;
+    ) -> Result<HashMap<u32, NotByKernel>, NotByKernel> {
+        let path = mapped.reachable_path().map_err(NotByKernel::File)?;
         let family: Vec<u32> = std::iter::once(pid).chain(nopal_proc::descendants(pid)).collect();
-        let others = processes_mapping(&path).into_iter().filter(|other| !family.contains(other)).count();
-        if others > 0 {
-            return Err(format!(
-                "{BY_TRACEFS}, and {others} other processes that have {} mapped would be slowed down",
-                mapped.path.display()
-            ));
+        let n_processes =
+            processes_mapping(&path).into_iter().filter(|other| !family.contains(other)).count();
+        if n_processes > 0 {
+            return Err(NotByKernel::Others { n_processes, path: mapped.path.clone() });
         }
         let mut refused = HashMap::new();
         for wanted in sites {
@@ -60,8 +56,8 @@ impl TracefsDoor {
                 Ok(()) => {
                     self.known.insert(wanted.event);
                 }
-                Err(why) => {
-                    refused.insert(wanted.event, format!("{BY_TRACEFS}; it cannot tell this: {why}"));
+                Err(reason) => {
+                    refused.insert(wanted.event, NotByKernel::Untellable { reason });
                 }
             }
         }
@@ -69,7 +65,7 @@ impl TracefsDoor {
             return Ok(refused);
         }
         let tids: Vec<u32> = family.iter().flat_map(|pid| threads(*pid)).collect();
-        self.door.start(&tids).map_err(|error| format!("tracefs: {error}"))?;
+        self.door.start(&tids).map_err(|error| NotByKernel::Tracefs { error: error.to_string() })?;
         Ok(refused)
     }
 

@@ -1,5 +1,6 @@
 //! What goes into a live session and what comes out of it.
 
+use super::way::{Closed, Way};
 use crate::plan::Limits;
 use crate::registry::{Choice, Unfit};
 use nopal_capture::Loss;
@@ -69,7 +70,7 @@ impl Options {
 }
 
 /// How a site was opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Opened {
     pub pid: u32,
     pub probe: String,
@@ -77,16 +78,6 @@ pub struct Opened {
     /// Link-time address.
     pub address: u64,
     pub way: Way,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
-    /// With the tactic.
-    User(String),
-    /// With the reason why not the user door.
-    Kernel(String),
-    /// Not at all.
-    Closed(String),
 }
 
 #[derive(Debug)]
@@ -97,9 +88,7 @@ pub enum LiveError {
     /// A pattern or a condition fits no probe.
     Unfit(Unfit),
     /// There are probes, and no door opens any.
-    AllClosed {
-        reason: String,
-    },
+    AllClosed(Closed),
     /// How many CPUs there are cannot be read.
     Cpus(std::io::Error),
     /// The time stamp counter cannot serve as a clock, which the user door needs.
@@ -113,7 +102,7 @@ impl fmt::Display for LiveError {
             LiveError::Kernel(error) => write!(f, "{error}"),
             LiveError::Target(error) => write!(f, "{error}"),
             LiveError::Unfit(unfit) => write!(f, "{unfit}"),
-            LiveError::AllClosed { reason } => write!(f, "no site could be opened: {reason}"),
+            LiveError::AllClosed(why) => write!(f, "no site could be opened: {why}"),
             LiveError::Cpus(error) => write!(f, "cannot tell how many CPUs there are: {error}"),
             LiveError::UnsteadyTsc => f.write_str("this machine's time stamp counter does not run steadily"),
         }
@@ -174,13 +163,17 @@ impl Polled {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::{NotByKernel, NotByUser};
+    use nopal_engine::kernel::refusal::Refusal;
 
     #[test]
     fn errors_are_said_in_words() {
         let pattern = "p:nmae".to_owned();
+        let kernel = Some(NotByKernel::Site(Refusal::NoFile { name: "/x".to_owned() }));
+        let closed = Closed { user: NotByUser::AskedFor, kernel };
         let unfit = Unfit::NoProbe { pattern, suggestion: Some("p:name".into()), has_probes: true };
         for (error, said) in [
-            (LiveError::AllClosed { reason: "too short".into() }, "no site could be opened: too short"),
+            (LiveError::AllClosed(closed), "no site could be opened: there is no file /x"),
             (LiveError::Unfit(unfit), "no probe matches `p:nmae` in what is traced"),
             (LiveError::UnsteadyTsc, "this machine's time stamp counter does not run steadily"),
         ] {

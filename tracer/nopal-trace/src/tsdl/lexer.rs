@@ -102,7 +102,7 @@ impl Lexer<'_> {
                 return Ok(Token::Mark(mark));
             }
         }
-        self.fail(format!("unexpected character {first:?}"))
+        self.fail(format!("unexpected character `{}`", first.escape_debug()))
     }
 
     fn span(&self, belongs: impl Fn(char) -> bool) -> usize {

@@ -79,7 +79,7 @@ impl Parser {
         match self.peek() {
             Token::Word(w) => format!("`{w}`"),
             Token::Number(n) => format!("`{n}`"),
-            Token::Text(t) => format!("{t:?}"),
+            Token::Text(t) => format!("\"{}\"", t.escape_debug()),
             Token::Mark(m) => format!("`{m}`"),
             Token::End => "the end of the metadata".to_owned(),
         }
@@ -206,7 +206,7 @@ impl Parser {
                     }
                     ("uuid", Value::Text(text)) => {
                         let Some(uuid) = parse_uuid(&text) else {
-                            return self.fail_at(place, format!("{text:?} is not a UUID"));
+                            return self.fail_at(place, format!("`{}` is not a UUID", text.escape_debug()));
                         };
                         metadata.uuid = Some(uuid);
                     }

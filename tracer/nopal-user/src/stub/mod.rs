@@ -112,11 +112,7 @@ impl std::fmt::Display for StubError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StubError::Operand { operand, reason } => {
-                write!(
-                    f,
-                    "a {}-byte argument at {:?} cannot be captured: {reason}",
-                    operand.size_bytes, operand.place
-                )
+                write!(f, "an argument of {} bytes cannot be captured: {reason}", operand.size_bytes)
             }
             StubError::UnknownSymbol { name } => write!(
                 f,

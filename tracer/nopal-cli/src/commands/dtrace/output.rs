@@ -43,7 +43,8 @@ fn create_beside(path: &Path) -> std::io::Result<(PathBuf, fs::File)> {
 /// `-k`: writes an intermediate file into the current folder and prints `WHAT: NAME`. The name depends on the input and
 /// the output only, so that a build is the same each time.
 pub fn keep(what: &str, options: &Options, extension: &str, bytes: &[u8]) -> Result<(), String> {
-    let of = format!("{} {:?} {what}", options.input.display(), options.output);
+    let output = options.output.as_deref().unwrap_or_else(|| Path::new(""));
+    let of = format!("{} {} {what}", options.input.display(), output.display());
     let name = format!(".dtrace-temp.{:08x}.{extension}", fnv1a(of.as_bytes()));
     write(Path::new(&name), bytes)?;
     println!("{what}: {name}");

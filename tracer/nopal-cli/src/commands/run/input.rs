@@ -2,9 +2,7 @@
 
 use super::is_colour;
 use crate::failure::Failure;
-use nopal_program::Program;
 use nopal_script::Diagnostic;
-use std::fmt::Write as _;
 use std::io::Read;
 
 /// The text of a script and what to call it.
@@ -89,33 +87,6 @@ pub fn words_of(line: &str) -> Result<Vec<String>, Failure> {
         return Err(Failure::usage("-c has no command"));
     }
     Ok(words)
-}
-
-/// The compiled script, for people.
-pub fn listing(program: &Program) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    for (index, map) in program.maps.iter().enumerate() {
-        let _ = writeln!(text, "map {index}: {} key {:?} value {:?}", map.name, map.key, map.value);
-    }
-    for (index, action) in program.actions.iter().enumerate() {
-        let _ = writeln!(text, "action {index}: {action:?}");
-    }
-    for (index, clause) in program.clauses.iter().enumerate() {
-        let code = &clause.code;
-        let _ = writeln!(
-            text,
-            "clause {index}: {} registers, a frame of {} bytes",
-            code.n_regs, code.frame_bytes
-        );
-        for point in &clause.points {
-            let _ = writeln!(text, "  at {}", point.name);
-        }
-        for (at, op) in code.ops.iter().enumerate() {
-            let _ = writeln!(text, "  {at:4} {op:?}");
-        }
-    }
-    text
 }
 
 #[cfg(test)]

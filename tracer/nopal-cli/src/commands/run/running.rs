@@ -62,8 +62,8 @@ impl Running {
             };
         }
         let closed = |way: &Way| match way {
-            Way::Closed(reason) => Some(reason.clone()),
-            Way::User(_) | Way::Kernel(_) => None,
+            Way::Closed(why) => Some(why.to_string()),
+            Way::User(_) | Way::Kernel { .. } => None,
         };
         let refusal = match &opened {
             Err(error) => Some(failure_of(error).message),
@@ -101,7 +101,7 @@ impl Running {
         let mut run = match open_kernel(args, given.clone(), Arc::clone(&program)) {
             Ok(run) => run,
             Err(RunError::Kernel(error @ ScriptError::NotPermitted { .. })) => {
-                return Running::by_tracefs(args, given, program, held, &error.to_string());
+                return Running::by_tracefs(args, given, program, held, &error.cause());
             }
             Err(error) => return Err(failure_of(&error)),
         };
@@ -126,7 +126,6 @@ impl Running {
         held: Option<HeldCommand>,
         reason: &str,
     ) -> Result<Running, Failure> {
-        let reason = without_rights(reason);
         if let Some(obstacle) = user_door_obstacle(&program) {
             let why = format!("{reason}; tracefs, which is left, cannot do this: {obstacle}");
             return Err(kernel_failure(&why));
@@ -166,7 +165,12 @@ impl Running {
         if let Some(Way::Closed(why)) = run.opened().first().map(|o| &o.way)
             && !run.opened().iter().any(|o| is_open(&o.way))
         {
-            return Err(kernel_failure(why));
+            let cause = match &why.kernel {
+                Some(NotByKernel::Door(error)) => error.cause(),
+                Some(other) => other.to_string(),
+                None => why.to_string(),
+            };
+            return Err(kernel_failure(&cause));
         }
         tracing::announce_if(args.verbose, run.opened());
         Ok(Running::User(Box::new(run)))
@@ -304,16 +308,10 @@ pub fn kernel_failure(why: &str) -> Failure {
     if missing.is_empty() {
         return Failure::new("kernel-door", format!("the kernel door does not open: {why}"));
     }
-    let cause = without_rights(why);
     let message =
-        format!("the kernel door does not open: {cause}; this process lacks {}", missing.join(" and "));
+        format!("the kernel door does not open: {why}; this process lacks {}", missing.join(" and "));
     Failure::new("not-permitted", message)
         .hint("run as root, or give nopal these capabilities; --door user needs none for your own processes")
-}
-
-/// What the engine says of rights in general is told of this process instead.
-fn without_rights(why: &str) -> &str {
-    why.split(": the kernel door needs").next().unwrap_or(why)
 }
 
 /// Of those the kernel door needs; CAP_SYS_ADMIN stands for all of them.

@@ -28,6 +28,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
             say(args.json, &text, object, &[]);
             Ok(())
         }
-        other => Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
+        other => Err(other.unexpected().into()),
     }
 }

@@ -48,6 +48,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
             say(args.which.json, &text, object, &[]);
             Ok(())
         }
-        other => Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
+        other => Err(other.unexpected().into()),
     }
 }

@@ -95,7 +95,7 @@ pub fn end(session: &Session) -> Result<Ended, Failure> {
             !matches!(&answer, Err(e) if e.code == "recorder") && settled(session) == Life::Started;
         match answer {
             Ok(Reply::Status(status)) => return Ok(Ended::Stopped(status)),
-            Ok(other) => return Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
+            Ok(other) => return Err(other.unexpected().into()),
             Err(error) if is_there || error.code == "recorder" => return Err(error.into()),
             // It was stopped or killed meanwhile, or gave up.
             Err(_) => {}

@@ -18,7 +18,7 @@ pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
     // Only what comes from now on.
     let mut from_ns = match ask(session, &Request::Flush)? {
         Reply::Flushed { until_ns } => until_ns,
-        other => return Err(Failure::new("recorder", format!("the recorder answered {other:?}"))),
+        other => return Err(other.unexpected().into()),
     };
     let mut n_events = 0;
     let mut last_ns = None;
