@@ -267,6 +267,27 @@ fn a_script_finds_the_probes_of_a_library_that_a_running_process_loads() {
 }
 
 #[test]
+fn a_process_alone_is_followed_into_the_program_it_starts() {
+    for door in ["auto", "user", "kernel"] {
+        let place = Place::new(&format!("only-{door}"));
+        let line = place.target(&["rest:1000", "fire:20:1000"]).join(" ");
+        let shell = ["sh", "-c", &format!("sleep 0.2; exec {line}")].map(str::to_owned);
+        let out = text(&place.dir.join("rec"));
+        let record = ["record", "--json", "--only", "--door", door, "-e", "counted:*", "-o", &out, "--"];
+        let recorded = json(&place.nopal(&record).args(&shell).output().unwrap(), false);
+        let is_all = recorded["events"] == place.n_hits();
+        assert!(is_all || recorded["complete"] == false, "{door}: {recorded}");
+        assert_ne!(recorded["events"], 0, "{door}: {recorded}");
+        let run =
+            ["run", "--json", "--only", "--door", door, "-e", "usdt::counted:hit { @ = count(); }", "--"];
+        let ran = json(&place.nopal(&run).args(&shell).output().unwrap(), false);
+        let is_all = ran["rows"][0]["value"] == 20;
+        assert!(is_all || ran["complete"] == false, "{door}: {ran}");
+        assert_ne!(ran["rows"][0]["value"], 0, "{door}: {ran}");
+    }
+}
+
+#[test]
 fn a_library_that_cannot_be_opened_any_more_is_a_gap() {
     for door in ["auto", "user", "kernel"] {
         let place = Place::new(&format!("gone-{door}"));

@@ -11,7 +11,7 @@ use nopal_live::LiveError;
 use nopal_program::Program;
 use nopal_run::catalog::LiveCatalog;
 use nopal_run::recording::{RecordingCatalog, RecordingRun};
-use nopal_run::{Losses, Performer, RunError, Step, needs_process, user_door_obstacle};
+use nopal_run::{Performer, RunError, Step, needs_process, user_door_obstacle};
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
 use nopal_trace::{Recording, Verdict};

@@ -142,7 +142,8 @@ impl ScriptDoor {
         }
     }
 
-    /// Whether points for files mapped later mean probes of a file, as far as it can be read.
+    /// Whether points for files mapped later mean probes of a file, as far as it can be read, and its process has them not
+    /// yet.
     pub fn means_later(&mut self, object: &MappedObject) -> bool {
         let Some(file) = object.file() else { return false };
         for clause in 0..self.program.clauses.len() {
@@ -150,7 +151,8 @@ impl ScriptDoor {
                 let PointKind::UsdtLater(later) = &self.program.clauses[clause].points[point].kind else {
                     continue;
                 };
-                if self.not_meant.contains(&(clause, point, file)) {
+                let key = PointInProcess { clause, point, pid: Some(object.pid), file: Some(file) };
+                if self.attached.contains(&key) || self.not_meant.contains(&(clause, point, file)) {
                     continue;
                 }
                 let Ok(image) = object.open() else { return true };

@@ -7,6 +7,7 @@ use super::{
     wanted_in_file,
 };
 use nopal_capture::Wanted;
+use nopal_proc::MappedObject;
 use nopal_user::libraries::{LIBRARY_PROBE, WAIT_MS};
 use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_words};
 use nopal_user::session::ProcessReport;
@@ -53,17 +54,18 @@ impl<S: Selection> Live<S> {
         let is_given = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
         let (is_only, left, loaded) = (self.options.is_only, &self.left, &mut self.loaded);
         let unreadable = &mut self.unreadable;
+        let is_ours = |object: &MappedObject| !is_only || roots.contains(&object.pid);
         self.strangers.hear_of_libraries(
             |object| {
                 let wanted = wanted_in_file(selection, object).unwrap_or_default();
-                !is_only && wanted.iter().any(|w| !is_given(w.event))
+                is_ours(object) && wanted.iter().any(|w| !is_given(w.event))
             },
             |object| {
                 let is_known = |event| match left.get(&object.pid) {
                     Some(known) => known.iter().any(|(wanted, _)| wanted.event == event),
                     None => is_given(event),
                 };
-                if is_only && !roots.contains(&object.pid) {
+                if !is_ours(&object) {
                     return;
                 }
                 match wanted_in_file(selection, &object) {
@@ -215,9 +217,10 @@ impl<S: Selection> Live<S> {
                 Err(error) => news.push(News::NotFollowed { pid, error }),
             }
         }
-        match self.options.is_only {
-            true => self.open_loaded(news),
-            false => self.open_children_by_kernel(news),
+        match (self.options.is_only, &self.user) {
+            (true, Some(_)) => self.open_loaded(news),
+            // A process alone may start another program, too.
+            (true, None) | (false, _) => self.open_children_by_kernel(news),
         }
     }
 
@@ -258,7 +261,8 @@ impl<S: Selection> Live<S> {
             Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
             None => {
                 let families = self.roots.iter().flat_map(|root| self.family(*root));
-                families.chain(self.strangers.family()).collect()
+                let orphans = self.strangers.family().filter(|_| !self.options.is_only);
+                families.chain(orphans).collect()
             }
         };
         for pid in all {

@@ -164,7 +164,7 @@ impl Polled {
 mod tests {
     use super::*;
     use crate::live::{NotByKernel, NotByUser};
-    use nopal_engine::kernel::refusal::Refusal;
+    use nopal_kernel::refusal::Refusal;
 
     #[test]
     fn errors_are_said_in_words() {

@@ -4,7 +4,7 @@ use super::{Args, failure_of, form, say};
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
 use nopal_kernel::script::{ScriptError, State};
-use nopal_live::{Door, LiveError, Way};
+use nopal_live::{Door, LiveError, NotByKernel, Way};
 use nopal_proc::capability::Capability;
 use nopal_program::Program;
 use nopal_run::kernel::KernelRun;
