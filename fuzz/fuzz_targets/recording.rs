@@ -63,6 +63,6 @@ fuzz_target!(|data: &[u8]| {
     let _ = print(&recording, &selection, || TextLines::new(TextForm::default()), &mut out, &stop);
     let _ = print(&recording, &selection, || JsonLines::new(true), &mut out, &stop);
     if let Ok(counts) = recording.count(Range::default(), |_| true, &stop) {
-        assert!(counts.report.is_complete() <= (counts.report.n_lost() == 0));
+        assert!(counts.report.verdict.is_complete() <= (counts.report.verdict.n_all_lost() == 0));
     }
 });

@@ -241,7 +241,7 @@ fn a_script_finds_the_probes_of_a_library_that_a_running_process_loads() {
         let (first, second) = (place.dir.join("first"), place.dir.join("second"));
         let load = format!("load:10:{}", plug());
         let steps = [&format!("wait:{}", text(&first)), &load, &format!("wait:{}", text(&second)), "rest:1"];
-        let mut target = place.start(&steps.map(String::as_str));
+        let mut target = place.start(&steps);
         let pid = target.pid().to_string();
         let mut running = place.nopal(&["run", "--json", "--door", door, "-e", script, "-p", &pid]);
         let mut running = Running::start(running.stdout(Stdio::piped()).stderr(Stdio::piped()));

@@ -53,7 +53,7 @@ fn ours(dir: &Path) -> String {
     let mut out = Vec::new();
     let lines = || TextLines::new(TextForm::default());
     let printed = print(&recording, &Selection::default(), lines, &mut out, &AtomicBool::new(false)).unwrap();
-    assert!(printed.report.is_complete(), "{:?}", printed.report);
+    assert!(printed.report.verdict.is_complete(), "{:?}", printed.report);
     String::from_utf8(out).unwrap()
 }
 

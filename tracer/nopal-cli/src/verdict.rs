@@ -28,6 +28,8 @@ impl Manner {
     pub const SESSION: Manner = Manner { has_told_gaps: false, ..Manner::READ };
 }
 
+pub const UNFINISHED: &str = "its recorder was ended before it could finish, or is still at work";
+
 /// `complete`, or what is missing and when.
 pub fn text(verdict: &Verdict, manner: Manner) -> String {
     let mut parts = lost(verdict, manner);
@@ -106,7 +108,7 @@ fn missing(verdict: &Verdict, manner: Manner) -> Vec<String> {
         parts.push(format!("the first hits of {what} that started while tracing may be missing{which}"));
     }
     if verdict.is_unfinished {
-        parts.push("its recorder was ended before it could finish, or is still at work".to_owned());
+        parts.push(UNFINISHED.to_owned());
     }
     parts
 }

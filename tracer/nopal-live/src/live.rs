@@ -306,22 +306,29 @@ impl<S: Selection> Live<S> {
         self.poll_into(&mut Each(each))
     }
 
-    /// The same in the order of time. Hits that others may still come before wait, unless this is the last time.
-    pub fn poll_by_time(&mut self, is_last: bool, consumer: &mut impl Consumer<S>) -> Polled {
+    /// No hit from now on has an earlier time.
+    pub fn settled_ns(&self) -> u64 {
         // What a CPU commits from now on has a later time than this.
         let now_ns = monotonic_ns();
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let polled = self.poll_into(&mut Keeping { waiting: &mut waiting, consumer });
-        let before_ns = match &self.kernel {
-            _ if is_last => u64::MAX,
+        match &self.kernel {
             // The kernel's programs take the time before they hand over what they saw.
             Some(kernel) => {
                 kernel.read_until_ns().unwrap_or(u64::MAX).min(now_ns).saturating_sub(KERNEL_LAG_NS)
             }
             None => now_ns,
-        };
+        }
+    }
+
+    /// The same in the order of time. Hits that others may still come before wait, unless this is the last time.
+    pub fn poll_by_time(&mut self, is_last: bool, consumer: &mut impl Consumer<S>) -> Polled {
+        let settled_ns = self.settled_ns();
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let polled = self.poll_into(&mut Keeping { waiting: &mut waiting, consumer });
         let selection = lock(&self.selection);
-        waiting.take_before(before_ns, |hit| consumer.hit(&selection, hit));
+        waiting.take_before(if is_last { u64::MAX } else { settled_ns }, |came| match came {
+            Came::Hit(hit) => consumer.hit(&selection, &hit),
+            Came::Loss(loss) => consumer.loss(&loss),
+        });
         drop(selection);
         self.waiting = waiting;
         polled

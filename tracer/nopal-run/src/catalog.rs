@@ -225,7 +225,7 @@ impl LiveCatalog {
                 .collect();
             let wanted = format!("{provider}:{name}");
             let all = || all.iter().map(String::as_str);
-            if !is_open || file.is_none() && !self.can_wait(&wanted, all()) {
+            if !is_open || parts.len() < 3 && !self.can_wait(&wanted, all()) {
                 return Err(self.no_probe(&files, &wanted, all(), file.is_none()));
             }
         }
@@ -238,8 +238,8 @@ impl LiveCatalog {
         Ok(found)
     }
 
-    /// Whether a probe that is not there may come later. A name that is nearly that of one there is, is taken for a mistake,
-    /// unless it is a command that is traced.
+    /// Whether a probe that is written short and is not there may come later. A name that is nearly that of one there is,
+    /// is taken for a mistake, unless it is a command that is traced.
     fn can_wait<'a>(&self, wanted: &str, names: impl Iterator<Item = &'a str>) -> bool {
         self.has_command || nearest(wanted, names).is_none()
     }

@@ -37,6 +37,8 @@ pub struct KernelRun {
     has_later: bool,
     /// Points for files mapped later that have sites.
     came: HashSet<(u32, u32)>,
+    /// By process: files with probes that it has mapped since it was looked at, and may have unmapped again.
+    loaded: HashMap<u32, Vec<MappedObject>>,
     /// Tells who was forked, also by whom has ended since.
     strangers: MissedExecs,
     is_only: bool,
@@ -76,6 +78,7 @@ impl KernelRun {
             child: None,
             roots: Vec::new(),
             seen: HashMap::new(),
+            loaded: HashMap::new(),
             strangers: MissedExecs::default(),
             is_only,
             attached: Vec::new(),
@@ -247,23 +250,27 @@ impl KernelRun {
         Step::Idle
     }
 
-    /// Takes note of what was started and loaded; the files with probes that processes have mapped since they were looked
-    /// at, and may have unmapped again.
-    fn hear(&mut self) -> HashMap<u32, Vec<MappedObject>> {
-        let mut loaded: HashMap<u32, Vec<MappedObject>> = HashMap::new();
+    /// Takes note of what was forked, started and loaded.
+    fn hear(&mut self) {
         let (has_later, is_only, roots, seen) = (self.has_later, self.is_only, &self.roots, &self.seen);
-        let door = RefCell::new(&mut self.door);
-        let is_meant = |object: &MappedObject| {
-            has_later && (!is_only || roots.contains(&object.pid)) && door.borrow_mut().means_later(object)
-        };
-        self.strangers.hear_of_libraries(is_meant, |object| {
+        let both = RefCell::new((&mut self.door, &mut self.loaded));
+        let note = |object: &MappedObject| {
             let file = object.file();
             let is_known = |files: &Vec<FileId>| file.is_none_or(|file| files.contains(&file));
-            if !seen.get(&object.pid).is_some_and(is_known) && is_meant(&object) {
-                loaded.entry(object.pid).or_default().push(object);
+            let (door, loaded) = &mut *both.borrow_mut();
+            if has_later
+                && (!is_only || roots.contains(&object.pid))
+                && !seen.get(&object.pid).is_some_and(is_known)
+                && door.means_later(object)
+            {
+                loaded.entry(object.pid).or_default().push(object.clone());
             }
-        });
-        loaded
+        };
+        let of_started = |object: &MappedObject| {
+            note(object);
+            false
+        };
+        self.strangers.hear_of_libraries(of_started, |object| note(&object));
     }
 
     /// What nobody has looked at in time.
@@ -278,7 +285,8 @@ impl KernelRun {
     fn look(&mut self) {
         self.performer.names.catch_up();
         let mut family: Vec<u32> = self.roots.clone();
-        let mut loaded = self.hear();
+        self.hear();
+        let mut loaded = std::mem::take(&mut self.loaded);
         if self.strangers.take_lost() {
             self.gap(UNTOLD.to_owned());
         }
@@ -312,11 +320,8 @@ impl KernelRun {
                     "process {pid}: points were attached a moment after its program or library had started"
                 )));
             }
-            self.strangers.take(pid);
         }
-        let gone = self.strangers.take_gone();
-        self.missed(loaded.into_keys().chain(gone));
-        self.strangers.settle();
+        self.missed(loaded.into_keys());
     }
 
     fn poll(&mut self) -> usize {
@@ -341,14 +346,15 @@ impl KernelRun {
         if is_any || self.is_only {
             return is_any;
         }
+        self.hear();
         self.strangers.family().any(is_alive)
     }
 
     /// Detaches everything, takes what is left, runs the END clauses.
     pub fn finish(&mut self) -> Result<(), RunError> {
-        let loaded = self.hear();
-        let unseen = self.strangers.take_unseen();
-        self.missed(loaded.into_keys().chain(unseen));
+        self.hear();
+        let loaded = std::mem::take(&mut self.loaded);
+        self.missed(loaded.into_keys());
         self.door.detach();
         while self.poll() > 0 {}
         // END runs also after exit(), which it may call again.

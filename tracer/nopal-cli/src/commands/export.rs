@@ -2,9 +2,10 @@
 
 use super::answers::source::Status;
 use super::answers::{numbers, print_json};
-use super::recordings::{Missing, NewFile, Opened, Pace, interrupted};
+use super::recordings::{NewFile, Opened, Pace, interrupted, verdict_on};
 use crate::failure::Failure;
 use crate::tracing::{self, bytes_in_words, counted};
+use crate::verdict::{self, Manner};
 use nopal_answers::ask;
 use nopal_export::{
     Chrome, Columns, Ended, EventsCsv, Exporter, Failed, Flamegraph, Otlp, Out, Perfetto, Plan, SpansCsv,
@@ -222,18 +223,17 @@ fn failure_of(failed: Failed, opened: &Opened) -> Failure {
 }
 
 fn conclude(args: &Args, ended: &Ended, has_spans: bool) -> Result<(), Failure> {
-    let missing = Missing::new(ended.reports.iter(), ended.n_damaged);
+    let verdict = verdict_on(ended.reports.iter(), ended.n_damaged);
+    let how = verdict::text(&verdict, Manner::SESSION);
     if args.json {
-        let object = serde_json::json!({
-            "complete": missing.is_complete,
-            "verdict": missing.verdict,
-            "lost": missing.n_lost,
+        let more = serde_json::json!({
+            "verdict": how,
             "events": ended.n_events,
             "spans": ended.n_slices,
             "unmatched": ended.unmatched.sum(),
             "bytes": ended.n_bytes,
         });
-        return print_json(&format!("{object}\n"));
+        return print_json(&format!("{}\n", verdict::json_with(&verdict, more)));
     }
     let mut parts = vec![counted(ended.n_events, "event")];
     if has_spans {
@@ -241,6 +241,6 @@ fn conclude(args: &Args, ended: &Ended, has_spans: bool) -> Result<(), Failure> 
         parts.extend(super::answers::render::unmatched(&ended.unmatched));
     }
     parts.push(bytes_in_words(ended.n_bytes));
-    tell!("{}; {}", parts.join("; "), missing.verdict);
+    tell!("{}; {how}", parts.join("; "));
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! What the verbs share that read recordings at rest: opening them, the part that is wanted, and what is missing in the end.
 
-use super::answers::source::{declared, missing_in, open_recording};
+use super::answers::source::{declared, open_recording};
 use super::view;
 use crate::failure::Failure;
 use crate::tracing;
 use nopal_answers::inventory;
 use nopal_files::own::Folder;
 use nopal_spans::Available;
-use nopal_trace::{Recording, Report, Selection};
+use nopal_trace::{Recording, Report, Selection, Verdict};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -48,26 +48,10 @@ impl Opened {
 }
 
 /// What is missing in several recordings together.
-#[derive(Debug)]
-pub struct Missing {
-    pub is_complete: bool,
-    pub n_lost: u64,
-    /// `complete`, or what is missing.
-    pub verdict: String,
-}
-
-impl Missing {
-    pub fn new<'a>(reports: impl Iterator<Item = &'a Report>, n_damaged: u64) -> Missing {
-        let mut missing = Missing { is_complete: n_damaged == 0, n_lost: n_damaged, verdict: String::new() };
-        let mut parts = Vec::new();
-        for (at, report) in reports.enumerate() {
-            missing.is_complete &= report.is_complete();
-            missing.n_lost = missing.n_lost.saturating_add(report.n_lost());
-            parts.extend(missing_in(report, if at == 0 { n_damaged } else { 0 }));
-        }
-        missing.verdict = if parts.is_empty() { "complete".to_owned() } else { parts.join("; ") };
-        missing
-    }
+pub fn verdict_on<'a>(reports: impl Iterator<Item = &'a Report>, n_damaged: u64) -> Verdict {
+    let mut verdict = Verdict { n_malformed: n_damaged, ..Verdict::default() };
+    reports.for_each(|report| verdict.add(&report.verdict));
+    verdict
 }
 
 /// A new file that was named; it is taken away again unless it was finished.

@@ -70,6 +70,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let failures = open.close();
     printing.poll(&mut open.live, true)?.count(&mut verdict);
     verdict.n_cut = printing.n_truncated;
+    verdict.n_malformed += printing.n_malformed;
     verdict.n_undecided = open.live.registry().take_undecided();
     let verdict = open.verdict(verdict);
     if args.json {
@@ -103,6 +104,7 @@ struct Printing {
     limit: u64,
     n_printed: u64,
     n_truncated: u64,
+    n_malformed: u64,
     is_closed: bool,
     payload: Vec<u8>,
     out: Vec<u8>,
@@ -123,6 +125,7 @@ impl Printing {
             limit: args.limit.unwrap_or(u64::MAX),
             n_printed: 0,
             n_truncated: 0,
+            n_malformed: 0,
             is_closed: false,
             out: Vec::new(),
         }
@@ -160,7 +163,10 @@ impl Consumer<Registry> for Printing {
             self.classes.push(LiveClass::new(&plan.event_type).ok());
         }
         self.payload.clear();
-        let Ok(texts) = event.plan.pack(event.site_idx, hit.payload, &mut self.payload) else { return };
+        let Ok(texts) = event.plan.pack(event.site_idx, hit.payload, &mut self.payload) else {
+            self.n_malformed += 1;
+            return;
+        };
         self.n_truncated += u64::from(texts.n_truncated);
         let (inside, outside) = self.tasks.both(hit);
         let seen = Seen {

@@ -286,6 +286,8 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
     let gaps = verdict.gaps.iter().map(|(ns, what)| format!("[{}] {what}", time(*ns)));
     let notes: Vec<String> = damages.chain(gaps).collect();
     if args.json {
+        let unfinished = verdict.is_unfinished.then(|| verdict::UNFINISHED.to_owned());
+        let notes: Vec<String> = notes.into_iter().chain(unfinished).collect();
         let answer = verdict::json_with(verdict, serde_json::json!({ "events": n_events, "notes": notes }));
         if !args.count {
             anstream::eprintln!("{answer}");

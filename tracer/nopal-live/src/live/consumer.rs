@@ -1,6 +1,6 @@
 //! Who takes the hits of a live session: printers, recorders, interpreters, answers.
 
-use nopal_capture::{Hit, Loss, Task};
+use nopal_capture::{Came, Hit, Loss, Task};
 
 /// Takes what a live session gives. Hits come in the order of each stream, or in that of time if asked for.
 pub trait Consumer<S> {
@@ -23,19 +23,32 @@ impl<S, F: FnMut(&S, Hit<'_>)> Consumer<S> for Each<F> {
     }
 }
 
-/// Hits that wait until none can come before them.
+/// Hits and losses that wait until no hit can come before them.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    hits: Vec<Kept>,
+    all: Vec<Kept>,
     bytes: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Kept {
-    /// Without its payload.
-    hit: Hit<'static>,
-    at: usize,
-    len: usize,
+enum Kept {
+    /// Without its payload, which is at `at`.
+    Hit {
+        hit: Hit<'static>,
+        at: usize,
+        len: usize,
+    },
+    Loss(Loss),
+}
+
+impl Kept {
+    /// A loss comes before the hits that are later than its start.
+    fn ns(&self) -> u64 {
+        match self {
+            Kept::Hit { hit, .. } => hit.ns,
+            Kept::Loss(loss) => loss.first_ns,
+        }
+    }
 }
 
 impl Waiting {
@@ -43,31 +56,36 @@ impl Waiting {
         let (at, len) = (self.bytes.len(), hit.payload.len());
         self.bytes.extend_from_slice(hit.payload);
         let Hit { stream, event, ns, task, .. } = *hit;
-        self.hits.push(Kept { hit: Hit { stream, event, ns, task, payload: &[] }, at, len });
+        self.all.push(Kept::Hit { hit: Hit { stream, event, ns, task, payload: &[] }, at, len });
     }
 
-    /// Hands out the hits before a time in their order.
-    pub fn take_before(&mut self, ns: u64, mut each: impl FnMut(&Hit<'_>)) {
-        self.hits.sort_by_key(|kept| kept.hit.ns);
-        let n_ready = self.hits.partition_point(|kept| kept.hit.ns < ns);
-        for Kept { hit, at, len } in self.hits.drain(..n_ready) {
-            each(&Hit { payload: &self.bytes[at..at + len], ..hit });
+    /// Hands out what is before a time in its order.
+    pub fn take_before(&mut self, ns: u64, mut each: impl FnMut(Came<'_>)) {
+        self.all.sort_by_key(Kept::ns);
+        let n_ready = self.all.partition_point(|kept| kept.ns() < ns);
+        for kept in self.all.drain(..n_ready) {
+            each(match kept {
+                Kept::Hit { hit, at, len } => Came::Hit(Hit { payload: &self.bytes[at..at + len], ..hit }),
+                Kept::Loss(loss) => Came::Loss(loss),
+            });
         }
-        if self.hits.is_empty() {
+        if self.all.is_empty() {
             self.bytes.clear();
         } else if n_ready > 0 {
-            let mut rest = Vec::with_capacity(self.hits.iter().map(|kept| kept.len).sum());
-            for kept in &mut self.hits {
-                let at = rest.len();
-                rest.extend_from_slice(&self.bytes[kept.at..kept.at + kept.len]);
-                kept.at = at;
+            let mut rest = Vec::new();
+            for kept in &mut self.all {
+                if let Kept::Hit { at, len, .. } = kept {
+                    let start = rest.len();
+                    rest.extend_from_slice(&self.bytes[*at..*at + *len]);
+                    *at = start;
+                }
             }
             self.bytes = rest;
         }
     }
 }
 
-/// Lets hits wait; all else is handed on at once.
+/// Lets hits and losses wait; all else is handed on at once.
 pub(super) struct Keeping<'a, C> {
     pub waiting: &'a mut Waiting,
     pub consumer: &'a mut C,
@@ -80,7 +98,7 @@ impl<S, C: Consumer<S>> Consumer<S> for Keeping<'_, C> {
     }
 
     fn loss(&mut self, loss: &Loss) {
-        self.consumer.loss(loss);
+        self.waiting.all.push(Kept::Loss(*loss));
     }
 
     fn introduce(&mut self, task: Task, comm: &str) {

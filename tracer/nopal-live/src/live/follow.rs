@@ -12,6 +12,7 @@ use nopal_user::libraries::{LIBRARY_PROBE, WAIT_MS};
 use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_words};
 use nopal_user::session::ProcessReport;
 use nopal_user::watch::{LastWords, Notice};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,29 +53,32 @@ impl<S: Selection> Live<S> {
     pub(super) fn hear(&mut self) {
         let (selection, kernel, roots) = (&self.selection, &self.kernel, &self.roots);
         let is_given = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
-        let (is_only, left, loaded) = (self.options.is_only, &self.left, &mut self.loaded);
-        let unreadable = &mut self.unreadable;
+        let (is_only, left) = (self.options.is_only, &self.left);
+        let found = RefCell::new((&mut self.loaded, &mut self.unreadable));
         let is_ours = |object: &MappedObject| !is_only || roots.contains(&object.pid);
-        self.strangers.hear_of_libraries(
-            |object| {
-                let wanted = wanted_in_file(selection, object).unwrap_or_default();
-                is_ours(object) && wanted.iter().any(|w| !is_given(w.event))
-            },
-            |object| {
-                let is_known = |event| match left.get(&object.pid) {
-                    Some(known) => known.iter().any(|(wanted, _)| wanted.event == event),
-                    None => is_given(event),
-                };
-                if !is_ours(&object) {
-                    return;
-                }
-                match wanted_in_file(selection, &object) {
-                    Ok(wanted) if wanted.iter().any(|w| !is_known(w.event)) => loaded.push(object),
-                    Ok(_) => {}
-                    Err(_) => unreadable.push((object.pid, object.path)),
-                }
-            },
-        );
+        // Of a process that has been looked at: it may have unmapped the file again at the next look.
+        let note = |object: &MappedObject| {
+            let is_known = |event| match left.get(&object.pid) {
+                Some(known) => known.iter().any(|(wanted, _)| wanted.event == event),
+                None => is_given(event),
+            };
+            let (loaded, unreadable) = &mut *found.borrow_mut();
+            match wanted_in_file(selection, object) {
+                _ if !is_ours(object) => {}
+                Ok(wanted) if wanted.iter().any(|w| !is_known(w.event)) => loaded.push(object.clone()),
+                Ok(_) => {}
+                Err(_) => unreadable.push((object.pid, object.path.clone())),
+            }
+        };
+        let of_started = |object: &MappedObject| {
+            if left.contains_key(&object.pid) {
+                note(object);
+                return false;
+            }
+            let wanted = wanted_in_file(selection, object).unwrap_or_default();
+            is_ours(object) && wanted.iter().any(|w| !is_given(w.event))
+        };
+        self.strangers.hear_of_libraries(of_started, |object| note(&object));
     }
 
     /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
