@@ -302,7 +302,9 @@ impl KernelRun {
         let root = if let [root] = self.roots[..] { Some(root) } else { None };
         for pid in family {
             let (files, gone) = (files_of(pid), loaded.remove(&pid).unwrap_or_default());
-            if files.is_empty() || self.seen.get(&pid) == Some(&files) && gone.is_empty() {
+            let has_loaded = !gone.is_empty();
+            if files.is_empty() || self.seen.get(&pid) == Some(&files) && !has_loaded {
+                self.missed(has_loaded.then_some(pid));
                 continue;
             }
             self.performer.names.remember(pid);
@@ -311,14 +313,16 @@ impl KernelRun {
             {
                 self.door.inherit(&process, root.filter(|root| *root != pid));
             }
-            // An error is a process that has gone meanwhile.
-            if let Ok(n_points) = self.attach_one(pid, gone)
-                && n_points > 0
-            {
-                self.verdict.n_late += 1;
-                self.notes.push(Note::Detail(format!(
-                    "process {pid}: points were attached a moment after its program or library had started"
-                )));
+            match self.attach_one(pid, gone) {
+                Ok(0) => {}
+                Ok(_) => {
+                    self.verdict.n_late += 1;
+                    self.notes.push(Note::Detail(format!(
+                        "process {pid}: points were attached a moment after its program or library had started"
+                    )));
+                }
+                // It has gone meanwhile.
+                Err(_) => self.missed(has_loaded.then_some(pid)),
             }
         }
         self.missed(loaded.into_keys());
