@@ -16,7 +16,7 @@ const STOREYS: [&[&str]; 10] = [
     &["nopal-run", "nopal-session", "nopal-doctor"],
     &["nopal-answers"],
     &["nopal-export"],
-    &["nopal-parquet"],
+    &["nopal-parquet", "nopal-query"],
     &["nopal-cli", "nopal-tests", "nopal-bench-stub"],
 ];
 

@@ -5,6 +5,7 @@ pub mod ask;
 mod condition;
 mod counts;
 mod decode;
+pub mod difference;
 pub mod event;
 mod groups;
 pub mod inventory;

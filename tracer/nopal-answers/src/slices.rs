@@ -85,6 +85,7 @@ struct Grown<T> {
     n_kept: usize,
     last_id: u64,
     last_token: u32,
+    has_fields: bool,
 }
 
 #[derive(Debug)]
@@ -97,7 +98,13 @@ struct Node {
 const MAX_KEPT: usize = 1 << 16;
 
 impl<T: Taker> Slices<T> {
-    pub fn new(spans: &[Span], available: &Available, taker: T) -> Result<Slices<T>, Wrong> {
+    /// Without `has_fields` spans have a key and no other fields, which is faster.
+    pub fn new(
+        spans: &[Span],
+        available: &Available,
+        taker: T,
+        has_fields: bool,
+    ) -> Result<Slices<T>, Wrong> {
         let mut pairing = Pairing::new(spans.to_vec());
         let (mut asks, mut keys) = (Vec::new(), Vec::new());
         for (idx, span) in spans.iter().enumerate() {
@@ -106,7 +113,9 @@ impl<T: Taker> Slices<T> {
             let telling = crate::ask::telling_field(available, span);
             keys.push(telling.map(|name| pairing.want(idx, &name)));
         }
-        pairing.want_all();
+        if has_fields {
+            pairing.want_all();
+        }
         let out = Grown {
             taker,
             asks,
@@ -116,6 +125,7 @@ impl<T: Taker> Slices<T> {
             n_kept: 0,
             last_id: 0,
             last_token: 0,
+            has_fields,
         };
         Ok(Slices { pairing, out, wishes: Vec::new(), pairs: Vec::new() })
     }
@@ -130,6 +140,10 @@ impl<T: Taker> Slices<T> {
 
     pub fn taker(&mut self) -> &mut T {
         &mut self.out.taker
+    }
+
+    pub fn taker_ref(&self) -> &T {
+        &self.out.taker
     }
 
     pub fn into_taker(self) -> T {
@@ -216,7 +230,7 @@ impl<T: Taker> Sink for Grown<T> {
             end_task: span.end_task(),
             is_error: span.is_failed || ask.error.as_ref().is_some_and(|error| error.holds(get)),
             key: self.keys[span.span].map_or(Cell::None, |wanted| Cell::from(span.get(wanted))),
-            fields: shown(span, &ask.carries, &self.fields),
+            fields: if self.has_fields { shown(span, &ask.carries, &self.fields) } else { Vec::new() },
         };
         let mut within = Vec::new();
         for done in nested {
@@ -271,7 +285,7 @@ mod tests {
         };
         let spans = [span("outer"), span("inner"), span("leaf")];
         let available = Available::new(Vec::new(), Vec::new(), true);
-        let mut slices = Slices::new(&spans, &available, Seen::default()).unwrap();
+        let mut slices = Slices::new(&spans, &available, Seen::default(), true).unwrap();
         for name in ["outer", "inner", "leaf"] {
             for end in ["begin", "end"] {
                 slices.class(&EventType::new("p", format!("{name}_{end}")));

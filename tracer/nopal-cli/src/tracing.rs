@@ -320,6 +320,11 @@ pub fn stop() {
     STOP.store(true, Ordering::Relaxed);
 }
 
+/// Forgets a Ctrl-C that ended one of several things.
+pub fn go_on() {
+    STOP.store(false, Ordering::Relaxed);
+}
+
 pub fn is_stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }

@@ -26,25 +26,31 @@ pub struct Column {
 }
 
 /// The fields of a table, and where those of each class go.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Columns {
     pub fields: Vec<Column>,
+    /// Names of columns that stand beside the fields.
+    taken: &'static [&'static str],
     by_name: HashMap<String, usize>,
 }
 
+impl Default for Columns {
+    fn default() -> Self {
+        Columns::beside(&OF_EVERY_EVENT)
+    }
+}
+
 impl Columns {
+    /// None yet; these names are taken.
+    pub fn beside(taken: &'static [&'static str]) -> Columns {
+        Columns { fields: Vec::new(), taken, by_name: HashMap::new() }
+    }
+
     /// Adds those of all event types of a recording that are wanted.
     pub fn add_all(&mut self, recording: &Recording, is_wanted: impl Fn(&EventClass) -> bool) {
         recording.event_classes().iter().filter(|class| is_wanted(class)).for_each(|class| {
             visible(&class.ty).for_each(|(name, kind)| self.add(name, kind));
         });
-    }
-
-    /// Of one type.
-    pub fn of_type(ty: &EventType) -> Columns {
-        let mut columns = Columns::default();
-        visible(ty).for_each(|(name, kind)| columns.add(name, kind));
-        columns
     }
 
     fn add(&mut self, name: &str, kind: Kind) {
@@ -61,7 +67,7 @@ impl Columns {
     /// A name that no other column has; SQL does not tell `A` from `a`.
     fn free_name(&self, name: &str) -> String {
         let is_taken = |name: &str| {
-            OF_EVERY_EVENT.iter().any(|taken| taken.eq_ignore_ascii_case(name))
+            self.taken.iter().any(|taken| taken.eq_ignore_ascii_case(name))
                 || self.fields.iter().any(|taken| taken.name.eq_ignore_ascii_case(name))
         };
         let mut free = name.to_owned();

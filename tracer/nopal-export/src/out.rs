@@ -32,6 +32,11 @@ impl Out {
         }
     }
 
+    /// Bytes that somebody else has written for us.
+    pub fn count(&mut self, n_bytes: u64) {
+        self.n_bytes += n_bytes;
+    }
+
     /// Something else than writing has failed.
     pub fn fail(&mut self, error: io::Error) {
         self.error.get_or_insert(error);

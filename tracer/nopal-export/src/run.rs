@@ -80,7 +80,7 @@ pub fn export(
     exporter: Box<dyn Exporter>,
     mut goes_on: impl FnMut(f64, u64) -> bool,
 ) -> Result<Ended, Failed> {
-    let mut slices = Slices::new(plan.spans, plan.available, exporter).map_err(Failed::Question)?;
+    let mut slices = Slices::new(plan.spans, plan.available, exporter, true).map_err(Failed::Question)?;
     let mut ended = Ended::default();
     let n = plan.recordings.len().max(1) as f64;
     for (at, (recording, selection)) in plan.recordings.iter().enumerate() {

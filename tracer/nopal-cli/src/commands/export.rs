@@ -11,7 +11,8 @@ use nopal_export::{
     Chrome, Columns, Ended, EventsCsv, Exporter, Failed, Flamegraph, Otlp, Out, Perfetto, Plan, SpansCsv,
     SpansJson, export, is_wanted,
 };
-use nopal_parquet::{EventsParquet, SpansParquet};
+use nopal_files::own::Folder;
+use nopal_parquet::{Dataset, EventsParquet, SpansParquet};
 use nopal_spans::Span;
 use nopal_trace::{JsonLines, PrintError, Selection};
 use std::io::{self, IsTerminal, Write};
@@ -27,6 +28,7 @@ Examples:
   nopal export pg.rec --to csv -e postgresql:query__done > done.csv
   nopal export pg.rec --to csv --table spans | head
   nopal export pg.rec --to parquet -o pg.parquet        DuckDB, data frames, Spark
+  nopal export pg.rec --to parquet --dataset /lake      adds it to the tables of a fleet: fleet/README.md
   nopal export pg.rec --to flamegraph | flamegraph.pl > pg.svg
   nopal export pg.rec --to otlp-json -o pg.jsonl        OpenTelemetry collectors
 
@@ -42,6 +44,12 @@ pub struct Args {
     /// The new file; without it standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Adds events, and histograms of spans that add up over hosts, to the dataset in this folder; for parquet.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "table"])]
+    pub dataset: Option<PathBuf>,
+    /// With --dataset: a field of spans that histograms are told apart by.
+    #[arg(long, value_name = "FIELD", requires = "dataset")]
+    pub by: Option<String>,
     /// What the rows of csv, json and parquet are.
     #[arg(long, value_enum, default_value_t = Table::Events)]
     pub table: Table,
@@ -63,8 +71,8 @@ pub struct Args {
     /// Times on the command line are in UTC.
     #[arg(long)]
     pub utc: bool,
-    /// Prints what was written as one JSON object; needs -o.
-    #[arg(long, requires = "output")]
+    /// Prints what was written as one JSON object; needs -o or --dataset.
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -104,12 +112,23 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.table == Table::Spans && !args.format.has_tables() {
         return Err(Failure::usage("--table is for csv, json and parquet").hint("leave it out"));
     }
-    if args.format.is_binary() && args.output.is_none() && io::stdout().is_terminal() {
+    if args.dataset.is_some() && args.format != Format::Parquet {
+        return Err(Failure::usage("--dataset is for parquet").hint("add --to parquet"));
+    }
+    if args.json && args.output.is_none() && args.dataset.is_none() {
+        return Err(Failure::usage("--json needs -o FILE or --dataset DIR")
+            .hint("standard output has the export itself"));
+    }
+    if args.format.is_binary()
+        && args.output.is_none()
+        && args.dataset.is_none()
+        && io::stdout().is_terminal()
+    {
         return Err(Failure::usage("this format is not for a terminal").hint("name a file with -o FILE"));
     }
     let opened = Opened::open(&args.recordings, args.spans_file.as_deref())?;
     let selections = opened.select(&args.events, args.from.as_deref(), args.until.as_deref(), args.utc)?;
-    let holds_events = args.format.has_tables() && args.table == Table::Events;
+    let holds_events = args.format.has_tables() && args.table == Table::Events && args.dataset.is_none();
     let spans = match (holds_events, args.only.is_empty()) {
         (true, _) => Vec::new(),
         (false, true) => opened.available.spans.clone(),
@@ -159,6 +178,9 @@ fn exporter(
         }
         columns
     };
+    if let Some(dataset) = &args.dataset {
+        return Ok(Box::new(Dataset::new(Folder::make(dataset)?, spans, args.by.clone())));
+    }
     Ok(match (args.format, args.table) {
         (Format::Csv, Table::Events) => Box::new(EventsCsv::new(out, columns())),
         (Format::Csv, Table::Spans) => Box::new(SpansCsv::new(out, spans)),
@@ -187,7 +209,7 @@ fn write(
     };
     let (mut status, pace) = (Status::new(), Pace::new());
     let ended = export(&plan, exporter, |share, n_events| {
-        if args.output.is_some() {
+        if args.output.is_some() || args.dataset.is_some() {
             status.show(|| format!("{}; {} events", pace.text(share), numbers::count(n_events)));
         }
         !tracing::is_stopped()

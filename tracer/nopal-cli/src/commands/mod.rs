@@ -11,11 +11,13 @@ mod answers;
 mod completions;
 mod demo;
 mod detach;
+mod diff;
 mod doctor;
 mod dtrace;
 mod export;
 mod list;
 mod overview;
+mod query;
 mod record;
 mod recordings;
 mod run;
@@ -47,6 +49,8 @@ enum Verb {
     Tree(answers::tree::Args),
     Hist(answers::hist::Args),
     Count(answers::count::Args),
+    Query(query::Args),
+    Diff(diff::Args),
     Export(export::Args),
     Create(sessions::create::Args),
     EnableEvent(sessions::enable_event::Args),
@@ -112,6 +116,8 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Tree(args) => (args.answer.json, answers::tree::run(args)),
         Verb::Hist(args) => (args.answer.json, answers::hist::run(args)),
         Verb::Count(args) => (args.answer.json, answers::count::run(args)),
+        Verb::Query(args) => (args.json, query::run(args)),
+        Verb::Diff(args) => (args.json, diff::run(args)),
         Verb::Export(args) => (args.json, export::run(args)),
         Verb::Create(args) => (args.json, sessions::create::run(args)),
         Verb::EnableEvent(args) => (args.which.json, sessions::enable_event::run(args)),

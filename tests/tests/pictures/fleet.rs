@@ -1,0 +1,44 @@
+//! Recordings of several hosts as one dataset, which DuckDB reads.
+
+use crate::recorded::{check, planned, refusal, said, spans_file};
+use nopal_tests::{root, run, scratch};
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn recordings_of_several_hosts_add_up() {
+    let folder = scratch("pictures-fleet");
+    let (dataset, spans) = (folder.join("lake"), spans_file());
+    let hosts = ["web-1", "web-2.example.com", "db/3"];
+    for (at, host) in hosts.iter().enumerate() {
+        let recording = folder.join(format!("rec{at}"));
+        run(Command::new("cp").arg("-r").arg(&planned().dir).arg(&recording));
+        let metadata = recording.join("metadata");
+        let text = fs::read_to_string(&metadata).unwrap();
+        let old = text.split("hostname = \"").nth(1).unwrap().split('"').next().unwrap();
+        fs::write(
+            &metadata,
+            text.replace(&format!("hostname = \"{old}\""), &format!("hostname = \"{host}\"")),
+        )
+        .unwrap();
+        said(&[
+            &"export",
+            &recording,
+            &"--to",
+            &"parquet",
+            &"--dataset",
+            &dataset,
+            &"--spans",
+            &spans,
+            &"--json",
+        ]);
+    }
+    let plan = &planned().plan;
+    check("fleet.py", &[&dataset, &root().join("fleet"), plan, plan, plan]);
+    let again = folder.join("rec0");
+    let (words, _) =
+        refusal(&[&"export", &again, &"--to", &"parquet", &"--dataset", &dataset, &"--spans", &spans]);
+    assert!(words.contains("exists"), "{words}");
+    let (words, code) = refusal(&[&"export", &again, &"--to", &"csv", &"--dataset", &dataset]);
+    assert!(words.contains("--dataset is for parquet") && code == 2, "{words}");
+}

@@ -1,0 +1,254 @@
+//! Recordings as a database that lives as long as the command.
+
+use crate::tables::{TableInfo, tables_of};
+use crate::vtab;
+use nopal_spans::{Available, Span, Unmatched};
+use nopal_trace::{Counts, Range, Recording, Report};
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Error};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What the tables are made of; the threads that read have it, too.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub recordings: Vec<(PathBuf, Recording)>,
+    pub available: Available,
+    pub spans: Vec<Span>,
+    pub tables: Vec<TableInfo>,
+    counts: OnceLock<Result<Vec<Counts>, String>>,
+    /// What reading found out, of each recording that was read to its end.
+    reports: Mutex<Vec<Option<(Report, u64)>>>,
+    unmatched: Mutex<Unmatched>,
+    /// Why a recording could not be read.
+    failed: Mutex<Option<String>>,
+    is_stopped: fn() -> bool,
+}
+
+impl Shared {
+    pub fn is_stopped(&self) -> bool {
+        (self.is_stopped)()
+    }
+
+    /// The number of events of each type, by recording, and what is missing.
+    pub fn counts(&self) -> Result<&[Counts], String> {
+        let count = || {
+            let never = AtomicBool::new(false);
+            let of = |(dir, recording): &(PathBuf, Recording)| {
+                let counted = recording.count(Range::default(), |_| true, &never);
+                counted.map_err(|error| format!("{}: {error}", dir.display()))
+            };
+            self.recordings.iter().map(of).collect::<Result<Vec<_>, _>>()
+        };
+        self.counts.get_or_init(count).as_deref().map_err(Clone::clone)
+    }
+
+    pub fn was_read(&self, recording: usize, report: Report, n_damaged: u64) {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports[recording] = Some((report, n_damaged));
+    }
+
+    pub fn has_failed(&self, why: &str) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+    }
+
+    pub fn was_paired(&self, unmatched: Unmatched) {
+        *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = unmatched;
+    }
+}
+
+/// A database over recordings.
+#[derive(Debug)]
+pub struct Database {
+    connection: Connection,
+    shared: Arc<Shared>,
+}
+
+/// Takes the rows of an answer as they come.
+pub trait Answer {
+    /// The names of the columns, before any row. A statement without an answer has none.
+    fn columns(&mut self, names: &[String]);
+    /// False to end.
+    fn row(&mut self, values: &[ValueRef<'_>]) -> bool;
+}
+
+/// Why SQL gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueryError {
+    /// SQLite does not understand it; with the place where it stopped, in bytes.
+    Sql {
+        message: String,
+        offset: Option<usize>,
+    },
+    /// A recording could not be read.
+    Read(String),
+    Interrupted,
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueryError::Sql { message, .. } | QueryError::Read(message) => f.write_str(message),
+            QueryError::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+/// Pages of tables that SQLite makes for itself: a sum over many groups may go to the disk.
+const CACHE_KIB: u32 = 64 << 10;
+/// Steps of SQLite's machine between two looks at whether to stop.
+const STEPS: i32 = 100_000;
+
+impl Database {
+    /// `is_stopped` is asked now and then.
+    pub fn open(
+        recordings: Vec<(PathBuf, Recording)>,
+        available: Available,
+        is_stopped: fn() -> bool,
+    ) -> Result<Database, QueryError> {
+        let tables = tables_of(&recordings);
+        let n = recordings.len();
+        let shared = Arc::new(Shared {
+            spans: available.spans.clone(),
+            recordings,
+            available,
+            tables,
+            counts: OnceLock::new(),
+            reports: Mutex::new(vec![None; n]),
+            unmatched: Mutex::default(),
+            failed: Mutex::default(),
+            is_stopped,
+        });
+        let mut connection = Connection::open_in_memory().map_err(sql_error)?;
+        connection
+            .execute_batch(&format!("PRAGMA cache_size = -{CACHE_KIB}; PRAGMA temp_store = FILE"))
+            .map_err(sql_error)?;
+        connection.progress_handler(STEPS, Some(is_stopped)).map_err(sql_error)?;
+        vtab::load(&connection, &shared).map_err(sql_error)?;
+        let database = Database { connection, shared };
+        database.make_views()?;
+        Ok(database)
+    }
+
+    /// Views on the spans of well-known programs, where they are there.
+    fn make_views(&self) -> Result<(), QueryError> {
+        const VIEWS: [(&str, &str, &[&str]); 3] = [
+            ("pg_statements", "key AS query", &["postgresql:query"]),
+            ("redis_commands", "key AS command", &["redis:call", "valkey_commands:command_call"]),
+            ("gc_pauses", "name AS program", &["ruby:gc", "hotspot:gc", "python:gc", "node:gc"]),
+        ];
+        for (view, column, names) in VIEWS {
+            let there: Vec<String> = names
+                .iter()
+                .filter(|name| self.shared.spans.iter().any(|span| span.full_name() == **name))
+                .map(|name| format!("'{name}'"))
+                .collect();
+            if !there.is_empty() && !self.shared.tables.iter().any(|table| table.name == view) {
+                let sql = format!(
+                    "CREATE TEMP VIEW {view} AS SELECT ts, dur, self, {column}, host, pid, tid, error, args, \
+                     recording FROM spans WHERE name IN ({})",
+                    there.join(", ")
+                );
+                self.connection.execute_batch(&sql).map_err(sql_error)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn tables(&self) -> &[TableInfo] {
+        &self.shared.tables
+    }
+
+    /// The views that were made, with their SQL.
+    pub fn views(&self) -> Vec<(String, String)> {
+        let sql = "SELECT name, sql FROM temp.sqlite_schema WHERE type = 'view' ORDER BY name";
+        let rows = self.connection.prepare(sql).and_then(|mut statement| {
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<Vec<_>, _>>()
+        });
+        rows.unwrap_or_default()
+    }
+
+    /// Runs statements, one after the other; gives the rows of each to `answer`.
+    pub fn query(&self, sql: &str, answer: &mut dyn Answer) -> Result<(), QueryError> {
+        self.run(sql, answer).map_err(|error| {
+            // SQLite hands on the words of a table, and not that they were a table's.
+            let failed = self.shared.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+            failed.map_or(error, QueryError::Read)
+        })
+    }
+
+    fn run(&self, sql: &str, answer: &mut dyn Answer) -> Result<(), QueryError> {
+        let mut batch = rusqlite::Batch::new(&self.connection, sql);
+        let mut has_any = false;
+        while let Some(mut statement) = batch.next().map_err(sql_error)? {
+            has_any = true;
+            let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+            let n_columns = names.len();
+            answer.columns(&names);
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().map_err(sql_error)? {
+                let values: Vec<ValueRef<'_>> =
+                    (0..n_columns).map(|at| row.get_ref(at).unwrap_or(ValueRef::Null)).collect();
+                if !answer.row(&values) {
+                    return Ok(());
+                }
+            }
+        }
+        match has_any {
+            true => Ok(()),
+            false => Err(QueryError::Sql { message: "there is no statement in it".to_owned(), offset: None }),
+        }
+    }
+
+    /// What is missing in the recordings, whatever was asked of them; and events that could not be read.
+    pub fn reports(&self) -> Result<(Vec<Report>, u64), QueryError> {
+        let known = self.shared.reports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (mut reports, mut n_damaged) = (Vec::new(), 0);
+        for (at, known) in known.into_iter().enumerate() {
+            match known {
+                Some((report, n)) => {
+                    reports.push(report);
+                    n_damaged += n;
+                }
+                None => reports.push(self.shared.counts().map_err(QueryError::Read)?[at].report.clone()),
+            }
+        }
+        Ok((reports, n_damaged))
+    }
+
+    /// Of the last query that read all spans.
+    pub fn unmatched(&self) -> Unmatched {
+        *self.shared.unmatched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn sql_error(error: Error) -> QueryError {
+    use rusqlite::ffi::ErrorCode;
+    match error {
+        Error::SqliteFailure(failure, _) if failure.code == ErrorCode::OperationInterrupted => {
+            QueryError::Interrupted
+        }
+        Error::SqlInputError { msg, offset, .. } => {
+            QueryError::Sql { message: msg, offset: usize::try_from(offset).ok() }
+        }
+        Error::ModuleError(message) => QueryError::Read(message),
+        Error::SqliteFailure(_, Some(message)) => QueryError::Sql { message, offset: None },
+        other => QueryError::Sql { message: other.to_string(), offset: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The flags in `.cargo/config.toml` switch them on.
+    #[test]
+    fn sqlite_has_percentiles() {
+        let sql = "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM (SELECT 1 AS x UNION SELECT 2)";
+        let connection = Connection::open_in_memory().unwrap();
+        assert_eq!(connection.query_row(sql, [], |row| row.get::<_, f64>(0)), Ok(1.5));
+    }
+}

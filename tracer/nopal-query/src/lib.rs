@@ -1,0 +1,16 @@
+//! SQL over recordings: SQLite with a virtual table for each kind of rows. Recordings are read while the query runs; nothing
+//! is loaded whole. What a query does not need is not decoded: times, processes, threads, event types and fields.
+//! Prints nothing.
+
+mod batch;
+mod database;
+mod few;
+mod names;
+mod plan;
+mod scan;
+mod tables;
+mod vtab;
+
+pub use database::{Answer, Database, QueryError};
+pub use rusqlite::types::ValueRef;
+pub use tables::{ColumnInfo, TableInfo};
