@@ -52,9 +52,8 @@ pub(crate) fn losses(shared: &Shared, ask: &Ask, sender: &mut Sender) -> Result<
                 .sum::<u64>()
         };
         let rests = [
-            (report.lost_events.saturating_sub(listed(false)), "events"),
-            (report.lost_packets.saturating_sub(listed(true)), "packets"),
-            (report.n_missing.saturating_add(report.verdict.n_lost()), "events"),
+            (report.verdict.n_all_lost().saturating_sub(listed(false)), "events"),
+            (report.verdict.n_lost_packets.saturating_sub(listed(true)), "packets"),
         ];
         for (rest, what) in rests.into_iter().filter(|(rest, _)| *rest > 0) {
             let none = || Put::Number(None);
@@ -75,6 +74,7 @@ pub(crate) fn recordings(shared: &Shared, ask: &Ask, sender: &mut Sender) -> Res
             recording.events(Range::default()).and_then(|mut events| Ok(events.next()?.and_then(|e| e.ns())));
         let report = &counts.report;
         let notes: Vec<String> = report
+            .verdict
             .notes
             .iter()
             .map(ToString::to_string)
@@ -94,9 +94,9 @@ pub(crate) fn recordings(shared: &Shared, ask: &Ask, sender: &mut Sender) -> Res
             Put::Number(first.map_err(|error| format!("{}: {error}", dir.display()))?),
             number(counts.total()),
             number(recording.event_classes().len() as u64),
-            number(report.n_lost()),
+            number(report.verdict.n_all_lost()),
             number(report.verdict.n_gaps),
-            number(report.is_complete().into()),
+            number(report.verdict.is_complete().into()),
             Put::Text(&notes.join("; ")),
         ];
         send(&row, ask, sender);

@@ -2,13 +2,14 @@
 
 use super::answers::source::Status;
 use super::answers::{numbers, print, print_json, render};
-use super::recordings::{Missing, Opened, interrupted};
+use super::recordings::{Opened, interrupted, verdict_on};
 use crate::failure::Failure;
 use crate::tracing;
+use crate::verdict::{self, Manner};
 use nopal_answers::difference::{Change, Metric, Rule, change};
 use nopal_answers::{Latency, LatencyAsk, ask, inventory, recorded};
 use nopal_spans::{Available, Span, Summary};
-use nopal_trace::{Range, Recording, Report};
+use nopal_trace::{Range, Recording, Report, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -92,14 +93,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let [before, after] = &sides[..] else { return Err(Failure::usage("two recordings are compared")) };
     let rows = rows_of(before, after);
     let broken = broken_rules(&args, &rows, before, after);
-    let missing =
-        Missing::new([&before.report, &after.report].into_iter(), before.n_damaged + after.n_damaged);
+    let verdict = verdict_on([&before.report, &after.report].into_iter(), before.n_damaged + after.n_damaged);
     match args.json {
-        true => print_json(&format!("{}\n", object(&args, &rows, before, after, &broken, &missing)))?,
+        true => print_json(&format!("{}\n", object(&args, &rows, before, after, &broken, &verdict)))?,
         false => {
             print(&text(&args, &rows, before, after))?;
             broken.iter().for_each(|line| tell!("broken: {line}"));
-            tell!("{}; {}", tracing::counted(rows.len() as u64, "group"), missing.verdict);
+            tell!(
+                "{}; {}",
+                tracing::counted(rows.len() as u64, "group"),
+                verdict::text(&verdict, Manner::SESSION)
+            );
         }
     }
     match broken.is_empty() {
@@ -261,7 +265,7 @@ fn object(
     before: &Side,
     after: &Side,
     broken: &[String],
-    missing: &Missing,
+    verdict: &Verdict,
 ) -> Value {
     let mut columns = vec![json!({ "name": "span", "unit": "", "class": "text" })];
     columns.extend(args.by.iter().map(|name| json!({ "name": name, "unit": "", "class": "key" })));
@@ -288,9 +292,9 @@ fn object(
     };
     let rows: Vec<Value> = rows.iter().take(args.limit.unwrap_or(usize::MAX)).map(row).collect();
     json!({
-        "complete": missing.is_complete,
-        "verdict": missing.verdict,
-        "lost": missing.n_lost,
+        "complete": verdict.is_complete(),
+        "verdict": verdict::text(verdict, Manner::SESSION),
+        "lost": verdict.n_all_lost(),
         "columns": columns,
         "rows": rows,
         "events": { "before": before.events, "after": after.events },

@@ -1,9 +1,10 @@
 //! `nopal query`: SQL over recordings.
 
 use super::answers::print_json;
-use super::recordings::{Missing, Opened, interrupted};
+use super::recordings::{Opened, interrupted, verdict_on};
 use crate::failure::Failure;
 use crate::tracing;
+use crate::verdict::{self, Manner};
 use nopal_query::{Database, QueryError};
 use nopal_sdt::pattern::nearest;
 use std::io::{self, IsTerminal, Read};
@@ -102,10 +103,10 @@ fn ask(database: &Database, sql: &str, form: Form) -> Result<(), Failure> {
     let mut printer = Printer::new(form);
     database.query(sql, &mut printer).map_err(|error| failure_of(&error, sql, database))?;
     let (reports, n_damaged) = database.reports().map_err(|error| failure_of(&error, sql, database))?;
-    let missing = Missing::new(reports.iter(), n_damaged);
-    let n_rows = printer.finish(&missing, database)?;
+    let verdict = verdict_on(reports.iter(), n_damaged);
+    let n_rows = printer.finish(&verdict, database)?;
     if form != Form::Json {
-        tell!("{}; {}", tracing::counted(n_rows, "row"), missing.verdict);
+        tell!("{}; {}", tracing::counted(n_rows, "row"), verdict::text(&verdict, Manner::SESSION));
     }
     Ok(())
 }

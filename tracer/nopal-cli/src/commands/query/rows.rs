@@ -1,9 +1,10 @@
 //! Rows of an answer as a table, as JSON, as comma-separated values; printed as they come.
 
 use crate::commands::answers::{print, print_json, render};
-use crate::commands::recordings::Missing;
 use crate::failure::Failure;
+use crate::verdict::{self, Manner};
 use nopal_query::{Answer, Database, ValueRef};
+use nopal_trace::Verdict;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -90,7 +91,7 @@ impl Printer {
     }
 
     /// Ends the answer; how many rows it had.
-    pub fn finish(mut self, missing: &Missing, database: &Database) -> Result<u64, Failure> {
+    pub fn finish(mut self, verdict: &Verdict, database: &Database) -> Result<u64, Failure> {
         self.end_statement();
         if self.form == Form::Json {
             let columns: Vec<Value> = self
@@ -106,9 +107,9 @@ impl Printer {
                 self.text,
                 "{}],\"complete\":{},\"verdict\":{},\"lost\":{},\"unmatched\":{},\"columns\":{}}}\n",
                 if self.n_rows == 0 { "{\"rows\":[" } else { "" },
-                missing.is_complete,
-                Value::from(missing.verdict.as_str()),
-                missing.n_lost,
+                verdict.is_complete(),
+                Value::from(verdict::text(verdict, Manner::SESSION)),
+                verdict.n_all_lost(),
                 database.unmatched().sum(),
                 Value::from(columns),
             );
