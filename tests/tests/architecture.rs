@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates of the workspace by storey: each may use crates of the storeys above it in this list, and no others.
-const STOREYS: [&[&str]; 10] = [
+const STOREYS: [&[&str]; 11] = [
     &["nopal-abi", "nopal-provider", "nopal-program", "nopal-files", "nopal-runtime"],
     &["nopal-sdt", "nopal-script", "nopal-trace", "nopal", "nopal-c", "nopal-stapsdt"],
-    &["nopal-capture", "nopal-spans", "nopal-proc", "nopal-demo"],
+    &["nopal-capture", "nopal-functions", "nopal-spans", "nopal-demo"],
+    &["nopal-proc"],
     &["nopal-user", "nopal-kernel"],
     &["nopal-live"],
     &["nopal-run", "nopal-session", "nopal-doctor"],

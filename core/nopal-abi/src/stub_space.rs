@@ -20,7 +20,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nopalstb");
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// What is reserved in one neighbourhood unless the creator says otherwise.
 pub const DEFAULT_BYTES: usize = 4 << 20;
 pub const DEFAULT_JOURNAL_ENTRIES: u32 = 8192;
@@ -128,7 +128,8 @@ pub struct JournalEntry {
     pub code: u32,
     /// Site: offset of the slot. Stub: of its next-slot. Patch: a [`PatchForm`].
     pub slot: u32,
-    /// Site: offset of the resume code. Stub: bytes of code. Patch: how far behind its site it is.
+    /// Site: offset of the resume code. Stub: bytes of code. Patch: how far behind its site it is, with a
+    /// sign: an exit may be opened before it.
     pub extent: u32,
     /// Semaphore: the process, as the tracer counts; 0 = every process that maps this space.
     pub pid: u32,
@@ -152,15 +153,23 @@ pub enum PatchForm {
     Relocated = 1,
     /// As `Jump`, behind the first byte of the instruction, a prefix.
     Prefixed = 2,
-    /// The distance of a jump that is the program's own.
+    /// The distance of a jump that is the program's own, behind an opcode of one byte.
     Distance = 3,
+    /// The same behind an opcode of two bytes.
+    FarDistance = 4,
 }
 
 impl PatchForm {
     pub fn from_code(code: u32) -> Option<PatchForm> {
-        [PatchForm::Jump, PatchForm::Relocated, PatchForm::Prefixed, PatchForm::Distance]
-            .into_iter()
-            .find(|form| *form as u32 == code)
+        [
+            PatchForm::Jump,
+            PatchForm::Relocated,
+            PatchForm::Prefixed,
+            PatchForm::Distance,
+            PatchForm::FarDistance,
+        ]
+        .into_iter()
+        .find(|form| *form as u32 == code)
     }
 }
 

@@ -132,6 +132,7 @@ mod tests {
                 args,
                 code: Vec::new(),
                 until_restartable: None,
+                edge: None,
             }],
             about: None,
         }

@@ -26,6 +26,36 @@ pub struct Site {
     /// How many bytes further on a restartable sequence of the program begins; 0: the site is inside one. `None`: the file
     /// describes none from here on.
     pub until_restartable: Option<u64>,
+    /// For a site that no note tells of, but that is an edge of a function.
+    pub edge: Option<Edge>,
+}
+
+/// Where a function is entered or left, and the code around.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    pub side: Side,
+    /// Link-time address of `code`.
+    pub start: u64,
+    /// A straight line of instructions that is run as a whole, and some bytes behind it.
+    pub code: Vec<u8>,
+    /// How much of `code` the line is. At an exit it ends with the instruction that leaves.
+    pub line_len: usize,
+    /// Bytes behind an exit that are never run.
+    pub n_filling: usize,
+    /// Why only the kernel can open it, if that is so.
+    pub unfit: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Entry,
+    Return,
+    /// A jump to another function, which returns to the caller of this one.
+    Tail,
+    /// The same, if a condition holds.
+    ConditionalTail,
+    /// Every return, at the function's entry: the kernel puts its own return address in the place of the caller's.
+    AnyReturn,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -491,6 +491,7 @@ mod tests {
             args,
             code: vec![0x90],
             until_restartable: None,
+            edge: None,
         };
         let probe = Probe { provider: "p".into(), name: "n".into(), sites: vec![site], about: Some(about) };
         let plan = EventPlan::new(&probe, Limits::default());

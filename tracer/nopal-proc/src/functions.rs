@@ -29,6 +29,11 @@ impl FunctionRanges {
         FunctionRanges { entries, frames: (frames, bytes.to_vec()) }
     }
 
+    /// Where functions begin.
+    pub fn starts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.entries.iter().map(|(start, _)| *start)
+    }
+
     /// Beginning and length of the function an address lies in.
     pub fn around(&self, address: u64) -> Option<(u64, u64)> {
         let after = self.entries.partition_point(|(start, _)| *start <= address);

@@ -119,6 +119,16 @@ impl FileSymbols {
         distinct(self.functions().filter(is_mangled).filter(fits).collect())
     }
 
+    /// All functions by their names as the linker knows them, for those who ask for many.
+    pub fn by_name(&self) -> HashMap<&str, Vec<Function<'_>>> {
+        let mut named: HashMap<&str, Vec<Function<'_>>> = HashMap::new();
+        for function in self.functions() {
+            named.entry(function.name).or_default().push(function);
+        }
+        named.values_mut().for_each(|same| *same = distinct(std::mem::take(same)));
+        named
+    }
+
     /// The link-time address of a place in the file.
     pub fn address_of(&self, file_offset: u64) -> Option<u64> {
         self.segments.iter().find_map(|(at, address, size)| {

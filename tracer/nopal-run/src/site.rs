@@ -180,7 +180,15 @@ mod tests {
             .into_iter()
             .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
             .collect();
-        Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90], until_restartable: None }
+        Site {
+            address: 0,
+            file_offset: 0,
+            semaphore: None,
+            args,
+            code: vec![0x90],
+            until_restartable: None,
+            edge: None,
+        }
     }
 
     fn used(index: u8, as_number: bool, string: Option<u32>, buffer: Option<u32>) -> ArgUse {

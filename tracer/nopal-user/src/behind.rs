@@ -55,7 +55,7 @@ fn is_ignored(prefix: u8) -> bool {
     matches!(prefix, 0x40..=0x4f | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0xf2 | 0xf3)
 }
 
-fn retarget(instruction: &Instruction, bytes: &[u8], tail: &Tail) -> Option<Way> {
+pub(super) fn retarget(instruction: &Instruction, bytes: &[u8], tail: &Tail) -> Option<Way> {
     let at = instruction.ip();
     let is_jump = instruction.flow_control() == FlowControl::UnconditionalBranch
         && bytes.first() == Some(&JUMP)
@@ -69,10 +69,11 @@ fn retarget(instruction: &Instruction, bytes: &[u8], tail: &Tail) -> Option<Way>
         distance: Distance::FREE,
         tail: tail.clone(),
         is_narrow: false,
+        above: 0,
     })
 }
 
-fn within(instruction: &Instruction, code: &[u8], at: usize, tail: &Tail) -> Option<Way> {
+pub(super) fn within(instruction: &Instruction, code: &[u8], at: usize, tail: &Tail) -> Option<Way> {
     if instruction.flow_control() != FlowControl::Next || !is_ignored(*code.get(at)?) {
         return None;
     }
@@ -93,6 +94,7 @@ fn within(instruction: &Instruction, code: &[u8], at: usize, tail: &Tail) -> Opt
         distance: Distance(bytes),
         tail: tail.clone(),
         is_narrow: false,
+        above: 0,
     })
 }
 

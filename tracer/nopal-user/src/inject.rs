@@ -2,6 +2,8 @@
 //! stubs and changes the code, in this order. Runs in a thread of its own that is the ptracer.
 
 mod arm;
+mod claims;
+mod edge;
 mod inside;
 mod prepare;
 mod rehouse;
@@ -73,6 +75,8 @@ pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
         ring: 0,
         facts: None,
         passed: HashMap::new(),
+        claims: claims::Claims::default(),
+        handles_faults: None,
     };
     let here: Vec<u64> = spaces_in(&work.maps).iter().map(|r| r.inode).collect();
     let lists = work.core.neighbourhoods.iter().find(|n| here.contains(&n.inode));
@@ -99,6 +103,9 @@ struct Work<'a, 'c> {
     facts: Option<ThreadFacts>,
     /// Descriptors of neighbourhoods and the ring in the process, to be closed at the end: by inode.
     passed: HashMap<u64, i32>,
+    claims: claims::Claims,
+    /// Whether the program catches faults; asked when needed.
+    handles_faults: Option<bool>,
 }
 
 /// A site that is ready to be opened.
@@ -145,6 +152,8 @@ pub fn open_process(
         ring,
         facts: None,
         passed: HashMap::new(),
+        claims: claims::Claims::default(),
+        handles_faults: None,
     };
     work.refresh()?;
     let outcome = work.open(&objects);

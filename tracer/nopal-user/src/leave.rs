@@ -434,7 +434,7 @@ fn patches(
 ) -> Vec<Patch> {
     let mut patches: Vec<(Patch, bool)> = Vec::new();
     for (_, entry, _) in n.space.entries() {
-        let site = entry.address.wrapping_sub(u64::from(entry.extent));
+        let site = entry.address.wrapping_sub(entry.extent as i32 as i64 as u64);
         if entry.kind != JournalKind::Patch || is_wanted(site) {
             continue;
         }

@@ -123,6 +123,7 @@ impl Loader {
             args: Vec::new(),
             code: self.code.clone(),
             until_restartable: None,
+            edge: None,
         };
         let mapping = &object.mappings[0];
         WantedObject {

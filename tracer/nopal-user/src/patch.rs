@@ -66,6 +66,7 @@ impl Patch {
             PatchForm::Jump | PatchForm::Relocated => (0, Way::jump_bytes(entry.code)),
             PatchForm::Prefixed => (1, Way::jump_bytes(entry.code)),
             PatchForm::Distance => (1, entry.code.to_le_bytes().to_vec()),
+            PatchForm::FarDistance => (2, entry.code.to_le_bytes().to_vec()),
         };
         let patched = patched.get(..len).filter(|bytes| !bytes.is_empty())?.to_vec();
         let mut kept = files.original(entry.address.checked_sub(kept_len)?, kept_len as usize + len)?;

@@ -24,6 +24,8 @@ pub struct Status {
     /// In the innermost namespace, last of NSpid.
     pub namespace_pid: i32,
     pub is_kernel_thread: bool,
+    /// A bit for each signal that has a handler, the first for signal 1.
+    pub caught: u64,
 }
 
 /// What the kernel told the program at its start.
@@ -78,11 +80,17 @@ fn parse_status(text: &str) -> Status {
                 status.namespace_pid = last.and_then(|n| n.parse().ok()).unwrap_or(0);
             }
             "x86_Thread_features" => status.has_shadow_stack = value.split_whitespace().any(|f| f == "shstk"),
+            "SigCgt" => status.caught = u64::from_str_radix(value, 16).unwrap_or(u64::MAX),
             "VmSize" => status.is_kernel_thread = false,
             _ => {}
         }
     }
     status
+}
+
+/// Whether the process has a handler for one of these signals; also if nobody knows.
+pub fn catches(pid: i32, signals: &[i32]) -> bool {
+    status(pid).map_or(true, |status| signals.iter().any(|signal| status.caught & (1 << (signal - 1)) != 0))
 }
 
 /// True while the process has a memory of its own, i.e. is not a zombie.
@@ -348,7 +356,7 @@ mod tests {
     fn status_fields() {
         let status = parse_status(
             "Name:\tpost gres\nState:\tS (sleeping)\nTracerPid:\t42\nUid:\t33\t33\t33\t33\nNSpid:\t100\t7\n\
-             VmSize:\t  10 kB\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss\n",
+             VmSize:\t  10 kB\nSeccomp:\t2\nSigCgt:\t0000000000004a00\nx86_Thread_features:\tshstk wrss\n",
         );
         assert_eq!(
             status,
@@ -360,7 +368,8 @@ mod tests {
                 seccomp: 2,
                 has_shadow_stack: true,
                 namespace_pid: 7,
-                is_kernel_thread: false
+                is_kernel_thread: false,
+                caught: 0x4a00,
             }
         );
     }

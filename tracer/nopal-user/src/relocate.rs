@@ -14,8 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that a jump takes.
 pub const WINDOW: u64 = 5;
+/// Farther behind a site nothing is moved.
+pub const MAX_MOVED: u64 = 32;
 /// Farther behind a site nobody asks.
-pub const MAX_WINDOW: u64 = 32;
+const MAX_WINDOW: u64 = 64;
 
 /// The page or the two pages that a site's five bytes lie in.
 pub fn pages_of(site: u64) -> Vec<u64> {
@@ -50,7 +52,7 @@ impl Fixed {
 
     /// Whether nothing leads into the bytes behind the first of `window` bytes at the site; else why they must stay.
     pub fn check(&self, site: u64, window: u64) -> Result<(), &'static str> {
-        if window > MAX_WINDOW {
+        if window > MAX_MOVED {
             return Err("they are too far behind it");
         }
         if self.entered.range((site, 1)..(site, window)).next().is_some() {
@@ -62,6 +64,30 @@ impl Fixed {
         // Landing pads are written as distances from their function: any bytes that could be such a one count.
         let is_landing_pad = (1..window).any(|inside| {
             let encoded = uleb128(site + inside - start);
+            self.exceptions.windows(encoded.len()).any(|bytes| bytes == encoded)
+        });
+        if is_landing_pad { Err("an exception may land in them") } else { Ok(()) }
+    }
+}
+
+impl Fixed {
+    /// Whether nothing leads to any of these addresses, which follow the site; else why they must be left as they are.
+    pub fn check_line(&self, site: u64, line: std::ops::Range<u64>) -> Result<(), &'static str> {
+        if line.is_empty() {
+            return Ok(());
+        }
+        let (Some(first), Some(end)) = (line.start.checked_sub(site), line.end.checked_sub(site)) else {
+            return Err("they are not behind it");
+        };
+        if end > MAX_WINDOW {
+            return Err("they are too far behind it");
+        }
+        if self.entered.range((site, first)..(site, end)).next().is_some() {
+            return Err("a branch leads into them");
+        }
+        let start = self.decoded.get(&site).ok_or("its function cannot be decoded")?;
+        let is_landing_pad = line.into_iter().any(|address| {
+            let encoded = uleb128(address - start);
             self.exceptions.windows(encoded.len()).any(|bytes| bytes == encoded)
         });
         if is_landing_pad { Err("an exception may land in them") } else { Ok(()) }
@@ -141,11 +167,8 @@ impl<'a> Survey<'a> {
     /// Something leads to this address.
     fn lead_to(&mut self, address: u64) {
         let at = self.sites.partition_point(|site| *site < address);
-        if let Some(site) = at.checked_sub(1).and_then(|before| self.sites.get(before))
-            && address - site < MAX_WINDOW
-        {
-            self.entered.insert((*site, address - site));
-        }
+        let near = self.sites[..at].iter().rev().take_while(|site| address - **site < MAX_WINDOW);
+        self.entered.extend(near.map(|site| (*site, address - site)));
     }
 
     fn judge(mut self) -> Fixed {

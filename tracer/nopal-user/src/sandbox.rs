@@ -115,6 +115,7 @@ fn wanted_site((address, code, function): &(u64, Vec<u8>, Forbidding)) -> Wanted
             args: Vec::new(),
             code: code.clone(),
             until_restartable: None,
+            edge: None,
         },
         event: FORBIDDING_EVENT,
         predicates: Vec::new(),

@@ -300,13 +300,11 @@ impl Core {
         let mut wanted = Vec::new();
         for object in mapped.into_iter().filter(|o| !o.path.starts_with(super::neighbourhood::MEMFD_NAME)) {
             let Some(read) = self.read_object(&object) else { continue };
-            if read.object.probes.is_empty() {
-                continue;
-            }
             let sites = (self.select)(&object, &read.object);
             if sites.is_empty() {
                 continue;
             }
+            let fixed = fixed_for(&read, &object, &sites);
             for bias in object.load_biases(&read.object) {
                 wanted.push(WantedObject {
                     path: object.path.clone(),
@@ -320,7 +318,7 @@ impl Core {
                     own_file: own_file(&object, bias.wrapping_add(sites[0].site.address)),
                     sites: sites.clone(),
                     all_sites: Arc::clone(&read.sites),
-                    fixed: Arc::clone(&read.fixed),
+                    fixed: Arc::clone(&fixed),
                 });
             }
         }
@@ -335,7 +333,7 @@ impl Core {
     /// Whether a file has wanted sites.
     fn wants(&mut self, object: &MappedObject) -> bool {
         let Some(read) = self.read_object(object) else { return false };
-        !read.object.probes.is_empty() && !(self.select)(object, &read.object).is_empty()
+        !(self.select)(object, &read.object).is_empty()
     }
 
     fn read_object(&mut self, object: &MappedObject) -> Option<Arc<ReadObject>> {
@@ -369,6 +367,18 @@ impl Core {
             })
             .clone()
     }
+}
+
+/// What is known of the instructions around sites: of those of probes, or of all where edges of functions are wanted.
+fn fixed_for(read: &ReadObject, object: &MappedObject, sites: &[Wanted]) -> Arc<LazyFixed> {
+    let lines: Vec<u64> = sites.iter().filter_map(|w| w.site.edge.as_ref()).map(|edge| edge.start).collect();
+    if lines.is_empty() {
+        return Arc::clone(&read.fixed);
+    }
+    let mut all: Vec<u64> = read.sites.iter().copied().chain(lines).collect();
+    all.sort_unstable();
+    all.dedup();
+    Arc::new(LazyFixed { object: Some(object.clone()), sites: Arc::new(all), fixed: OnceLock::new() })
 }
 
 /// The stretch of the file's readable mappings that `address` lies in.

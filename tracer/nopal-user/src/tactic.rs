@@ -23,10 +23,23 @@ pub enum Tactic {
     /// A jump within an instruction behind the nop: its prefix stays, the jump follows, and the instruction runs elsewhere
     /// meanwhile. The nop stays, too: other tools use it as ever, and come by here afterwards.
     Behind,
-    /// The jump behind the nop leads to the stub, which goes on where it led to.
+    /// The jump behind the nop, or out of a function, leads to the stub, which goes on where it led to.
     Retarget,
     /// A 5-byte jump over the nop and the instructions behind it, which run elsewhere meanwhile. Only where asked for.
     Relocate,
+}
+
+impl Tactic {
+    /// The same at the edge of a function.
+    pub fn at_edge(self) -> &'static str {
+        match self {
+            Tactic::Jump => "jump over the return and what fills up behind it",
+            Tactic::Pun | Tactic::OwnPun => "one-byte jump that lands where the bytes behind it say",
+            Tactic::Behind => "jump inside an instruction, behind its prefix",
+            Tactic::Retarget => "the function's own jump, led elsewhere",
+            Tactic::Relocate => "5-byte jump over instructions that were moved",
+        }
+    }
 }
 
 impl fmt::Display for Tactic {
@@ -70,6 +83,12 @@ pub enum Refusal {
     OpenedOtherwise,
     /// Another site begins within the bytes that are the pun's distance.
     NextSiteTooClose,
+    /// Another jump of ours is in the way.
+    Crowded,
+    /// At the edge of a function no instruction can have a jump put on it.
+    NoWay {
+        reason: String,
+    },
     /// The instructions behind the nop must stay where they are, and the pun has no place to land either.
     NotMovable {
         landing: Box<Refusal>,
@@ -104,6 +123,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::OpenedOtherwise => write!(f, "an earlier session opened it otherwise"),
             Refusal::NextSiteTooClose => write!(f, "another probe is less than 5 bytes further on"),
+            Refusal::Crowded => write!(f, "another jump of ours is too near"),
+            Refusal::NoWay { reason } => f.write_str(reason),
             Refusal::NotMovable { landing, reason } => {
                 write!(f, "{landing}, and the instructions behind it cannot be moved: {reason}")
             }
@@ -128,6 +149,8 @@ impl Refusal {
             | Refusal::Breakpoint
             | Refusal::BytesChanged { .. }
             | Refusal::NextSiteTooClose
+            | Refusal::Crowded
+            | Refusal::NoWay { .. }
             | Refusal::NotMovable { .. }
             | Refusal::Restartable
             | Refusal::ThreadInside
@@ -155,6 +178,8 @@ pub struct Way {
     pub tail: Tail,
     /// The landing may be nearer to the heap than it should: for want of another way.
     pub is_narrow: bool,
+    /// How far the stack pointer is below its value at the site: where the jump is on another instruction.
+    pub above: i32,
 }
 
 impl Way {
@@ -173,6 +198,7 @@ impl Way {
         match self.tactic {
             Tactic::Jump | Tactic::Pun | Tactic::OwnPun => PatchForm::Jump,
             Tactic::Behind => PatchForm::Prefixed,
+            Tactic::Retarget if self.kept_len == 2 => PatchForm::FarDistance,
             Tactic::Retarget => PatchForm::Distance,
             Tactic::Relocate => PatchForm::Relocated,
         }
@@ -202,6 +228,7 @@ impl Way {
             distance: Distance::FREE,
             tail,
             is_narrow: false,
+            above: 0,
         }
     }
 }
@@ -228,6 +255,7 @@ fn over_nop5(at: u64) -> Way {
         distance: Distance([Fixed(NOP5[1]), Fixed(NOP5[2]), Free, Free]),
         tail: Tail::to(at + NOP5.len() as u64),
         is_narrow: false,
+        above: 0,
     }
 }
 
@@ -245,7 +273,7 @@ fn over_nop10(at: u64) -> Way {
 
 /// The first byte at `at` alone becomes the opcode, with the four bytes of `code` behind it as its distance.
 pub(super) fn pun(tactic: Tactic, at: u64, distance: Distance, tail: Tail) -> Way {
-    Way { tactic, jump: at, patch: at, patch_len: 1, kept_len: 0, distance, tail, is_narrow: false }
+    Way { tactic, jump: at, patch: at, patch_len: 1, kept_len: 0, distance, tail, is_narrow: false, above: 0 }
 }
 
 /// The ways to open a site with these bytes, best first. `next_site`: how far the next probe site of the object is.

@@ -253,6 +253,7 @@ fn site<'data, R: ReadRef<'data>>(
         args,
         code: code.to_vec(),
         until_restartable: object.until_restartable(note.location),
+        edge: None,
     }
 }
 

@@ -3,6 +3,7 @@
 mod find;
 mod findings;
 mod folder;
+mod functions;
 mod json;
 mod running;
 mod text;
@@ -27,7 +28,8 @@ use std::path::PathBuf;
 #[command(
     override_usage = "nopal list [OPTIONS] <FILE | FOLDER>... [PATTERN]...\n       \
                       nopal list [OPTIONS] -p PID [PATTERN]...\n       \
-                      nopal list [OPTIONS] -u [PATTERN]...",
+                      nopal list [OPTIONS] -u [PATTERN]...\n       \
+                      nopal list [OPTIONS] --functions <FILE>... [PATTERN]...",
     after_long_help = "\
 Patterns:
   PROVIDER:NAME       both may have globs (* ? [a-z]); an empty part stands for all
@@ -40,6 +42,7 @@ Examples:
   nopal list -v -p 4711 python:function__entry     addresses, operands and text of one probe of a process
   nopal list /usr/lib                              all programs and libraries below a folder
   nopal list -u                                    running programs that have probes
+  nopal list --functions libssl.so.3 'SSL_*'       functions, and what each can be traced by
   nopal list --provider mine.d ./server            with the names that mine.d gives
   nopal list --json postgres | jq -r '.[].name'
 
@@ -62,6 +65,13 @@ pub struct Args {
     #[arg(short, long)]
     pub verbose: bool,
 
+    /// Functions instead of probes, and the door that each can be traced by
+    ///
+    /// Names come from the symbol tables of the file, or from its debug file. Whether a jump finds room in a process is
+    /// known only there; `nopal run -v` says how each place was opened.
+    #[arg(long, conflicts_with_all = ["pid", "running", "provider"])]
+    pub functions: bool,
+
     /// A .d file that names the arguments (may be given again)
     #[arg(long, value_name = "FILE.d")]
     pub provider: Vec<PathBuf>,
@@ -72,6 +82,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
+    if args.functions {
+        return functions::run(&args);
+    }
     let given = args.provider.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
     if args.running {
         let patterns = find::all_patterns(&args.what)?;

@@ -17,6 +17,7 @@ fn site(args: &str) -> Site {
         args,
         code: vec![0x90],
         until_restartable: None,
+        edge: None,
     }
 }
 

@@ -137,7 +137,7 @@ impl Work<'_, '_> {
                 address: r.site.patch.address,
                 code: r.distance,
                 slot: r.form as u32,
-                extent: (r.site.patch.address - r.site.address) as u32,
+                extent: r.site.patch.address.wrapping_sub(r.site.address) as u32,
                 pid: 0,
                 object: ObjectIdentity::default(),
             })?;

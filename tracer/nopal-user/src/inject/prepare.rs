@@ -7,7 +7,7 @@ use crate::landings::{ATTEMPTS, Landings, Piece, pages, pieces};
 use crate::libraries::{self, LIBRARY_EVENT};
 use crate::neighbourhood::{MEMFD_NAME, Neighbourhood, stub_failed};
 use crate::patch::{Found, Patch};
-use crate::relocate::{MAX_WINDOW, WINDOW, pages_of};
+use crate::relocate::{MAX_MOVED, WINDOW, pages_of};
 use crate::room::Room;
 use crate::sandbox::{self, FORBIDDING_EVENT};
 use crate::session::{OpenSite, WantedObject};
@@ -25,7 +25,7 @@ pub(super) fn look_at_files(objects: &[WantedObject], room: &Room) {
         !is_ours && room.check(*page, PAGE).is_err()
     };
     for object in objects {
-        let may_move = object.sites.iter().filter(|wanted| !is_own(wanted)).any(|wanted| {
+        let may_move = object.sites.iter().filter(|w| !is_own(w) && w.site.edge.is_none()).any(|wanted| {
             let address = object.bias.wrapping_add(wanted.site.address);
             match ways(address, code_of(object, wanted), object.next_site(wanted.site.address)) {
                 Ok(ways) => match &ways[..] {
@@ -39,7 +39,8 @@ pub(super) fn look_at_files(objects: &[WantedObject], room: &Room) {
                 Err(refusal) => refusal.is_about_landing(),
             }
         });
-        if may_move {
+        let has_edges = object.sites.iter().any(|wanted| wanted.site.edge.is_some());
+        if may_move || has_edges {
             object.fixed.get();
         }
     }
@@ -58,26 +59,28 @@ fn code_of<'w>(object: &WantedObject, wanted: &'w Wanted) -> &'w [u8] {
 }
 
 /// What is known of a site before a way is chosen.
-struct Place<'w> {
-    object: &'w WantedObject,
-    wanted: &'w Wanted,
-    address: u64,
+pub(super) struct Place<'w> {
+    pub object: &'w WantedObject,
+    pub wanted: &'w Wanted,
+    pub address: u64,
+    /// Where `code` and `now` begin: at the site, or at the instruction that stands for it.
+    pub base: u64,
     /// As the file has it, and as it is now.
-    code: &'w [u8],
-    now: Vec<u8>,
-    is_readable: bool,
+    pub code: &'w [u8],
+    pub now: Vec<u8>,
+    pub is_readable: bool,
 }
 
 impl Place<'_> {
     /// Whether the jump with this distance stands there.
     fn has(&self, way: &Way, distance: u32) -> bool {
-        let from = (way.patch - self.address) as usize;
+        let from = (way.patch - self.base) as usize;
         self.now.get(from..from + way.patch_len) == Some(&way.patched(distance))
     }
 
     /// Whether all bytes behind those to be changed are the file's, but for breakpoints.
     fn is_unchanged_behind(&self, way: &Way) -> bool {
-        let after = (way.patch - self.address) as usize + way.patch_len;
+        let after = (way.patch - self.base) as usize + way.patch_len;
         let starts = distance::starts(self.code, 0);
         self.now.len() >= after
             && (after..self.now.len()).all(|at| {
@@ -95,17 +98,20 @@ impl Work<'_, '_> {
         wanted: &Wanted,
     ) -> std::result::Result<Ready, Failure> {
         let address = object.bias.wrapping_add(wanted.site.address);
+        if let Some(edge) = &wanted.site.edge {
+            return self.prepare_edge(at, object, wanted, edge);
+        }
         let code = code_of(object, wanted);
         let range = self.maps.find(address).filter(|r| r.is_executable && !r.is_shared);
         let Some(range) = range.filter(|_| !code.is_empty()) else {
             return Err(Refusal::NotMapped.into());
         };
-        if wanted.site.until_restartable.is_some_and(|bytes| bytes < MAX_WINDOW) {
+        if wanted.site.until_restartable.is_some_and(|bytes| bytes < MAX_MOVED) {
             return Err(Refusal::Restartable.into());
         }
         let is_readable = range.is_readable;
         let now = self.entered.memory.read_vec(address, code.len()).map_err(Failure::All)?;
-        let place = Place { object, wanted, address, code, now, is_readable };
+        let place = Place { object, wanted, address, base: address, code, now, is_readable };
         let is_own = is_own(wanted);
         let direct = match wanted.event {
             LIBRARY_EVENT => libraries::ways(address, code),
@@ -175,7 +181,7 @@ impl Work<'_, '_> {
     }
 
     /// Whether the site is open by this way already.
-    fn stands(&self, at: usize, place: &Place<'_>, way: &Way) -> bool {
+    pub(super) fn stands(&self, at: usize, place: &Place<'_>, way: &Way) -> bool {
         let n = &self.core.neighbourhoods[at];
         let known = n.space.distances(way.patch, way.patch_len, way.form());
         known.into_iter().any(|distance| place.has(way, distance))
@@ -203,16 +209,20 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    fn prepare_way(
+    pub(super) fn prepare_way(
         &mut self,
         at: usize,
         place: &Place<'_>,
         way: &Way,
     ) -> std::result::Result<Ready, Failure> {
-        let Place { object, wanted, address, code, .. } = *place;
+        let Place { object, wanted, address, base, code, .. } = *place;
+        // Probes keep off each other by the bytes of the file; only the jumps of functions may meet them.
+        if wanted.site.edge.is_some() {
+            self.check_claims(at, address, way)?;
+        }
         let n = &self.core.neighbourhoods[at];
         let changed = || Failure::Site(Refusal::BytesChanged { found: place.now.clone() });
-        let from = (way.patch - address) as usize;
+        let from = (way.patch - base) as usize;
         let after = from + way.patch_len;
         if after > code.len() || !place.is_unchanged_behind(way) {
             return Err(changed());
@@ -246,6 +256,7 @@ impl Work<'_, '_> {
                 action: wanted.action.clone(),
                 load_bias: object.bias,
                 own_file: object.own_file.clone(),
+                above: way.above,
             };
             let chained = n.space.chained_stub(&site, session, &spec).map_err(stub_refused)?;
             let (stub, is_linked) = match chained {
@@ -255,6 +266,8 @@ impl Work<'_, '_> {
             self.core.layouts.entry(wanted.event).or_insert_with(|| stub.layout.clone());
             self.core.stubs.insert((n.inode, address), (stub, is_linked));
         }
+        self.claims.add(address, way);
+        let n = &self.core.neighbourhoods[at];
         let semaphore = wanted.site.semaphore.map(|s| object.bias.wrapping_add(s.address));
         let open = OpenSite {
             probe: wanted.probe.clone(),

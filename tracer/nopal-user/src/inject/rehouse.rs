@@ -44,6 +44,8 @@ pub fn rehouse(core: &mut Core, pid: i32, ring: Option<usize>) -> Result<()> {
             ring: ring.unwrap_or(0),
             facts: None,
             passed: HashMap::new(),
+            claims: super::claims::Claims::default(),
+            handles_faults: None,
         };
         let is_done = work.rehouse(ring, tries_left == 0);
         let closed = work.close_passed();

@@ -186,6 +186,7 @@ impl<'a> Stubber<'a> {
             frame: Frame {
                 saved,
                 depth: RED_ZONE + bytes,
+                above: spec.above,
                 load_bias: spec.load_bias,
                 own_file: spec.own_file.clone(),
                 restraint: restraint::word(around),

@@ -40,6 +40,8 @@ pub struct StubSpec {
     /// Where in the process the file of the site itself is mapped, whole pages: readable whenever the site is reached, since
     /// nobody unmaps the code it runs. Strings there are read without asking the kernel. Empty if nothing is known.
     pub own_file: std::ops::Range<u64>,
+    /// What is added to the stack pointer to get its value at the site, where the jump is on another instruction.
+    pub above: i32,
 }
 
 /// Where a stub will be and what is around it, as addresses in the traced process.

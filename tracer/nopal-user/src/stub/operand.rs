@@ -14,6 +14,8 @@ pub struct Frame {
     pub saved: Vec<(Reg, i32)>,
     /// How far `%rsp` is below its value at the site.
     pub depth: i32,
+    /// As in [`StubSpec`](super::StubSpec).
+    pub above: i32,
     pub load_bias: u64,
     /// As in [`StubSpec`](super::StubSpec).
     pub own_file: std::ops::Range<u64>,
@@ -42,7 +44,7 @@ impl Frame {
         let mut displacement = memory.displacement;
         let base = match &memory.base {
             Base::Register(Register { number: 4, .. }) => {
-                displacement += i64::from(self.depth);
+                displacement += i64::from(self.depth) + i64::from(self.above);
                 RSP
             }
             Base::Register(register) => self.whole(asm, *register, first),
@@ -114,7 +116,7 @@ impl Frame {
                     }
                     Some(offset) => asm.load(to, at(RSP, offset), width, operand.is_signed),
                     None if register.number == RSP.0 => {
-                        asm.lea(to, at(RSP, self.depth));
+                        asm.lea(to, at(RSP, self.depth + self.above));
                         asm.extend(to, to, width, operand.is_signed);
                     }
                     None if register.is_high_byte => {

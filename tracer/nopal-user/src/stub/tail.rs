@@ -142,6 +142,34 @@ pub fn plan_instruction(code: &[u8], address: u64) -> Option<Tail> {
     plan(code, address, 1, is_harmless)
 }
 
+/// The same for an instruction that may fault: only where nobody looks at where it does.
+pub fn plan_faulting(code: &[u8], address: u64) -> Option<Tail> {
+    plan(code, address, 1, may_only_fault)
+}
+
+/// Plans the tail of a patch on the instruction at `address`, which leaves a function: also by a jump to what a register
+/// or a word of memory says.
+pub fn plan_exit(code: &[u8], address: u64) -> Option<Tail> {
+    let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
+    if instruction.is_invalid() || instruction.flow_control() != FlowControl::IndirectBranch {
+        return plan_instruction(code, address);
+    }
+    let piece = match instruction.is_ip_rel_memory_operand() {
+        true => Piece::Relative(instruction),
+        false => Piece::Bytes(code.get(..instruction.len())?.to_vec()),
+    };
+    Some(Tail { original: None, pieces: vec![piece], resume: None })
+}
+
+/// Whether an instruction does the same elsewhere, but that a fault would be seen there.
+pub fn may_only_fault(instruction: &Instruction) -> bool {
+    use iced_x86::Mnemonic as M;
+    !instruction.is_privileged()
+        && !instruction.is_string_instruction()
+        && !matches!(instruction.mnemonic(), M::Div | M::Idiv | M::Endbr64 | M::Hlt | M::Ud2)
+        && !instruction.is_save_restore_instruction()
+}
+
 fn plan(code: &[u8], address: u64, length: usize, may_move: impl Fn(&Instruction) -> bool) -> Option<Tail> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut pieces = Vec::new();

@@ -198,6 +198,7 @@ pub fn record(event: u32, captures: Vec<Capture>) -> StubSpec {
         action: Action::Record { captures, has_time: true, has_task: true },
         load_bias: 0,
         own_file: 0..0,
+        above: 0,
     }
 }
 

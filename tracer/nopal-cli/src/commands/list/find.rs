@@ -41,6 +41,21 @@ pub fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
     Ok((findings, patterns))
 }
 
+/// The files that the command line names, and the rest of its words.
+pub fn files_and_words(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
+    let (mut files, mut words) = (Vec::new(), Vec::new());
+    for word in &args.what {
+        match file_of(word, files.is_empty())? {
+            Some(path) => files.push(path),
+            None => words.push(word.to_string_lossy().into_owned()),
+        }
+    }
+    if files.is_empty() {
+        return Err(Failure::usage("no file to read is named").hint("name a program or a library"));
+    }
+    Ok((files, words))
+}
+
 /// Where a process is named, or none, all words are patterns.
 pub fn all_patterns(words: &[OsString]) -> Result<Vec<Pattern>, Failure> {
     let mut patterns = Vec::new();
