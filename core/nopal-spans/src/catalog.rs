@@ -47,6 +47,11 @@ pub fn spans() -> &'static [Span] {
     &all().0
 }
 
+/// What all probes need that need something.
+pub fn traps() -> &'static [Trap] {
+    &all().1
+}
+
 /// What a probe needs to fire, if there is more to it than passing its place.
 pub fn trap(provider: &str, name: &str) -> Option<&'static Trap> {
     let full_name = format!("{provider}:{name}");

@@ -36,6 +36,11 @@ pub enum Wrong {
         error: PredicateError,
         fields: Vec<String>,
     },
+    /// Not of the form `latency(SPAN) > TIME`.
+    Trigger {
+        text: String,
+        why: &'static str,
+    },
 }
 
 impl fmt::Display for Wrong {
@@ -50,6 +55,7 @@ impl fmt::Display for Wrong {
             Wrong::KeyOfWhole { span } => {
                 write!(f, "{span} is one event that tells its duration, so that nothing is paired")
             }
+            Wrong::Trigger { text, why } => write!(f, "not a valid trigger: `{text}`: {why}"),
             Wrong::Condition { of, text, error, .. } => {
                 write!(f, "{of}: in `{text}` at column {}: {}", error.offset + 1, error.reason)
             }
@@ -67,6 +73,7 @@ impl Wrong {
             Wrong::NotANumber { .. } => "not-a-number",
             Wrong::NoKey { .. } | Wrong::KeyOfWhole { .. } => "bad-key",
             Wrong::Condition { .. } => "bad-condition",
+            Wrong::Trigger { .. } => "bad-trigger",
         }
     }
 
@@ -91,6 +98,9 @@ impl Wrong {
                 numbers => format!("its numbers are {}", numbers.join(", ")),
             },
             Wrong::KeyOfWhole { .. } => "leave out --key".to_owned(),
+            Wrong::Trigger { .. } => {
+                "write `latency(SPAN) > 10ms`; `nopal spans -p PID` shows the spans".to_owned()
+            }
             Wrong::Condition { fields, .. } => has(fields),
         }
     }

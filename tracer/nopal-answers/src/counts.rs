@@ -60,6 +60,11 @@ impl Counts {
         self.groups.all.iter().map(|(_, n)| n).sum()
     }
 
+    /// The groups with their counts; a group's place stays what it is.
+    pub fn groups(&self) -> &[(Vec<Cell>, u64)] {
+        &self.groups.all
+    }
+
     /// Intervals that are over at this time.
     pub fn take_intervals(&mut self, now_ns: i64) -> Vec<CountInterval> {
         let (Some(width), Some(base_ns)) = (self.every_ns, self.base_ns) else { return Vec::new() };

@@ -23,6 +23,9 @@ pub trait Consumer {
     /// Events up to this time were lost, on one CPU at least.
     fn loss(&mut self, to_ns: i64);
 
+    /// A process has begun with another program.
+    fn restart(&mut self, _pid: u32) {}
+
     /// The stream has ended; another one may follow.
     fn end(&mut self);
 }

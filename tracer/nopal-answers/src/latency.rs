@@ -20,6 +20,8 @@ pub struct LatencyAsk {
     pub min_ns: u64,
     pub max_ns: u64,
     pub n_slowest: usize,
+    /// The slowest to keep of each group, for whoever looks into one.
+    pub n_slowest_each: usize,
     pub every_ns: Option<u64>,
     /// Texts to group by are SQL whose literals do not matter.
     pub has_fingerprints: bool,
@@ -33,6 +35,7 @@ impl Default for LatencyAsk {
             min_ns: 0,
             max_ns: u64::MAX,
             n_slowest: 0,
+            n_slowest_each: 0,
             every_ns: None,
             has_fingerprints: false,
         }
@@ -65,6 +68,9 @@ struct Sums {
     /// Each span's group, where nothing else is asked for.
     by_span: Vec<usize>,
     slowest: Slowest<Slow>,
+    n_slowest_each: usize,
+    /// By group, if they are wanted.
+    slowest_each: Vec<Slowest<Slow>>,
     /// Names of the fields, by class.
     fields: Vec<Vec<String>>,
     every: Option<Every>,
@@ -104,7 +110,7 @@ impl Latency {
                 by(&span.full_name(), fields.as_deref(), name, |_| 0)?;
             }
         }
-        if ask.n_slowest > 0 {
+        if ask.n_slowest > 0 || ask.n_slowest_each > 0 {
             pairing.want_all();
         }
         let mut groups = Groups::default();
@@ -124,6 +130,8 @@ impl Latency {
                 has_fingerprints: ask.has_fingerprints,
                 by_span,
                 slowest: Slowest::new(ask.n_slowest),
+                n_slowest_each: ask.n_slowest_each,
+                slowest_each: Vec::new(),
                 fields: Vec::new(),
                 every: ask.every_ns.map(|width_ns| Every { width_ns, base_ns: None, open: BTreeMap::new() }),
             },
@@ -139,6 +147,18 @@ impl Latency {
     /// The groups and what they add up to; the values begin with the name of the span.
     pub fn groups(&self) -> impl Iterator<Item = &(Vec<Cell>, Summary)> {
         self.sums.groups.all.iter().filter(|(_, summary)| summary.count() > 0)
+    }
+
+    /// The same with their numbers, which stay what they are.
+    pub fn numbered_groups(&self) -> impl Iterator<Item = (usize, &(Vec<Cell>, Summary))> {
+        self.sums.groups.all.iter().enumerate().filter(|(_, (_, summary))| summary.count() > 0)
+    }
+
+    /// One group by its number, and the slowest of it.
+    pub fn group(&self, number: usize) -> Option<(&Summary, Vec<Slow>)> {
+        let (_, summary) = self.sums.groups.all.get(number)?;
+        let slowest = self.sums.slowest_each.get(number).map(|slowest| slowest.clone().into_sorted());
+        Some((summary, slowest.unwrap_or_default()))
     }
 
     /// Intervals that are over at this time, since the epoch.
@@ -291,6 +311,10 @@ impl Consumer for Latency {
         self.pairing.loss(to_ns, &mut self.sums);
     }
 
+    fn restart(&mut self, pid: u32) {
+        self.pairing.restart(pid, &mut self.sums);
+    }
+
     fn end(&mut self) {
         self.pairing.close(&mut self.sums);
         self.pairing.forget_classes();
@@ -349,7 +373,7 @@ impl Sink for Sums {
             every.open.entry((number, group)).or_default().add(duration_ns, span.self_ns, is_error);
         }
         let (asks, fields) = (&self.asks, &self.fields);
-        self.slowest.offer(duration_ns, || Slow {
+        let slow = || Slow {
             span: asks[span.span].name.clone(),
             start_ns: span.start_ns,
             duration_ns,
@@ -357,7 +381,15 @@ impl Sink for Sums {
             task: span.task,
             is_error,
             fields: shown(span, &asks[span.span].carries, fields),
-        });
+        };
+        self.slowest.offer(duration_ns, slow);
+        if self.n_slowest_each > 0 {
+            let n = self.n_slowest_each;
+            if self.slowest_each.len() <= group {
+                self.slowest_each.resize_with(group + 1, || Slowest::new(n));
+            }
+            self.slowest_each[group].offer(duration_ns, slow);
+        }
         0
     }
 }

@@ -7,6 +7,7 @@ mod counts;
 mod decode;
 pub mod difference;
 pub mod event;
+pub mod flight;
 mod groups;
 pub mod inventory;
 mod latency;
@@ -15,6 +16,7 @@ pub mod recorded;
 pub mod slices;
 pub mod table;
 mod trees;
+pub mod trigger;
 mod values;
 
 pub use ask::Wrong;

@@ -27,18 +27,39 @@ pub struct Ordered {
     pub range: Option<(i64, i64)>,
     /// Everything before this time has been given on.
     pub reached_ns: i64,
+    /// Processes that have another program from a time on, CLOCK_MONOTONIC.
+    restarts: Vec<(u32, u64)>,
 }
 
 /// Gives hits on as events.
-struct Giving<'a, C> {
+struct Giving<'a, C, B> {
     ordered: &'a mut Ordered,
     consumer: &'a mut C,
+    beside: &'a mut B,
     n_malformed: u64,
 }
 
-impl<C: Consumer> nopal_live::Consumer<Registry> for Giving<'_, C> {
+/// Takes nothing.
+struct Nobody;
+
+impl nopal_live::Consumer<Registry> for Nobody {
+    fn hit(&mut self, _: &Registry, _: &Hit<'_>) {}
+}
+
+impl<C: Consumer, B: nopal_live::Consumer<Registry>> nopal_live::Consumer<Registry> for Giving<'_, C, B> {
     fn hit(&mut self, registry: &Registry, hit: &Hit<'_>) {
+        self.beside.hit(registry, hit);
         let to = &mut *self.ordered;
+        if !to.restarts.is_empty() {
+            let consumer = &mut *self.consumer;
+            to.restarts.retain(|(pid, ns)| {
+                let is_over = *ns <= hit.ns;
+                if is_over {
+                    consumer.restart(*pid);
+                }
+                !is_over
+            });
+        }
         // Kinds of events that came with files mapped since.
         for plan in &registry.plans[to.classes.len()..] {
             let needs = self.consumer.class(&plan.event_type);
@@ -76,6 +97,7 @@ impl<C: Consumer> nopal_live::Consumer<Registry> for Giving<'_, C> {
     }
 
     fn loss(&mut self, loss: &Loss) {
+        self.beside.loss(loss);
         self.consumer.loss(loss.last_ns as i64 + self.ordered.epoch_offset_ns);
     }
 }
@@ -93,6 +115,7 @@ impl Default for Ordered {
             n_events: 0,
             range: None,
             reached_ns: 0,
+            restarts: Vec::new(),
         }
     }
 }
@@ -100,9 +123,21 @@ impl Default for Ordered {
 impl Ordered {
     /// Takes what is in the rings; gives on what no later reading can come before.
     pub fn poll(&mut self, live: &mut Live, consumer: &mut impl Consumer, is_last: bool) -> Polled {
+        self.poll_beside(live, consumer, is_last, &mut Nobody)
+    }
+
+    /// The same; `beside` gets the hits themselves.
+    pub fn poll_beside(
+        &mut self,
+        live: &mut Live,
+        consumer: &mut impl Consumer,
+        is_last: bool,
+        beside: &mut impl nopal_live::Consumer<Registry>,
+    ) -> Polled {
+        self.restarts.extend(live.take_restarts());
         self.tasks.learn(&live.tasks);
         self.reached_ns = live.settled_ns() as i64 + self.epoch_offset_ns;
-        let mut giving = Giving { ordered: self, consumer, n_malformed: 0 };
+        let mut giving = Giving { ordered: self, consumer, beside, n_malformed: 0 };
         let mut polled = live.poll_by_time(is_last, &mut giving);
         polled.n_damaged += giving.n_malformed;
         if is_last {

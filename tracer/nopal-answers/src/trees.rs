@@ -203,6 +203,10 @@ impl Consumer for Trees {
         self.pairing.loss(to_ns, &mut self.grown);
     }
 
+    fn restart(&mut self, pid: u32) {
+        self.pairing.restart(pid, &mut self.grown);
+    }
+
     fn end(&mut self) {
         self.pairing.close(&mut self.grown);
         self.pairing.forget_classes();

@@ -4,9 +4,11 @@
 mod say;
 mod commands;
 mod failure;
+mod known;
 mod pids;
 mod reading;
 mod tracing;
+mod traps;
 mod verdict;
 
 use std::process::ExitCode;

@@ -1,12 +1,47 @@
 //! Lines for people. What comes from files, programs and recordings may hold anything; it is shown, not obeyed. JSON has
 //! escapes of its own and is not printed by these.
 
+use std::sync::{Mutex, PoisonError};
+
 /// A line on standard error.
 macro_rules! tell {
-    ($($arg:tt)*) => { anstream::eprintln!("{}", nopal_trace::escape_lines(&format!($($arg)*))) };
+    ($($arg:tt)*) => { $crate::say::line(nopal_trace::escape_lines(&format!($($arg)*)).into()) };
 }
 
 /// A line on standard output.
 macro_rules! show {
     ($($arg:tt)*) => { anstream::println!("{}", nopal_trace::escape_lines(&format!($($arg)*))) };
+}
+
+/// Lines that wait while a screen has the terminal.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+const MAX_HELD: usize = 1000;
+
+/// Prints a line, or keeps it for later.
+pub fn line(text: String) {
+    match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(held) if held.len() < MAX_HELD => held.push(text),
+        Some(_) => {}
+        None => anstream::eprintln!("{text}"),
+    }
+}
+
+/// From now on lines wait.
+pub fn hold() {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+}
+
+pub fn is_held() -> bool {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// The newest of the lines that wait.
+pub fn last_held() -> Option<String> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.last().cloned()
+}
+
+/// Prints what has waited.
+pub fn release() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    held.into_iter().flatten().for_each(line);
 }

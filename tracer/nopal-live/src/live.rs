@@ -59,6 +59,8 @@ pub struct Live<S: Selection = Registry> {
     entered: HashSet<u32>,
     /// Processes, by the pid they know of themselves, that left hits before anybody had seen them.
     unseen: HashSet<u32>,
+    /// Processes that have started another program, and a time between its hits and those of the program before.
+    restarts: Vec<(u32, u64)>,
     /// Without the user door, which has its own.
     strangers: MissedExecs,
     /// Files with wanted sites that a process has mapped since it was looked at, without the user door. It may have unmapped
@@ -137,6 +139,7 @@ impl<S: Selection> Live<S> {
             code: HashMap::new(),
             entered: HashSet::new(),
             unseen: HashSet::new(),
+            restarts: Vec::new(),
             strangers: MissedExecs::default(),
             loaded: Vec::new(),
             unreadable: Vec::new(),
@@ -299,6 +302,12 @@ impl<S: Selection> Live<S> {
                 Err(error)
             }
         }
+    }
+
+    /// Processes that have started another program since this was last asked, and a time (CLOCK_MONOTONIC) between the hits
+    /// of the two, as far as they are the user door's.
+    pub fn take_restarts(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.restarts)
     }
 
     /// Hands out what has been recorded since the last time.

@@ -4,6 +4,7 @@ use super::config::{Channel, Mode, Rule};
 use super::error::InWords;
 use super::flight_buffer::{FlightBuffer, Past};
 use super::recording_dir::{Written, free_dir, recorder_in};
+use super::watch::{Fired, Watch};
 use crate::ctf_recorder::Recorder;
 use nopal_live::plan::Limits;
 use nopal_live::registry::{Registry, Unfit};
@@ -36,6 +37,8 @@ pub(super) struct Running {
     /// Of a channel that is written over: the hits that its rings do not keep.
     held: FlightBuffer,
     pub sites: Sites,
+    /// Of a trigger that more than one event decides.
+    pub watch: Option<Box<dyn Watch>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -73,6 +76,7 @@ impl Running {
             unwritten_ns: 0,
             held: FlightBuffer::new(ring_bytes as usize),
             sites: Sites::default(),
+            watch: None,
         })
     }
 
@@ -125,9 +129,12 @@ impl Running {
         self.span.end = ns;
     }
 
-    /// Throws hits away; tells how many there were.
-    pub fn drain(&mut self) -> u64 {
-        self.live.poll(|_, _| {}).n_hits
+    /// Throws hits away; tells how many there were, or what those who watch them made of them.
+    pub fn drain(&mut self) -> Fired {
+        match &mut self.watch {
+            Some(watch) => watch.poll(&mut self.live),
+            None => Fired { n: self.live.poll(|_, _| {}).n_hits, n_lost: 0 },
+        }
     }
 
     /// Starts a recording in a folder of `chunk`.

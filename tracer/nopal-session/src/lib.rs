@@ -14,6 +14,7 @@ mod programs;
 pub mod recorder_process;
 mod recording_dir;
 mod reload;
+pub mod watch;
 
 pub use config::{Channel, Rule, SessionConfig, Tracked};
 pub use error::SessionError;

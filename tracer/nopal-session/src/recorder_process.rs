@@ -9,6 +9,7 @@ use super::flight_buffer::Past;
 use super::home::{Session, State};
 use super::programs::Programs;
 use super::recording_dir::Written;
+use super::watch::{Fired, MakeWatch, is_watched};
 use nopal_files::own::Folder;
 use nopal_live::LiveError;
 use nopal_trace::Error;
@@ -44,6 +45,7 @@ pub struct Started {
 pub struct Surroundings<'a> {
     pub in_words: InWords,
     pub is_stopped: fn() -> bool,
+    pub watch: MakeWatch,
     /// Takes a line for the recorder's log.
     pub log: &'a mut dyn FnMut(&str),
 }
@@ -180,7 +182,7 @@ impl<'a> RecorderProcess<'a> {
             attached?;
         }
         if !self.config.triggers.is_empty() {
-            let mut trigger = self.open_trigger()?;
+            let mut trigger = self.open_trigger(&pids)?;
             let attached = attach_all(&self.surroundings, &mut trigger, &pids, &mut notes);
             self.trigger = Some(trigger);
             attached?;
@@ -252,20 +254,27 @@ impl<'a> RecorderProcess<'a> {
         Ok(())
     }
 
-    pub fn open_trigger(&self) -> Result<Running, SessionError> {
+    pub fn open_trigger<'p>(&self, pids: impl IntoIterator<Item = &'p u32>) -> Result<Running, SessionError> {
         let rule = |text: &String| match text.split_once(" if ") {
             Some((pattern, filter)) => {
                 Rule { filter: Some(filter.trim().to_owned()), ..Rule::new(pattern.trim()) }
             }
             None => Rule::new(text.trim()),
         };
+        let pids: Vec<u32> = pids.into_iter().copied().collect();
+        let watch = (self.surroundings.watch)(&self.config.triggers, &pids)?;
+        let patterns = watch.iter().flat_map(|watch| watch.patterns()).map(|pattern| Rule::new(&pattern));
+        let plain = self.config.triggers.iter().filter(|text| !is_watched(text)).map(rule);
         let channel = Channel {
             mode: Mode::Discard,
-            ring_bytes: Some(64 << 10),
-            events: self.config.triggers.iter().map(rule).collect(),
+            // Who watches spans sees every one of them.
+            ring_bytes: Some(if watch.is_some() { 1 << 20 } else { 64 << 10 }),
+            events: patterns.chain(plain).collect(),
             ..Channel::named("trigger")
         };
-        Running::open(&channel).map_err(|e| (self.surroundings.in_words)(&e))
+        let mut running = Running::open(&channel).map_err(|e| (self.surroundings.in_words)(&e))?;
+        running.watch = watch;
+        Ok(running)
     }
 
     /// Begins recordings in a folder of their own. Channels that are written over have none until they are asked for, by
@@ -471,8 +480,13 @@ impl<'a> RecorderProcess<'a> {
     pub fn watch_trigger(&mut self) -> Result<(), SessionError> {
         let Some(trigger) = &mut self.trigger else { return Ok(()) };
         let gaps = trigger.look_after(self.surroundings.in_words, self.surroundings.log);
-        let n_hits = trigger.drain();
+        let Fired { n: n_hits, n_lost } = trigger.drain();
         note_gaps(&mut self.state, gaps);
+        if n_lost > 0 {
+            (self.surroundings.log)(&format!(
+                "{n_lost} events of the trigger were lost; a reason for a snapshot may have been among them"
+            ));
+        }
         let is_too_soon = self.last_triggered.is_some_and(|last| last.elapsed() < BETWEEN_TRIGGERED);
         if n_hits == 0 || is_too_soon || self.n_triggered >= MAX_TRIGGERED {
             return Ok(());

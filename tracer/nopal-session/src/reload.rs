@@ -127,7 +127,7 @@ impl RecorderProcess<'_> {
             let more = trigger.missing(pids);
             return attach_all(&self.surroundings, trigger, &more, notes);
         }
-        let mut fresh = self.open_trigger()?;
+        let mut fresh = self.open_trigger(pids)?;
         if let Err(error) = attach_all(&self.surroundings, &mut fresh, pids, notes) {
             fresh.live.close();
             return Err(error);

@@ -46,6 +46,8 @@ pub enum Notice {
     /// The process started another program; its sites of before are gone with it.
     Exec {
         pid: i32,
+        /// Hits of the program before are earlier, those of the new one, which has yet to be opened, are later.
+        seen: Instant,
     },
     /// The process has locked itself in (`seccomp`): its stubs make no system calls any more, or not even take the time.
     Restrained {
@@ -115,7 +117,7 @@ impl Session {
                 traced.seen.clone()
             };
             if has_changed && !now.is_empty() {
-                notices.push(Notice::Exec { pid });
+                notices.push(Notice::Exec { pid, seen: Instant::now() });
                 traced.sites.clear();
                 traced.reports.clear();
                 traced.health.clear();

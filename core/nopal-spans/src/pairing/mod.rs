@@ -488,6 +488,21 @@ impl Pairing {
         self.doubt_until_ns = i64::MIN;
     }
 
+    /// A process has begun with another program: nothing that was open there can end.
+    pub fn restart(&mut self, pid: u32, sink: &mut impl Sink) {
+        let rules = &mut self.rules;
+        for thread in self.threads.all().filter(|thread| thread.task().pid == pid) {
+            thread.done.drain(..).for_each(|done| sink.forget(done.token));
+            thread.frames.drain(..).for_each(|frame| rules[frame.rule].unmatched.n_begins += 1);
+            thread.forget_carried();
+        }
+        self.keyed.retain(|_, frame| {
+            let is_kept = frame.task.pid != pid;
+            rules[frame.rule].unmatched.n_begins += u64::from(!is_kept);
+            is_kept
+        });
+    }
+
     /// Of one span.
     pub fn unmatched_of(&self, span: usize) -> Unmatched {
         self.rules[span].unmatched

@@ -26,7 +26,8 @@ impl Sink for Log {
     }
 }
 
-/// Events are `TIME THREAD PROBE [ARG...]`, separated by commas; THREAD is `1` or `PID/TID`; `LOSS` is until ARG.
+/// Events are `TIME THREAD PROBE [ARG...]`, separated by commas; THREAD is `1` or `PID/TID`; `LOSS` is until ARG, `EXEC`
+/// is of the whole process.
 #[track_caller]
 fn check(spans: &str, events: &str, want: &[&str], unmatched: [u64; 4]) {
     check_field(spans, events, None, want, unmatched);
@@ -52,6 +53,10 @@ fn check_field(spans: &str, events: &str, field: Option<&str>, want: &[&str], un
         let probe = words.next().unwrap();
         if probe == "LOSS" {
             pairing.loss(words.next().unwrap().parse().unwrap(), &mut log);
+            continue;
+        }
+        if probe == "EXEC" {
+            pairing.restart(task.pid, &mut log);
             continue;
         }
         let class = classes.iter().position(|known| known == probe).unwrap_or_else(|| {
@@ -220,6 +225,18 @@ fn fields_of_begin_end_and_others() {
     for (field, want) in [("a", "1"), ("end.a", "3"), ("begin.b", "2"), ("arg1", "2"), ("none", "-")] {
         check_field(F, "2 1 b 1 2, 4 1 e 3 4", Some(field), &[&format!("f 2..4 self 2 {want}")], [0; 4]);
     }
+}
+
+#[test]
+fn another_program_has_nothing_open() {
+    // All threads of the process, and nobody else's.
+    let events = "1 1/1 b, 2 1/7 b, 3 2/2 b, 4 1/1 EXEC, 5 1/1 e, 6 1/1 b, 7 1/1 e, 8 1/7 e, 9 2/2 e";
+    check(F, events, &["f 6..7 self 1", "f 3..9 self 6"], [2, 2, 0, 0]);
+    check(KEYED, "1 1/1 b k, 2 2/2 b k, 3 1/1 EXEC, 4 1/1 e k, 5 2/2 e k", &["f 2..5 self 3"], [1, 1, 0, 0]);
+    let carrying = format!("{F}\ncarry = {{ text = 's.a' }}");
+    check_field(&carrying, "1 1 s old, 2 1 EXEC, 3 1 b, 4 1 e", Some("text"), &["f 3..4 self 1 -"], [0; 4]);
+    // A forked child is another process: it has nothing open either.
+    check(F, "1 1/1 b, 2 2/2 e, 3 1/1 e", &["f 1..3 self 2"], [1, 0, 0, 0]);
 }
 
 #[test]

@@ -32,6 +32,10 @@ pub(super) struct Thread {
 }
 
 impl Thread {
+    pub fn task(&self) -> Task {
+        self.task
+    }
+
     pub fn carried_slot(&mut self, slot: usize) -> &mut Fields {
         if self.carried.len() <= slot {
             self.carried.resize_with(slot + 1, Fields::default);

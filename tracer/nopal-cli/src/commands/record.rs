@@ -1,10 +1,17 @@
 //! `nopal record`: events into a recording.
 
+use super::answers;
 use crate::failure::Failure;
+use crate::known;
 use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
+use crate::traps;
 use crate::verdict::{self, Manner};
+use nopal_answers::flight::{Flight, Recording};
+use nopal_answers::trigger::{TriggerText, Watched};
 use nopal_files::own::Folder;
 use nopal_live::context::ContextField;
+use nopal_live::registry::Registry;
+use nopal_live::{Hit, Loss};
 use nopal_session::ctf_recorder::{Closed, Recorder};
 use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{EnvValue, Error, RecordingInfo, Verdict};
@@ -20,14 +27,29 @@ Examples:
   nopal record -e 'postgresql:*' -p 1234 -o pg.rec            until Ctrl-C
   nopal record -e 'memcached:command__*' -p 1234 --duration 10s -o mc.rec
   nopal record -e 'hotspot:*' -o jvm.rec -- java Main         from the program's start to its end
+  nopal record --trigger 'latency(query) > 50ms' --before 2s -e 'postgresql:*' -p 1234 -o slow.rec
+                                                              only what led to slow statements
   nopal view pg.rec                                           the events
   babeltrace2 pg.rec                                          the same
 
 The recording is in the Common Trace Format 1.8, one stream for each CPU.")]
 pub struct Args {
     /// `provider:name` with `*` and `?`, and a condition on its arguments after `if`; may be given several times.
-    #[arg(short = 'e', long = "event", value_name = "PROBE", required = true)]
+    #[arg(short = 'e', long = "event", value_name = "PROBE", required_unless_present = "trigger")]
     pub probes: Vec<String>,
+    /// Keeps the newest events in memory and writes those around each span that takes longer: `latency(SPAN) > 10ms`. The
+    /// probes of the span are traced, too. May be given several times.
+    #[arg(long, value_name = "CONDITION")]
+    pub trigger: Vec<String>,
+    /// With --trigger: how long before the end of the slow span to write from.
+    #[arg(long, value_name = "TIME", value_parser = answers::time, default_value = "5s", requires = "trigger")]
+    pub before: u64,
+    /// With --trigger: how long after the end of the slow span to write on.
+    #[arg(long, value_name = "TIME", value_parser = answers::time, default_value = "100ms", requires = "trigger")]
+    pub after: u64,
+    /// With --trigger: a file that declares spans; without it `nopal.toml` here, if there is one.
+    #[arg(long = "spans", value_name = "FILE.toml", requires = "trigger")]
+    pub spans_file: Option<PathBuf>,
     /// The folder to make; without it `nopal-DATE-TIME` here.
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -62,7 +84,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Failure::new("recording", format!("cannot write into {}: {e}", dir.display()))
             .hint("choose another folder with -o")
     })?;
-    let mut open = args.target.open(&args.probes).inspect_err(|_| {
+    let opened = flight(&args).and_then(|flight| {
+        let of_flight = flight.iter().flat_map(|flight| flight.watched().probes());
+        // What a trigger needs comes first, so that no condition hides it.
+        let mut probes: Vec<String> = of_flight.map(|probe| probe.to_string()).collect();
+        probes.extend(traps::with_companions(&args.probes, &args.target));
+        args.target.open(&probes).map(|open| (flight, open))
+    });
+    let (mut flight, mut open) = opened.inspect_err(|_| {
         if is_new {
             let _ = std::fs::remove_dir(&dir);
         }
@@ -79,24 +108,36 @@ pub fn run(args: Args) -> Result<(), Failure> {
         tracing::announce(&open.opened, args.target.verbose);
     }
     let start = Instant::now();
-    let (recorder, error) = gather(&mut open, recorder, &args, start);
+    let (recorder, error) = gather(&mut open, recorder, flight.as_mut(), &args, start);
     let tally = recorder.tally;
     let duration = start.elapsed();
     let Closed { n_bytes, n_events, verdict, error: late } = recorder.close();
     let error = error.or(late);
+    // Events that were forgotten too soon may be missing around a slow span.
+    let n_early = flight.as_ref().filter(|flight| flight.n_slow > 0).map_or(0, Flight::n_dropped);
+    let verdict = Verdict { n_lost: verdict.n_lost + n_early, ..verdict };
     let verdict = open.verdict(Verdict { is_cut_short: error.is_some(), ..verdict });
     let (user, kernel, _) = tracing::count_sites(&open.opened);
     if args.json {
-        let more = serde_json::json!({
+        let mut more = serde_json::json!({
             "events": n_events, "bytes": n_bytes,
             "duration_ns": duration.as_nanos() as u64, "sites": { "user": user, "kernel": kernel },
             "path": dir.display().to_string(),
             "strings": { "truncated": tally.n_truncated, "unreadable": tally.n_unreadable },
         });
+        if let Some(flight) = &flight {
+            more["triggered"] = flight.n_slow.into();
+            more["dropped_early"] = flight.n_dropped().into();
+        }
         anstream::println!("{}", verdict::json_with(&verdict, more));
     } else {
         let remarks = verdict::remarks(&verdict, Some(args.target.max_string));
         remarks.iter().for_each(|line| tell!("{line}"));
+        if let Some(flight) = &flight {
+            tell_triggered(flight);
+        } else if n_events == 0 {
+            traps::why_silent(&open.live.registry()).iter().for_each(|why| tell!("nopal: {why}"));
+        }
         tell!(
             "{} in {:.1} s, {} in {}, {}",
             tracing::counted(n_events, "event"),
@@ -114,14 +155,24 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Moves events from the rings into the recording until something ends it. After an error what was written stays.
-fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) -> (Recorder, Option<Error>) {
+fn gather(
+    open: &mut Open,
+    mut recorder: Recorder,
+    mut flight: Option<&mut Flight>,
+    args: &Args,
+    start: Instant,
+) -> (Recorder, Option<Error>) {
     let end = args.target.duration.map(|d| start + d);
     let mut status = Status::new(args.json, start);
     let mut last_flush = start;
     let error = loop {
         open.look_after();
         tell_gaps(open, &mut recorder);
-        let n_hits = match recorder.pass(&mut open.live, &ALWAYS) {
+        let passed = match &mut flight {
+            Some(flight) => flight.pass(&mut open.live, &mut Kept(&mut recorder), false),
+            None => recorder.pass(&mut open.live, &ALWAYS),
+        };
+        let n_hits = match passed {
             Ok(n_hits) => n_hits,
             Err(error) => break Some(error),
         };
@@ -146,16 +197,62 @@ fn gather(open: &mut Open, mut recorder: Recorder, args: &Args, start: Instant) 
     for failure in open.close() {
         tell!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
-    let error = match error {
-        None => recorder.pass(&mut open.live, &ALWAYS).err(),
+    let error = match (error, &mut flight) {
+        (None, Some(flight)) => flight.pass(&mut open.live, &mut Kept(&mut recorder), true).err(),
+        (None, None) => recorder.pass(&mut open.live, &ALWAYS).err(),
         // What is still in the rings has nowhere to go, but it counts.
-        Some(error) => {
+        (Some(error), _) => {
             recorder.drop_rest(&mut open.live, &ALWAYS);
             Some(error)
         }
     };
     tell_gaps(open, &mut recorder);
     (recorder, error)
+}
+
+/// What keeps events in memory until a span is too slow, if one is waited for.
+fn flight(args: &Args) -> Result<Option<Flight>, Failure> {
+    if args.trigger.is_empty() {
+        return Ok(None);
+    }
+    let triggers = args.trigger.iter().map(|text| TriggerText::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let available = known::available(&args.target, args.spans_file.as_deref())?;
+    Ok(Some(Flight::new(Watched::new(&triggers, &available)?, args.before, args.after)))
+}
+
+/// What a flight recorder thinks worth keeping.
+struct Kept<'a>(&'a mut Recorder);
+
+impl Recording for Kept<'_> {
+    fn hit(&mut self, registry: &Registry, hit: Hit<'_>) -> Result<(), Error> {
+        self.0.hit(registry, hit)
+    }
+
+    fn loss(&mut self, loss: &Loss) -> Result<(), Error> {
+        self.0.loss(loss)
+    }
+
+    fn damaged(&mut self, n: u64) {
+        self.0.tally.n_malformed += n;
+    }
+}
+
+fn tell_triggered(flight: &Flight) {
+    let (n_spans, max) = (flight.watched().n_spans(), answers::duration(flight.watched().max_ns()));
+    match flight.n_slow {
+        0 if n_spans == 0 => tell!("nopal: the trigger was never reached: no such span has ended"),
+        0 => tell!(
+            "nopal: the trigger was never reached: of {} the slowest took {max}",
+            tracing::counted(n_spans, "span")
+        ),
+        n => tell!("{n} of {} were too slow, the slowest took {max}", tracing::counted(n_spans, "span")),
+    }
+    if flight.n_dropped() > 0 {
+        tell!(
+            "nopal: {} were forgotten before --before was over, as there was no room for more",
+            tracing::counted(flight.n_dropped(), "event")
+        );
+    }
 }
 
 /// Gives the recorder what the streams cannot tell.

@@ -1,8 +1,9 @@
 //! What the verbs share that read recordings at rest: opening them, the part that is wanted, and what is missing in the end.
 
-use super::answers::source::{declared, open_recording};
+use super::answers::source::open_recording;
 use super::view;
 use crate::failure::Failure;
+use crate::known::declared;
 use crate::tracing;
 use nopal_answers::inventory;
 use nopal_files::own::Folder;

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::tracing::{self, TargetArgs};
+use crate::traps;
 use crate::verdict::{self, Manner};
 use nopal_live::registry::Registry;
 use nopal_live::tasks::Tasks;
@@ -45,7 +46,7 @@ const IDLE: Duration = Duration::from_millis(10);
 pub fn run(args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
     nopal_kernel::leftovers::sweep();
-    let mut open = args.target.open(&args.probes)?;
+    let mut open = args.target.open(&traps::with_companions(&args.probes, &args.target))?;
     if !args.json {
         tracing::announce(&open.opened, args.target.verbose);
     }
@@ -79,6 +80,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     } else {
         let remarks = verdict::remarks(&verdict, Some(args.target.max_string));
         remarks.iter().for_each(|line| tell!("{line}"));
+        if printing.n_printed == 0 {
+            traps::why_silent(&open.live.registry()).iter().for_each(|why| tell!("nopal: {why}"));
+        }
         let how = verdict::text(&verdict, Manner::LIVE);
         tell!("{ended}{}, {how}", tracing::counted(printing.n_printed, "event"));
     }

@@ -8,6 +8,7 @@ use super::{
 };
 use nopal_capture::Wanted;
 use nopal_proc::MappedObject;
+use nopal_trace::clock::monotonic_ns;
 use nopal_user::libraries::{LIBRARY_PROBE, WAIT_MS};
 use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_words};
 use nopal_user::session::ProcessReport;
@@ -30,6 +31,8 @@ fn impatient_in_words(n_threads: u64) -> String {
 
 /// How often processes whose end nobody has told of are forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
+/// Restarts that are kept for whoever asks.
+const MAX_RESTARTS: usize = 1 << 16;
 
 impl<S: Selection> Live<S> {
     /// Whether it is time for [`Live::look_after`].
@@ -174,12 +177,17 @@ impl<S: Selection> Live<S> {
                 ))),
                 Notice::Opened(report) if report.says_something() => reports.push(report),
                 Notice::Opened(_) => {}
-                Notice::Exec { pid } => {
+                Notice::Exec { pid, seen } => {
                     if let Some(kernel) = &mut self.kernel {
                         kernel.exec(pid as u32);
                     }
                     self.left.remove(&(pid as u32));
                     self.entered.remove(&(pid as u32));
+                    let seen_ns = monotonic_ns().saturating_sub(seen.elapsed().as_nanos() as u64);
+                    // Who does not ask has no use for them.
+                    if self.restarts.len() < MAX_RESTARTS {
+                        self.restarts.push((pid as u32, seen_ns));
+                    }
                     news.push(News::Message(format!("process {pid} started another program")));
                 }
                 Notice::Untold => news.push(News::Gap(UNTOLD.to_owned())),

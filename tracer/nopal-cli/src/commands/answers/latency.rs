@@ -87,6 +87,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
         min_ns: args.min.unwrap_or(0),
         max_ns: args.max.unwrap_or(u64::MAX),
         n_slowest: args.slowest,
+        n_slowest_each: 0,
         every_ns: args.every,
         has_fingerprints: args.fingerprint,
     };

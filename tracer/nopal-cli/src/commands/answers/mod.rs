@@ -6,6 +6,8 @@ pub mod latency;
 pub mod numbers;
 mod picture;
 pub mod render;
+#[cfg(feature = "screen")]
+mod screen;
 pub mod source;
 pub mod spans;
 pub mod top;
@@ -46,23 +48,8 @@ impl From<Wrong> for Failure {
 
 /// `10ms`, `500us`, `2s`; a bare number is seconds.
 pub fn time(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let wrong = || format!("not a valid duration: `{text}`; use `500us`, `10ms`, `2s` or `1m`");
-    let factor = match &text[digits.len()..] {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "" | "s" => 1e9,
-        "m" | "min" => 60e9,
-        "h" => 3600e9,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
-    let ns = number * factor;
-    if !(0.0..=9e18).contains(&ns) {
-        return Err(wrong());
-    }
-    Ok(ns.round() as u64)
+    nopal_answers::trigger::duration_ns(text)
+        .ok_or_else(|| format!("not a valid duration: `{text}`; use `500us`, `10ms`, `2s` or `1m`"))
 }
 
 /// The same for what must be longer than nothing.
@@ -71,6 +58,11 @@ pub fn positive_time(text: &str) -> Result<u64, String> {
         0 => Err(format!("`{text}` is no time at all; use `500ms`, `1s` or `1m`")),
         ns => Ok(ns),
     }
+}
+
+/// A length of time for people.
+pub fn duration(ns: u64) -> String {
+    numbers::duration(ns)
 }
 
 /// Text for people on standard output: names and values of others are shown, not obeyed.

@@ -20,12 +20,16 @@ pub struct Bar {
 
 /// Lines with bars, the longest as wide as there is room.
 pub fn bars(lines: &[Bar], width: usize) -> String {
+    bars_of(lines, width, has_blocks())
+}
+
+/// The same, of block characters or of plain ones.
+pub fn bars_of(lines: &[Bar], width: usize, blocks: bool) -> String {
     let most = lines.iter().map(|line| line.count).max().unwrap_or(0).max(1);
     let label_width = lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
     let counts: Vec<String> = lines.iter().map(|line| numbers::count(line.count)).collect();
     let count_width = counts.iter().map(String::len).max().unwrap_or(0);
     let room = width.saturating_sub(label_width + count_width + 6).clamp(10, 60);
-    let blocks = has_blocks();
     let mut text = String::new();
     for (line, count) in lines.iter().zip(&counts) {
         // Writing to a String cannot fail.
@@ -53,11 +57,16 @@ fn bar(count: u64, most: u64, room: usize, blocks: bool) -> String {
 
 /// One character for each value.
 pub fn sparkline(values: &[u64]) -> String {
+    sparkline_of(values, has_blocks())
+}
+
+/// The same, of block characters or of plain ones.
+pub fn sparkline_of(values: &[u64], blocks: bool) -> String {
     const BLOCKS: [char; 8] =
         ['\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
     const PLAIN: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
-    let steps = if has_blocks() { BLOCKS } else { PLAIN };
+    let steps = if blocks { BLOCKS } else { PLAIN };
     let step = |value: u64| match value {
         0 => ' ',
         value => steps[((value as f64 / most as f64 * 7.0).round() as usize).min(7)],

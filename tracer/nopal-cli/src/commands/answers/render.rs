@@ -27,7 +27,8 @@ pub fn picture_width() -> usize {
     width().min(100).min(if width() == usize::MAX { 80 } else { usize::MAX })
 }
 
-fn is_coloured() -> bool {
+/// Whether standard output is a terminal with colours, and nobody said NO_COLOR.
+pub fn is_coloured() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
@@ -129,36 +130,45 @@ fn fit(widths: &mut [usize], room: usize) {
     }
 }
 
-/// The slowest, a line each.
+/// The slowest, a line each, under a heading.
 pub fn slowest(slowest: &[Slow]) -> String {
-    let names: std::collections::HashSet<&str> = slowest.iter().map(|slow| slow.span.as_str()).collect();
     let mut text = format!("{}\n", heading("slowest"));
-    for slow in slowest {
-        let mut line = format!(
-            "  {}  {:>7}  {}",
-            clock(slow.start_ns),
-            numbers::duration(slow.duration_ns),
-            if slow.task.pid == slow.task.tid {
-                format!("pid {}", slow.task.pid)
-            } else {
-                format!("pid {} tid {}", slow.task.pid, slow.task.tid)
-            }
-        );
-        if names.len() > 1 {
-            let _ = write!(line, "  {}", slow.span);
-        }
-        if slow.is_error {
-            line.push_str("  failed");
-        }
-        for (name, value) in &slow.fields {
-            let value = cell(value);
-            let quoted = if value.contains(' ') || value.is_empty() { format!("\"{value}\"") } else { value };
-            let _ = write!(line, "  {name}={quoted}");
-        }
-        text.push_str(&cut(&line, width()));
+    for line in slow_lines(slowest, width()) {
+        text.push_str(&line);
         text.push('\n');
     }
     text
+}
+
+/// The slowest, a line each.
+pub fn slow_lines(slowest: &[Slow], width: usize) -> Vec<String> {
+    let names: std::collections::HashSet<&str> = slowest.iter().map(|slow| slow.span.as_str()).collect();
+    slowest.iter().map(|slow| cut(&slow_line(slow, names.len() > 1), width)).collect()
+}
+
+fn slow_line(slow: &Slow, has_name: bool) -> String {
+    let mut line = format!(
+        "  {}  {:>7}  {}",
+        clock(slow.start_ns),
+        numbers::duration(slow.duration_ns),
+        if slow.task.pid == slow.task.tid {
+            format!("pid {}", slow.task.pid)
+        } else {
+            format!("pid {} tid {}", slow.task.pid, slow.task.tid)
+        }
+    );
+    if has_name {
+        let _ = write!(line, "  {}", slow.span);
+    }
+    if slow.is_error {
+        line.push_str("  failed");
+    }
+    for (name, value) in &slow.fields {
+        let value = cell(value);
+        let quoted = if value.contains(' ') || value.is_empty() { format!("\"{value}\"") } else { value };
+        let _ = write!(line, "  {name}={quoted}");
+    }
+    line
 }
 
 /// What has no partner, in words.

@@ -3,14 +3,15 @@
 
 use super::{AnswerArgs, numbers};
 use crate::failure::Failure;
-use crate::reading::{cannot_read, provider_file};
+use crate::known::{declared, of_processes};
 use crate::tracing::{self, counted};
+use crate::traps;
 use crate::verdict::Manner;
 use nopal_answers::inventory;
 use nopal_answers::ordered::Ordered;
 use nopal_answers::{Consumer, recorded};
-use nopal_spans::span::{ProbeName, Source as From};
-use nopal_spans::{Available, Span, catalog, file};
+use nopal_spans::span::ProbeName;
+use nopal_spans::{Available, Span, catalog};
 use nopal_trace::{Recording, Verdict};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -53,8 +54,6 @@ impl Gathered {
 /// How long to sleep when the rings were empty.
 const IDLE: Duration = Duration::from_millis(10);
 const STATUS: Duration = Duration::from_millis(500);
-/// No file of spans anybody writes is near this.
-const MAX_SPANS_BYTES: u64 = 1 << 20;
 
 impl Source {
     /// Processes that were named by their program are added to those named by their number.
@@ -84,15 +83,7 @@ impl Source {
                 "add -p PID, -n NAME, -- COMMAND, or --recording DIR; `nopal list -u` shows programs with probes",
             ));
         }
-        let given = target.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
-        let program = target.command.first().map(Path::new);
-        let probes = inventory::of_targets(&pids, program, &given).map_err(|error| cannot_read(&error))?;
-        if probes.is_empty() && program.is_none() {
-            return Err(Failure::new("no-probes", "neither the processes nor their libraries have probes").hint(
-                "they were built without them; many projects switch them on with --enable-dtrace or -Ddtrace=true",
-            ));
-        }
-        let available = Available::new(files, probes, program.is_some());
+        let available = of_processes(&pids, &args.target, files)?;
         args.target.pids = pids;
         Ok(Source { recordings: Vec::new(), available })
     }
@@ -170,7 +161,7 @@ impl Source {
         each_round: &mut impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
         let mut patterns: Vec<String> = probes.iter().map(ProbeName::to_string).collect();
-        patterns.extend(self.companions(probes));
+        patterns.extend(traps::companions(probes, &self.available));
         patterns.sort();
         patterns.dedup();
         let mut open = args.target.open(&patterns)?;
@@ -245,26 +236,6 @@ impl Source {
         })
     }
 
-    /// Probes that must be traced for others to fire, with a condition that none of their hits meets.
-    fn companions(&self, probes: &[ProbeName]) -> Vec<String> {
-        let mut companions = Vec::new();
-        for probe in probes {
-            let Some(with) = catalog::trap(&probe.provider, &probe.name).and_then(|trap| trap.with.as_ref())
-            else {
-                continue;
-            };
-            let with = ProbeName::parse(with, &probe.provider);
-            let is_asked_for = probes.contains(&with);
-            let field = self.available.probe(&with).and_then(|known| {
-                known.fields.iter().find(|field| field.kind == nopal_spans::FieldKind::Number)
-            });
-            if let (false, Some(field)) = (is_asked_for, field) {
-                companions.push(format!("{with} if {field} < 0 && {field} > 0", field = field.name));
-            }
-        }
-        companions
-    }
-
     /// Why probes may have been silent.
     fn traps(&self, probes: &[ProbeName], n_events: u64) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
@@ -290,26 +261,6 @@ pub fn probes_of(spans: &[Span]) -> Vec<ProbeName> {
     probes.sort();
     probes.dedup();
     probes
-}
-
-/// The spans of the file that was named, or of a `nopal.toml` here.
-pub fn declared(named: Option<&Path>) -> Result<Vec<Span>, Failure> {
-    let found = PathBuf::from("nopal.toml");
-    let path = match named {
-        Some(path) => path,
-        None if found.is_file() => &found,
-        None => return Ok(Vec::new()),
-    };
-    let cannot = |why: &str| Failure::new("cannot-read", format!("{}: {why}", path.display()));
-    let about = std::fs::metadata(path).map_err(|error| cannot(&error.to_string()))?;
-    if !about.is_file() || about.len() > MAX_SPANS_BYTES {
-        return Err(cannot("this is not a file of spans").hint("docs/spans.md shows how spans are declared"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| cannot(&error.to_string()))?;
-    file::parse(&text, &From::File(path.display().to_string())).map_err(|error| {
-        Failure::new("bad-spans", format!("{}: {error}", path.display()))
-            .hint("docs/spans.md shows how spans are declared")
-    })
 }
 
 pub fn open_recording(dir: &Path) -> Result<Recording, Failure> {
@@ -359,6 +310,10 @@ impl Status {
     }
 
     pub fn show(&mut self, text: impl FnOnce() -> String) {
+        // A screen has the terminal.
+        if crate::say::is_held() {
+            self.is_shown = false;
+        }
         if !self.is_shown || self.last.is_some_and(|last| last.elapsed() < STATUS) {
             return;
         }

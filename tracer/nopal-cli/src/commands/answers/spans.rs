@@ -1,8 +1,9 @@
 //! `nopal spans`: the spans one can ask for.
 
-use super::source::{declared, open_recording};
+use super::source::open_recording;
 use super::{print, print_json, render};
 use crate::failure::Failure;
+use crate::known::declared;
 use crate::reading::{cannot_read, provider_file};
 use crate::tracing::counted;
 use nopal_answers::inventory;

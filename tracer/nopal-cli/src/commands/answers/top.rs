@@ -1,26 +1,31 @@
-//! `nopal top`: what a program is busy with, as a table.
+//! `nopal top`: what a program is busy with, on a screen that is refreshed, or as a table.
 
 use super::latency::{N_ROWS, Sort, rows, sort};
-use super::source::{Source, probes_of};
-use super::{AnswerArgs, print, render};
+use super::source::{Gathered, Source, probes_of};
+use super::{AnswerArgs, count, print, render};
 use crate::failure::Failure;
-use nopal_answers::{Latency, LatencyAsk, ask};
-use nopal_spans::Span;
+use nopal_answers::{Answer, Cell, Counts, Latency, LatencyAsk, ask};
+use nopal_spans::{ProbeName, Span};
 use serde_json::{Map, Value};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// Shows which spans take the most time: the first thing to type on a sick server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nopal top -p 1234                                   all spans of a process, the busiest first, over 5 seconds
+  nopal top -p 1234                                   all spans of a process, the busiest first
   nopal top query --by query --fingerprint -n postgres
+  nopal top 'memcached:*' -p 1234                     probes that are no spans are counted
+  nopal top --once --duration 10s -p 1234             a table instead of a screen
   nopal top --sort max --recording pg.rec
 
-Without SPAN all spans that `nopal spans` shows are measured.")]
+Without SPAN all spans that `nopal spans` shows are measured; where there are none, the probes are counted. On a terminal
+the screen is refreshed until q or Ctrl-C; `?` shows the keys. A recording, a command that has the terminal itself, and
+whatever is no terminal get a table; of a running process it tells of 5 seconds, unless --duration says otherwise.")]
 pub struct Args {
-    /// Spans by name; all if none is named.
-    #[arg(value_name = "SPAN")]
+    /// Spans by name, or probes; all if none is named.
+    #[arg(value_name = "SPAN|PROBE")]
     pub spans: Vec<String>,
     /// Groups by fields of the spans.
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',')]
@@ -41,46 +46,226 @@ pub struct Args {
     pub answer: AnswerArgs,
 }
 
-/// How long a live program is looked at if nothing else is said.
+/// How long a live program is looked at for a table if nothing else is said.
 const LOOK: Duration = Duration::from_secs(5);
+/// The slowest to see in a row that is looked into.
+#[cfg(feature = "screen")]
+const N_SLOWEST: usize = 10;
+
+/// What is measured.
+enum Wanted {
+    Spans(Vec<Span>),
+    Probes(Vec<ProbeName>),
+}
 
 pub fn run(mut args: Args) -> Result<(), Failure> {
     let source = Source::find(&mut args.answer)?;
-    if args.answer.recordings.is_empty() && args.answer.target.command.is_empty() {
+    let is_live = args.answer.recordings.is_empty() && args.answer.target.command.is_empty();
+    let has_screen = is_live && !args.once && !args.answer.json && is_terminal();
+    if is_live && !has_screen {
         args.answer.target.duration.get_or_insert(LOOK);
     }
-    let spans = match args.spans.is_empty() {
-        true => all(&source)?,
-        false => ask::spans(&source.available, &args.spans, &[])?,
+    match wanted(&source, &args.spans)? {
+        Wanted::Spans(spans) => measure(&args, &source, &spans, has_screen),
+        Wanted::Probes(probes) => counted(&args, &source, &probes, has_screen),
+    }
+}
+
+#[cfg(feature = "screen")]
+fn is_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+#[cfg(not(feature = "screen"))]
+fn is_terminal() -> bool {
+    false
+}
+
+/// The spans that words name, or the probes; without words all there are.
+fn wanted(source: &Source, words: &[String]) -> Result<Wanted, Failure> {
+    let available = &source.available;
+    if words.is_empty() {
+        if !available.spans.is_empty() {
+            return Ok(Wanted::Spans(available.spans.clone()));
+        }
+        let probes: Vec<ProbeName> = available.probes.iter().map(|probe| probe.name.clone()).collect();
+        return match probes.is_empty() {
+            false => Ok(Wanted::Probes(probes)),
+            true => Err(Failure::new("no-spans", "there are neither spans nor probes here")
+                .hint("name what the command will load: `nopal top PROVIDER:NAME -- COMMAND`")),
+        };
+    }
+    match ask::spans(available, words, &[]) {
+        Ok(spans) => Ok(Wanted::Spans(spans)),
+        Err(wrong) => match count::matched(available, words) {
+            Ok(probes) => Ok(Wanted::Probes(probes)),
+            Err(_) => Err(wrong.into()),
+        },
+    }
+}
+
+fn measure(args: &Args, source: &Source, spans: &[Span], has_screen: bool) -> Result<(), Failure> {
+    let wanted = LatencyAsk {
+        by: args.by.clone(),
+        has_fingerprints: args.fingerprint,
+        #[cfg(feature = "screen")]
+        n_slowest_each: if has_screen { N_SLOWEST } else { 0 },
+        ..LatencyAsk::default()
     };
-    let wanted =
-        LatencyAsk { by: args.by.clone(), has_fingerprints: args.fingerprint, ..LatencyAsk::default() };
-    let mut latency = Latency::new(spans.clone(), &wanted, &source.available)?;
-    let gathered = source.gather(&args.answer, &probes_of(&spans), &mut latency, |_, _| Ok(()))?;
+    let mut latency = Latency::new(spans.to_vec(), &wanted, &source.available)?;
+    let mut on_screen = OnScreen::new(args, has_screen, true);
+    let gathered = source.gather(&args.answer, &probes_of(spans), &mut latency, |latency, _| {
+        on_screen.round(&SpanBoard { latency, has_span: spans.len() > 1 || args.by.is_empty() })
+    })?;
+    drop(on_screen);
     let n_spans = latency.n_spans();
     let mut answer = latency.answer();
     sort(&mut answer, args.sort);
+    let names = spans.iter().map(Span::full_name).collect::<Vec<_>>();
+    conclude(args, gathered, answer, n_spans, ("span", names))
+}
+
+fn counted(args: &Args, source: &Source, probes: &[ProbeName], has_screen: bool) -> Result<(), Failure> {
+    let mut counts = Counts::new(probes.to_vec(), &args.by, None, None, &source.available)?;
+    let mut on_screen = OnScreen::new(args, has_screen, false);
+    let gathered = source
+        .gather(&args.answer, probes, &mut counts, |counts, _| on_screen.round(&ProbeBoard { counts }))?;
+    drop(on_screen);
+    let n_events = counts.n_events();
+    let mut answer = counts.answer();
+    sort(&mut answer, Sort::Count);
+    let names = probes.iter().map(ProbeName::to_string).collect::<Vec<_>>();
+    conclude(args, gathered, answer, n_events, ("event", names))
+}
+
+fn conclude(
+    args: &Args,
+    gathered: Gathered,
+    mut answer: Answer,
+    n: u64,
+    (what, names): (&str, Vec<String>),
+) -> Result<(), Failure> {
     if args.answer.json {
         answer.rows.truncate(args.limit.unwrap_or(usize::MAX));
         let mut more = Map::new();
-        more.insert("spans".to_owned(), Value::from(spans.iter().map(Span::full_name).collect::<Vec<_>>()));
+        more.insert(if what == "span" { "spans" } else { "probes" }.to_owned(), Value::from(names));
         render::json(&gathered, &answer, &args.answer, more)?;
     } else {
-        if n_spans > 0 {
+        if n > 0 {
             print(&rows(&answer, args.limit.unwrap_or(N_ROWS), true))?;
         }
-        render::conclude(&gathered, &answer, n_spans, "span");
+        render::conclude(&gathered, &answer, n, what);
     }
     gathered.finish()
 }
 
-/// Every span there is.
-fn all(source: &Source) -> Result<Vec<Span>, Failure> {
-    let spans = source.available.spans.clone();
-    if spans.is_empty() {
-        return Err(Failure::new("no-spans", "there are no spans here").hint(
-            "`nopal count PROBE` counts probes; two of them make a span: `nopal latency BEGIN END`; docs/spans.md shows how to declare one",
-        ));
+/// The screen, if there is one.
+struct OnScreen {
+    #[cfg(feature = "screen")]
+    screen: Option<super::screen::Screen>,
+}
+
+struct SpanBoard<'a> {
+    latency: &'a Latency,
+    has_span: bool,
+}
+
+struct ProbeBoard<'a> {
+    counts: &'a Counts,
+}
+
+#[cfg(not(feature = "screen"))]
+impl OnScreen {
+    fn new(_: &Args, _: bool, _: bool) -> OnScreen {
+        OnScreen {}
     }
-    Ok(spans)
+
+    fn round<T>(&mut self, _: &T) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "screen")]
+mod on_screen {
+    use super::super::screen::{Board, Row, Screen};
+    use super::*;
+    use nopal_answers::Slow;
+    use nopal_spans::Summary;
+
+    impl OnScreen {
+        pub fn new(args: &Args, has_screen: bool, has_durations: bool) -> OnScreen {
+            OnScreen {
+                screen: has_screen.then(|| Screen::new(&title(&args.answer), args.sort, has_durations)),
+            }
+        }
+
+        pub fn round(&mut self, board: &impl Board) -> Result<(), Failure> {
+            self.screen.as_mut().map_or(Ok(()), |screen| screen.round(board))
+        }
+    }
+
+    /// What is looked at.
+    fn title(answer: &AnswerArgs) -> String {
+        let pids = &answer.target.pids;
+        match (&answer.names[..], &pids[..]) {
+            ([], [pid]) => format!("pid {pid}"),
+            ([], pids) => format!("{} processes", pids.len()),
+            (names, pids) => format!("{} ({} processes)", names.join(", "), pids.len()),
+        }
+    }
+
+    fn name(cells: &[Cell]) -> String {
+        cells.iter().map(render::cell).collect::<Vec<_>>().join("  ")
+    }
+
+    impl Board for SpanBoard<'_> {
+        fn rows(&self) -> Vec<Row> {
+            let row = |(id, (cells, summary)): (usize, &(Vec<Cell>, Summary))| {
+                let name = name(&cells[usize::from(!self.has_span)..]);
+                let quantile = |share| summary.durations.quantile(share);
+                let numbers = [
+                    0,
+                    summary.count(),
+                    summary.errors,
+                    summary.total_ns,
+                    summary.self_ns,
+                    quantile(0.5),
+                    quantile(0.9),
+                    quantile(0.99),
+                    quantile(0.999),
+                    summary.durations.max(),
+                ];
+                Row { id, name, numbers }
+            };
+            self.latency.numbered_groups().map(row).collect()
+        }
+
+        fn detail(&self, row: usize) -> Option<(Summary, Vec<Slow>)> {
+            self.latency.group(row).map(|(summary, slowest)| (summary.clone(), slowest))
+        }
+
+        fn n_unmatched(&self) -> u64 {
+            // What is open now may still end.
+            self.latency.pairing().unmatched().sum()
+        }
+    }
+
+    impl Board for ProbeBoard<'_> {
+        fn rows(&self) -> Vec<Row> {
+            let row = |(id, (cells, count)): (usize, &(Vec<Cell>, u64))| {
+                let mut numbers = [0; 10];
+                numbers[1] = *count;
+                Row { id, name: name(cells), numbers }
+            };
+            self.counts.groups().iter().enumerate().map(row).collect()
+        }
+
+        fn detail(&self, _: usize) -> Option<(Summary, Vec<Slow>)> {
+            None
+        }
+
+        fn n_unmatched(&self) -> u64 {
+            0
+        }
+    }
 }

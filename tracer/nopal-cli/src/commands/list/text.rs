@@ -125,6 +125,9 @@ fn details(out: &mut String, found: &Found, probe: &Probe, styles: &Styles) {
             let _ = writeln!(out, "      {role} {}:{}", printable(&probe.provider), printable(&pair.partner));
         }
     }
+    if let Some(trap) = nopal_spans::catalog::trap(&probe.provider, &probe.name) {
+        let _ = writeln!(out, "      note: {}", trap.needs);
+    }
     let quiet = styles.quiet;
     for site in &probe.sites {
         let _ = write!(out, "      {quiet}site{quiet:#} {:#x}", site.address);

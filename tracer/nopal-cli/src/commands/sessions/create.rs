@@ -3,6 +3,7 @@
 use super::enable_event::{check_event, check_filter};
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
+use nopal_answers::trigger::TriggerText;
 use nopal_files::own::Folder;
 use nopal_live::registry::Choice;
 use nopal_session::config::check_name;
@@ -21,6 +22,7 @@ Examples:
   nopal view valkey
 
   nopal create flight --snapshot --trigger 'valkey_commands:command_call if duration > 10000'
+  nopal create flight --snapshot --trigger 'latency(postgresql:query) > 50ms'
 
 {EXIT_HELP}"))]
 pub struct Args {
@@ -33,7 +35,8 @@ pub struct Args {
     /// when a tracked process ends.
     #[arg(long)]
     pub snapshot: bool,
-    /// An event that makes a snapshot by itself, such as 'app:request if ms > 100'; may be given several times.
+    /// An event that makes a snapshot by itself, such as 'app:request if ms > 100', or a span that takes too long, such as
+    /// 'latency(query) > 10ms'; may be given several times.
     #[arg(long, value_name = "EVENT", requires = "snapshot")]
     pub trigger: Vec<String>,
     /// Prints JSON.
@@ -103,6 +106,9 @@ pub fn check_output(home: &Home, name: &str, output: &Path) -> Result<Vec<String
 
 /// What can never be read is told of now, not when the session starts.
 fn check_trigger(text: &str) -> Result<(), Failure> {
+    if nopal_session::watch::is_watched(text) {
+        return Ok(TriggerText::parse(text).map(drop)?);
+    }
     let choice = Choice::parse(text);
     check_event(choice.pattern.text())?;
     choice.condition.as_deref().map_or(Ok(()), check_filter)

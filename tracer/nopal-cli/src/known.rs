@@ -1,0 +1,49 @@
+//! The probes and spans that one can ask for: of processes, of a command, of files that declare spans.
+
+use crate::failure::Failure;
+use crate::reading::{cannot_read, provider_file};
+use crate::tracing::TargetArgs;
+use nopal_answers::inventory;
+use nopal_spans::span::Source;
+use nopal_spans::{Available, Span, file};
+use std::path::{Path, PathBuf};
+
+/// No file of spans anybody writes is near this.
+const MAX_SPANS_BYTES: u64 = 1 << 20;
+
+/// The spans of what is to be traced.
+pub fn available(target: &TargetArgs, spans_file: Option<&Path>) -> Result<Available, Failure> {
+    of_processes(&target.pids, target, declared(spans_file)?)
+}
+
+pub fn of_processes(pids: &[u32], target: &TargetArgs, files: Vec<Span>) -> Result<Available, Failure> {
+    let given = target.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
+    let program = target.command.first().map(Path::new);
+    let probes = inventory::of_targets(pids, program, &given).map_err(|error| cannot_read(&error))?;
+    if probes.is_empty() && program.is_none() {
+        return Err(Failure::new("no-probes", "neither the processes nor their libraries have probes").hint(
+            "they were built without them; many projects switch them on with --enable-dtrace or -Ddtrace=true",
+        ));
+    }
+    Ok(Available::new(files, probes, program.is_some()))
+}
+
+/// The spans of the file that was named, or of a `nopal.toml` here.
+pub fn declared(named: Option<&Path>) -> Result<Vec<Span>, Failure> {
+    let found = PathBuf::from("nopal.toml");
+    let path = match named {
+        Some(path) => path,
+        None if found.is_file() => &found,
+        None => return Ok(Vec::new()),
+    };
+    let cannot = |why: &str| Failure::new("cannot-read", format!("{}: {why}", path.display()));
+    let about = std::fs::metadata(path).map_err(|error| cannot(&error.to_string()))?;
+    if !about.is_file() || about.len() > MAX_SPANS_BYTES {
+        return Err(cannot("this is not a file of spans").hint("docs/spans.md shows how spans are declared"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| cannot(&error.to_string()))?;
+    file::parse(&text, &Source::File(path.display().to_string())).map_err(|error| {
+        Failure::new("bad-spans", format!("{}: {error}", path.display()))
+            .hint("docs/spans.md shows how spans are declared")
+    })
+}
