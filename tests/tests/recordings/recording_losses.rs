@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     for (unsigned long n = 0; n < strtoul(argv[1], 0, 0); n++) {
         STAP_PROBE1(losing, count, n);
         if (n % 20000 == 19999)
-            usleep(3000);
+            usleep(30000);
     }
     return 0;
 }
