@@ -365,7 +365,7 @@ pub fn any_has_thread(pids: &[i32], tid: u32) -> bool {
 impl Stream {
     /// What the writers counted as lost since the last time.
     fn lost(&mut self, state: &RingState, now: u64, polled: &mut Polled) -> Option<Gap> {
-        // A writer says when before it counts: what is not counted now was not lost before this.
+        // A writer counts and then says when: what is not counted now says when afterwards.
         let until = state.lost_last.load(Ordering::Acquire).min(now);
         let lost = state.lost.load(Ordering::Acquire);
         let count = lost.wrapping_sub(self.lost_seen);
@@ -383,8 +383,8 @@ impl Stream {
         };
         let last = state.lost_last.load(Ordering::Acquire).min(now).max(first);
         self.told_until = if until == 0 { first } else { until };
-        if last == 0 {
-            // Writers that must not read the time: it was before now.
+        if first == 0 {
+            // Writers that must not read the time, or have not said it yet: it was before now.
             let now = time_stamp();
             return Some(Gap { cpu: self.cpu, set: self.set, count, first: now, last: now });
         }

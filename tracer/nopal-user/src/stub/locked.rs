@@ -195,11 +195,14 @@ pub fn count_lost_untimed(asm: &mut Asm, state: Reg) {
 }
 
 /// Counts a record that found the ring of `state` full. Spoils `%rax` and `%rdx`.
+///
+/// The time comes after the count: a reader that takes the count in between finds the time as the start of the next loss,
+/// which then begins too early. The other way round a count could come after its time was taken, and no loss would hold it.
 pub fn count_lost(asm: &mut Asm, state: Reg) {
     asm.time();
     asm.mov(RDX, RAX);
     asm.clear(RAX);
+    asm.lock_inc(at(state, LOST));
     asm.lock_cmpxchg(at(state, LOST_FIRST), RDX, Width::B8);
     asm.store(at(state, LOST_LAST), RDX, Width::B8);
-    asm.lock_inc(at(state, LOST));
 }
