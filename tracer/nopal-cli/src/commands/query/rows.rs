@@ -103,9 +103,9 @@ impl Printer {
                     json!({ "name": name, "unit": unit, "class": class })
                 })
                 .collect();
-            let _ = write!(
+            let _ = writeln!(
                 self.text,
-                "{}],\"complete\":{},\"verdict\":{},\"lost\":{},\"unmatched\":{},\"columns\":{}}}\n",
+                "{}],\"complete\":{},\"verdict\":{},\"lost\":{},\"unmatched\":{},\"columns\":{}}}",
                 if self.n_rows == 0 { "{\"rows\":[" } else { "" },
                 verdict.is_complete(),
                 Value::from(verdict::text(verdict, Manner::SESSION)),

@@ -116,7 +116,7 @@ fn columns(view: &View, width: usize) -> Vec<Number> {
         [Number::P999, Number::SelfTime, Number::P90, Number::Errors, Number::P50, Number::P99, Number::Count]
     {
         // Where nothing else is missing there is a trend, too.
-        if shown.len() + 1 <= room || shown.len() <= 1 {
+        if shown.len() < room || shown.len() <= 1 {
             break;
         }
         if number != view.sort {
