@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_mark_shows_the_place() {
-        assert_eq!(pointed("SELECT\n  x FRM y", 13).as_deref(), Some("    x FRM y\n          ^"));
+        assert_eq!(pointed("SELECT\n  x FRM y", 15).as_deref(), Some("    x FRM y\n          ^"));
         assert_eq!(pointed("SELECT", 99), None);
     }
 }
