@@ -40,15 +40,24 @@ struct Tracing {
 
 impl Tracing {
     fn start(talk: &mut Talk, probes: &str, door: &str, probe: &str) -> Tracing {
-        let child = Command::new("timeout")
+        let mut child = Command::new("timeout")
             .arg("100")
             .arg(nopal())
-            .args(["trace", "--json", "--door", door, "-p", &talk.pid().to_string(), probes])
+            .args(["trace", "--json", "-v", "--door", door, "-p", &talk.pid().to_string(), probes])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         wait_until("nopal listens", 30, || talk.ask(&format!("enabled {probe}")) == "1");
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        // A program knows of a listener a moment before all its sites are open and tracing begins.
+        let mut line = String::new();
+        while door == "user" && !line.contains("libraries loaded later") {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "nopal has ended");
+        }
+        // What follows must not fill the pipe.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         Tracing { child }
     }
 
