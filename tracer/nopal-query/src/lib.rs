@@ -6,6 +6,7 @@ mod batch;
 mod database;
 mod few;
 mod names;
+mod ordered;
 mod plan;
 mod scan;
 mod tables;
