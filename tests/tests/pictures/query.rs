@@ -125,7 +125,7 @@ fn bad_sql_is_answered_with_the_next_step() {
         ("SELEC 1 FROM x", "syntax error", "SQLite's language"),
         ("SELECT (", "incomplete input", "SQLite's language"),
         ("INSERT INTO events VALUES (1)", "", "SQLite's language"),
-        ("-- nothing here", "there is no statement", "SQLite's language"),
+        ("/* nothing here */", "there is no statement", "SQLite's language"),
     ] {
         let (words, code) = refusal(&[&"query", recording, &sql]);
         assert!(words.contains(message) && words.contains(hint) && code == 1, "{sql}: {words}");
