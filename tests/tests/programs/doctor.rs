@@ -233,3 +233,35 @@ fn state_of(pid: u32) -> String {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit(") ").next().unwrap_or("").chars().take(1).collect()
 }
+
+/// A terminal that is closed while `nopal top` has it.
+#[test]
+fn a_screen_ends_with_its_terminal() {
+    let target = Running::start(&mut Command::new(patient("doctor_screen")));
+    let script = "
+import fcntl, os, pty, select, struct, sys, termios, time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.environ['TERM'] = 'xterm'
+    os.execv(sys.argv[1], ['nopal', 'top', '-p', sys.argv[2]])
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
+shown, end = b'', time.time() + 60
+while b'patient' not in shown and time.time() < end:
+    if select.select([terminal], [], [], 0.2)[0]:
+        shown += os.read(terminal, 65536)
+assert b'patient' in shown, shown
+os.close(terminal)
+end = time.time() + 60
+while time.time() < end:
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if ended:
+        sys.exit(0 if os.waitstatus_to_exitcode(status) in (0, 1) else f'ended with {status:#x}')
+    time.sleep(0.05)
+os.kill(pid, 9)
+sys.exit('it goes on')
+";
+    run(Command::new("python3").args(["-c", script]).arg(nopal()).arg(target.pid().to_string()));
+    let state = fs::read_to_string(format!("/proc/{}/maps", target.pid())).unwrap();
+    assert!(state.contains("patient"), "the program goes on");
+    finds(&["-p", &target.pid().to_string(), "patient:pulse"], "fires", "fine");
+}

@@ -1,6 +1,7 @@
 //! Lines for people. What comes from files, programs and recordings may hold anything; it is shown, not obeyed. JSON has
 //! escapes of its own and is not printed by these.
 
+use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 /// A line on standard error.
@@ -22,7 +23,8 @@ pub fn line(text: String) {
     match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(held) if held.len() < MAX_HELD => held.push(text),
         Some(_) => {}
-        None => anstream::eprintln!("{text}"),
+        // A terminal that has gone takes no more lines, and is no reason to panic.
+        None => _ = writeln!(anstream::stderr(), "{text}"),
     }
 }
 

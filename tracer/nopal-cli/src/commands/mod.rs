@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -164,11 +165,9 @@ fn finish(result: Result<(), Failure>, is_json: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if is_json {
-                anstream::eprintln!("{}", failure.to_json());
-            } else {
-                anstream::eprintln!("{failure}");
-            }
+            let text = if is_json { failure.to_json() } else { failure.to_string() };
+            // A terminal that has gone takes no more lines.
+            let _ = writeln!(anstream::stderr(), "{text}");
             ExitCode::from(failure.exit)
         }
     }

@@ -13,6 +13,7 @@ use crate::{say, tracing};
 use crossterm::event::{self, Event, KeyEventKind};
 use nopal_answers::Slow;
 use nopal_spans::Summary;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use terminal::Terminal;
 pub use view::Row;
@@ -39,6 +40,7 @@ const FIRST: Duration = Duration::from_millis(300);
 pub struct Screen {
     view: View,
     terminal: Option<Terminal>,
+    keys: Option<Receiver<Event>>,
     start: Instant,
     next: Instant,
     has_tried: bool,
@@ -49,7 +51,7 @@ impl Screen {
     pub fn new(title: &str, sort: super::latency::Sort, has_durations: bool) -> Screen {
         let start = Instant::now();
         let view = View::new(title, sort, has_durations);
-        Screen { view, terminal: None, start, next: start, has_tried: false }
+        Screen { view, terminal: None, keys: None, start, next: start, has_tried: false }
     }
 
     /// Takes keys, and draws if something has changed. The first call takes hold of the terminal.
@@ -57,18 +59,21 @@ impl Screen {
         let mut has_changed = false;
         if !std::mem::replace(&mut self.has_tried, true) {
             self.terminal = Some(Terminal::enter().map_err(|error| broken(&error))?);
+            self.keys = Some(keys());
             (self.start, self.next) = (Instant::now(), Instant::now() + FIRST);
             has_changed = true;
         }
         let Some(terminal) = &mut self.terminal else { return Ok(()) };
         // A burst of keys must not keep the rings from being read.
         for _ in 0..64 {
-            if !event::poll(Duration::ZERO).map_err(|error| broken(&error))? {
-                break;
-            }
-            match event::read().map_err(|error| broken(&error))? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => self.view.press(key),
-                _ => {}
+            match self.keys.as_ref().map(Receiver::try_recv) {
+                Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => self.view.press(key),
+                Some(Ok(_)) => {}
+                Some(Err(TryRecvError::Disconnected)) => {
+                    tracing::stop();
+                    break;
+                }
+                Some(Err(TryRecvError::Empty)) | None => break,
             }
             has_changed = true;
         }
@@ -88,6 +93,19 @@ impl Screen {
         }
         Ok(())
     }
+}
+
+/// What is typed, read by a thread of its own: whoever reads from a terminal that has gone may never come back.
+fn keys() -> Receiver<Event> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.send(event).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
 }
 
 fn broken(error: &std::io::Error) -> Failure {

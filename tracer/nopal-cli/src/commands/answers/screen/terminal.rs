@@ -5,11 +5,13 @@ use crossterm::{cursor, execute, terminal};
 use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
 use std::io::{self, Stdout, stdout};
+use std::mem::ManuallyDrop;
 use std::sync::Once;
 
 /// Gives the terminal back when it goes.
 pub struct Terminal {
-    inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
+    /// Not dropped: it would panic over a terminal that has gone, and has nothing but what [`restore`] gives back.
+    inner: ManuallyDrop<ratatui::Terminal<CrosstermBackend<Stdout>>>,
 }
 
 impl Terminal {
@@ -28,7 +30,7 @@ impl Terminal {
         let entered = execute!(stdout(), terminal::EnterAlternateScreen, cursor::Hide)
             .and_then(|()| ratatui::Terminal::new(CrosstermBackend::new(stdout())));
         match entered {
-            Ok(inner) => Ok(Terminal { inner }),
+            Ok(inner) => Ok(Terminal { inner: ManuallyDrop::new(inner) }),
             Err(error) => {
                 restore();
                 Err(error)
