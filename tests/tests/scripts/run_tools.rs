@@ -129,7 +129,8 @@ fn queries_of_postgresql_on_old_and_new_connections() {
     let prepared = |mode: &str, n: &str| {
         run(postgres.client("pgbench").args(["-n", "-M", mode, "-t", n, "-f"]).arg(&file).arg("postgres"))
     };
-    for door in ["user", "kernel", "auto"] {
+    // By the user door alone a site may be left closed: where the heap lies is chance. With `auto` the kernel has it then.
+    for door in ["auto", "kernel"] {
         let latency = Tool::start_with(&dir, "postgres-latency.bt", postgres.pid(), door, &[]);
         for n in 0..7 {
             assert_eq!(old.ask("select 'old'"), "old", "{n}");
