@@ -42,7 +42,7 @@ Examples:
   nopal list -v -p 4711 python:function__entry     addresses, operands and text of one probe of a process
   nopal list /usr/lib                              all programs and libraries below a folder
   nopal list -u                                    running programs that have probes
-  nopal list --functions libssl.so.3 'SSL_*'       functions, and what each can be traced by
+  nopal list --functions libssl.so.3 'SSL_*'       functions, and which door could open each
   nopal list --provider mine.d ./server            with the names that mine.d gives
   nopal list --json postgres | jq -r '.[].name'
 
@@ -65,10 +65,10 @@ pub struct Args {
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Functions instead of probes, and the door that each can be traced by
+    /// Functions instead of probes, and the door that could open each
     ///
     /// Names come from the symbol tables of the file, or from its debug file. Whether a jump finds room in a process is
-    /// known only there; `nopal run -v` says how each place was opened.
+    /// known only there. `nopal run` opens functions through the kernel door so far.
     #[arg(long, conflicts_with_all = ["pid", "running", "provider"])]
     pub functions: bool,
 
