@@ -5,7 +5,7 @@ use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
 use nopal_tests::user_door::{Door, text};
 use nopal_tests::{nopal, scratch};
-use nopal_user::watch::Notice;
+use nopal_user::session::Notice;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

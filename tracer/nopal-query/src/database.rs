@@ -1,65 +1,17 @@
 //! Recordings as a database that lives as long as the command.
 
 use crate::ordered;
+use crate::shared::Shared;
 use crate::tables::{TableInfo, tables_of};
 use crate::vtab;
-use nopal_spans::{Available, Span, Unmatched};
-use nopal_trace::{Counts, Range, Recording, Report};
+use nopal_spans::{Available, Unmatched};
+use nopal_trace::{Recording, Report};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// What the tables are made of; the threads that read have it, too.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub recordings: Vec<(PathBuf, Recording)>,
-    pub available: Available,
-    pub spans: Vec<Span>,
-    pub tables: Vec<TableInfo>,
-    counts: OnceLock<Result<Vec<Counts>, String>>,
-    /// What reading found out, of each recording that was read to its end.
-    reports: Mutex<Vec<Option<(Report, u64)>>>,
-    unmatched: Mutex<Unmatched>,
-    /// Why a recording could not be read.
-    failed: Mutex<Option<String>>,
-    is_stopped: fn() -> bool,
-}
-
-impl Shared {
-    pub fn is_stopped(&self) -> bool {
-        (self.is_stopped)()
-    }
-
-    /// The number of events of each type, by recording, and what is missing.
-    pub fn counts(&self) -> Result<&[Counts], String> {
-        let count = || {
-            let never = AtomicBool::new(false);
-            let of = |(dir, recording): &(PathBuf, Recording)| {
-                let counted = recording.count(Range::default(), |_| true, &never);
-                counted.map_err(|error| format!("{}: {error}", dir.display()))
-            };
-            self.recordings.iter().map(of).collect::<Result<Vec<_>, _>>()
-        };
-        self.counts.get_or_init(count).as_deref().map_err(Clone::clone)
-    }
-
-    pub fn was_read(&self, recording: usize, report: Report, n_damaged: u64) {
-        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        reports[recording] = Some((report, n_damaged));
-    }
-
-    pub fn has_failed(&self, why: &str) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
-    }
-
-    pub fn was_paired(&self, unmatched: Unmatched) {
-        *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = unmatched;
-    }
-}
+use std::sync::Arc;
 
 /// A database over recordings.
 #[derive(Debug)]
@@ -111,18 +63,7 @@ impl Database {
         is_stopped: fn() -> bool,
     ) -> Result<Database, QueryError> {
         let tables = tables_of(&recordings);
-        let n = recordings.len();
-        let shared = Arc::new(Shared {
-            spans: available.spans.clone(),
-            recordings,
-            available,
-            tables,
-            counts: OnceLock::new(),
-            reports: Mutex::new(vec![None; n]),
-            unmatched: Mutex::default(),
-            failed: Mutex::default(),
-            is_stopped,
-        });
+        let shared = Arc::new(Shared::new(recordings, available, tables, is_stopped));
         let mut connection = Connection::open_in_memory().map_err(sql_error)?;
         connection
             .execute_batch(&format!("PRAGMA cache_size = -{CACHE_KIB}; PRAGMA temp_store = FILE"))
@@ -176,7 +117,7 @@ impl Database {
     pub fn query(&self, sql: &str, answer: &mut dyn Answer) -> Result<(), QueryError> {
         self.run(sql, answer).map_err(|error| {
             // SQLite hands on the words of a table, and not that they were a table's.
-            let failed = self.shared.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let failed = self.shared.take_failure();
             failed.map_or(error, QueryError::Read)
         })
     }
@@ -215,7 +156,7 @@ impl Database {
 
     /// What is missing in the recordings, whatever was asked of them; and events that could not be read.
     pub fn reports(&self) -> Result<(Vec<Report>, u64), QueryError> {
-        let known = self.shared.reports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.shared.reports();
         let (mut reports, mut n_damaged) = (Vec::new(), 0);
         for (at, known) in known.into_iter().enumerate() {
             match known {
@@ -231,7 +172,7 @@ impl Database {
 
     /// Of the last query that read all spans.
     pub fn unmatched(&self) -> Unmatched {
-        *self.shared.unmatched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.unmatched()
     }
 }
 

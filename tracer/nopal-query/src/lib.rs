@@ -4,11 +4,11 @@
 
 mod batch;
 mod database;
-mod few;
 mod names;
 mod ordered;
 mod plan;
 mod scan;
+mod shared;
 mod tables;
 mod vtab;
 

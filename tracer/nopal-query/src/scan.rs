@@ -1,10 +1,11 @@
 //! Reads the rows of a table on a thread of its own and hands them over in batches. It ends when it has read all, or when
 //! nobody takes them any more.
 
+mod few;
+
 use crate::batch::{Batch, Datum};
-use crate::database::Shared;
-use crate::few;
 use crate::plan::{Ask, Op};
+use crate::shared::Shared;
 use crate::tables::{OF_EVENTS, OF_TYPES, Rows};
 use nopal_answers::event::visible_fields;
 use nopal_answers::recorded::read_part;

@@ -1,10 +1,10 @@
 //! The tables as SQLite sees them: it asks for a plan (`best_index`), then for rows.
 
 use crate::batch::{Batch, Datum};
-use crate::database::Shared;
 use crate::names::quoted;
 use crate::plan::{Ask, Op};
 use crate::scan::{Part, Scan, Side};
+use crate::shared::Shared;
 use crate::tables::Rows;
 use rusqlite::types::{Null, ValueRef};
 use rusqlite::vtab::{

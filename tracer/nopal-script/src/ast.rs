@@ -1,5 +1,7 @@
 //! A script as a tree: what was written, with names not yet looked up and types not yet known.
 
+pub(crate) mod walk;
+
 use crate::catalog::PointSpec;
 use crate::ctype::{CType, Records};
 use crate::diagnostic::Span;
@@ -32,7 +34,7 @@ impl Script {
 
     /// Whether a body or a predicate uses this builtin.
     pub fn names(&self, builtin: &str) -> bool {
-        self.clauses.iter().any(|clause| crate::compile::walk::names(clause, |name| name == builtin))
+        self.clauses.iter().any(|clause| walk::names(clause, |name| name == builtin))
     }
 }
 

@@ -2,7 +2,6 @@
 //! Knows no eBPF and no process.
 
 mod ast;
-mod builtins;
 pub mod catalog;
 mod compile;
 pub mod ctype;
@@ -12,8 +11,7 @@ mod parse;
 pub mod render;
 
 pub use ast::{Options, Script};
-pub use builtins::reference;
 pub use catalog::{Catalog, PointSpec};
-pub use compile::{compile, compile_with_warnings};
+pub use compile::{compile, compile_with_warnings, reference};
 pub use diagnostic::{Diagnostic, Severity, Span};
 pub use parse::parse;

@@ -11,6 +11,7 @@ mod spaces;
 
 pub use rehouse::rehouse;
 
+use super::core::Core;
 use super::credentials::Credentials;
 use super::domains::Tenant;
 use super::enter::{Entered, wait_until_idle};
@@ -22,9 +23,10 @@ use super::neighbourhood::spaces_in;
 use super::pass_fd::Caller;
 use super::protocol::{OPENING, Opening};
 use super::room::Room;
-use super::session::{Core, OpenSite, SiteReport, Traced, WantedObject};
 use super::stopped_thread::Lock;
 use super::tactic::Refusal;
+use super::traced::{OpenSite, Traced};
+use super::wanted::{SiteReport, WantedObject};
 use super::{process, ptrace};
 use nopal_abi::PAGE_BYTES;
 use nopal_abi::stub_space::{PatchForm, Path, RSEQ_SIGNATURE};

@@ -5,7 +5,7 @@
 use super::distance::JUMP_BYTES;
 use super::error::Result;
 use super::neighbourhood::Neighbourhood;
-use super::stub::space::landing;
+use super::stub::chain::landing;
 use nopal_abi::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 

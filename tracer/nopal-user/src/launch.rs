@@ -5,12 +5,16 @@
 //! run. A static one is entered where it stands, and asked for its threads' facts again later. Should the tracer be
 //! killed meanwhile, the kernel kills the child, which has not begun to do anything.
 
+use super::core::Core;
 use super::error::{Error, Result};
 use super::inject::open_process;
+use super::maps::code_mappings;
 use super::memory::Memory;
 use super::process;
 use super::ptrace::{self, Stop};
-use super::session::{Core, ProcessReport, Session, SiteReport, Traced, code_mappings, in_own_thread};
+use super::session::{ProcessReport, Session, SiteReport};
+use super::stopped_thread::in_own_thread;
+use super::traced::Traced;
 use object::{Object as _, ObjectSymbol as _};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -247,7 +251,7 @@ fn arm(core: &mut Core, pid: i32) -> Result<Traced> {
     if objects.is_empty() {
         // What it loads later may have what is wanted.
         let mapped = nopal_proc::mapped_objects(pid as u32).unwrap_or_default();
-        objects.extend(super::libraries::loader_in(core, pid, &mapped));
+        objects.extend(core.loaders.wanted_in(pid, &mapped));
     }
     if objects.is_empty() {
         return Ok(Traced::new(pid, Memory::open(pid)?, Vec::new(), Vec::new(), None));

@@ -1,6 +1,7 @@
 //! Leaving a process: code and semaphores as they were, stubs taken out of their chains. For a session's own end, and for
 //! processes whose tracer was killed. What is mapped stays, since a thread may still be inside.
 
+use super::core::Core;
 use super::enter::{Entered, wait_until_idle};
 use super::entry;
 use super::error::{Error, Result};
@@ -15,8 +16,9 @@ use super::patch::{Direction, Files, Found, Patch, apply};
 use super::process;
 use super::protocol::{CLOSING, Closing};
 use super::relocate::{pages_of, protect};
-use super::session::{Core, RING_NAME, Traced, in_own_thread};
-use super::stopped_thread::Lock;
+use super::ring::RING_NAME;
+use super::stopped_thread::{Lock, in_own_thread};
+use super::traced::Traced;
 use nopal_abi::ring::ControlPage;
 use nopal_abi::stub_space::{JournalKind, JournalState};
 use nopal_proc::births::Births;

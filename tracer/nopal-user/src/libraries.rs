@@ -2,30 +2,20 @@
 //! libraries (`_dl_debug_state`, an empty function) is opened like a probe site, with a stub that takes a ticket and waits
 //! until the tracer has looked at the libraries once more, at most 200 ms; who went on before is counted. Constructors run
 //! only afterwards, so that the first hit of a library is seen. Where the place does not fit, libraries are found by looking
-//! at the mappings from time to time (`watch`).
+//! at the mappings from time to time (`session/watch`). Following them is in `session/late_libraries`.
 
-use super::error::{Error, Result};
-use super::ledger::Ledger;
-use super::maps::Maps;
-use super::neighbourhood::Neighbourhood;
-use super::patch::Found;
 use super::process;
 use super::sandbox::FORBIDDING_EVENT;
-use super::session::{
-    Core, LazyFixed, OpenSite, ProcessReport, Session, SiteReport, Traced, WantedObject, code_mappings,
-    in_own_thread,
-};
-use super::stopped_thread::Lock;
 use super::stub::space::ObjectIdentity;
 use super::tactic::{Refusal, Tactic, Way, ways_of_ret};
-use super::watch::{Health, Notice};
+use super::wanted::{LazyFixed, SiteReport, WantedObject};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use nopal_abi::stub_space::JournalKind;
 use nopal_capture::{Action, Predicate, Relation, Wanted};
 use nopal_proc::MappedObject;
 use nopal_sdt::operand::{Base, Memory as MemoryPlace, Operand, Place};
 use nopal_sdt::probe::Site;
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, ReadRef as _};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -66,7 +56,7 @@ impl fmt::Display for Libraries {
 
 /// A dynamic linker's file, as far as it matters here. Addresses are those of link time.
 #[derive(Debug, Clone)]
-pub(super) struct Loader {
+struct Loader {
     /// Of the `ret`.
     ret: u64,
     code: Vec<u8>,
@@ -154,24 +144,40 @@ impl Loader {
     }
 }
 
-/// The dynamic linker's place in a process as something to be opened, or why there is none.
-pub(super) fn loader_in(
-    core: &mut Core,
-    pid: i32,
-    mapped: &[MappedObject],
-) -> std::result::Result<WantedObject, Unfit> {
-    if core.library_wait_ms == 0 {
-        return Err("it was not asked for");
+/// The dynamic linkers of a session's processes.
+#[derive(Debug)]
+pub(super) struct Loaders {
+    /// How long a thread that loads a library waits for the tracer at most; 0: libraries are only polled for.
+    pub wait_ms: u32,
+    /// By device and inode.
+    read: HashMap<(u64, u64), std::result::Result<Loader, Unfit>>,
+}
+
+impl Default for Loaders {
+    fn default() -> Loaders {
+        Loaders { wait_ms: WAIT_MS, read: HashMap::new() }
     }
-    let base = process::auxv(pid).map_or(0, |auxv| auxv.loader_base);
-    let object = mapped.iter().find(|o| base != 0 && o.mappings.iter().any(|m| m.contains(base)));
-    let object = object.ok_or("it was not started by a dynamic linker")?;
-    let mapping = &object.mappings[0];
-    let key = (libc::makedev(mapping.device_major, mapping.device_minor), mapping.inode);
-    let wait_ms = core.library_wait_ms;
-    let loader = core.loaders.entry(key).or_insert_with(|| read_loader(object));
-    // A dynamic linker is linked at address 0, so that its base is what all its addresses are moved by.
-    loader.as_ref().map(|loader| loader.wanted(object, base, wait_ms)).map_err(|unfit| *unfit)
+}
+
+impl Loaders {
+    /// The dynamic linker's place in a process as something to be opened, or why there is none.
+    pub fn wanted_in(
+        &mut self,
+        pid: i32,
+        mapped: &[MappedObject],
+    ) -> std::result::Result<WantedObject, Unfit> {
+        if self.wait_ms == 0 {
+            return Err("it was not asked for");
+        }
+        let base = process::auxv(pid).map_or(0, |auxv| auxv.loader_base);
+        let object = mapped.iter().find(|o| base != 0 && o.mappings.iter().any(|m| m.contains(base)));
+        let object = object.ok_or("it was not started by a dynamic linker")?;
+        let mapping = &object.mappings[0];
+        let key = (libc::makedev(mapping.device_major, mapping.device_minor), mapping.inode);
+        let loader = self.read.entry(key).or_insert_with(|| read_loader(object));
+        // A dynamic linker is linked at address 0, so that its base is what all its addresses are moved by.
+        loader.as_ref().map(|loader| loader.wanted(object, base, self.wait_ms)).map_err(|unfit| *unfit)
+    }
 }
 
 /// The ways to open a `ret` with these bytes from it on, best first.
@@ -195,135 +201,6 @@ fn has_padding(code: &[u8]) -> bool {
 pub(super) fn of_probes(reports: &[SiteReport]) -> Vec<SiteReport> {
     let is_own = |event| event == LIBRARY_EVENT || event == FORBIDDING_EVENT;
     reports.iter().filter(|r| !is_own(r.event)).cloned().collect()
-}
-
-impl Session {
-    /// For processes entered from now on: how long a thread that loads a library waits at most; 0: libraries are
-    /// only polled for.
-    pub fn set_library_wait(&mut self, wait_ms: u32) {
-        self.core.library_wait_ms = wait_ms;
-    }
-
-    /// How libraries that this process loads later are noticed.
-    pub fn libraries(&mut self, pid: i32) -> Libraries {
-        let traced = self.traced.iter().find(|t| t.pid == pid);
-        let of_loader = |s: &&OpenSite| s.probe == LIBRARY_PROBE;
-        if let Some((traced, site)) = traced.and_then(|t| Some((t, t.sites.iter().find(of_loader)?))) {
-            return match traced.health.get(&site.address).copied().unwrap_or_default() {
-                Health::Well => Libraries::AtOnce(site.tactic),
-                Health::Odd | Health::TakenOver | Health::GivenUp => Libraries::Polled(
-                    "another tool has changed the place that its dynamic linker calls".into(),
-                ),
-            };
-        }
-        let report = traced.and_then(|t| t.reports.iter().find(|r| r.event == LIBRARY_EVENT));
-        if let Some(Err(refusal)) = report.map(|r| &r.outcome) {
-            return Libraries::Polled(refusal.to_string());
-        }
-        let mapped = nopal_proc::mapped_objects(pid as u32).unwrap_or_default();
-        Libraries::Polled(match loader_in(&mut self.core, pid, &mapped) {
-            Err(unfit) => unfit.into(),
-            Ok(_) => "it has no wanted probes yet".into(),
-        })
-    }
-
-    /// Whether a thread has loaded or unloaded a library and waits for us.
-    pub fn has_library_news(&self) -> bool {
-        self.rings().is_waited_for()
-    }
-
-    /// How many threads went on, since this was last asked, before we had looked at what they had loaded.
-    pub fn take_impatient(&mut self) -> u64 {
-        let n_now = self.rings().impatient();
-        let n_before = std::mem::replace(&mut self.n_impatient, n_now);
-        self.n_impatient.wrapping_sub(n_before)
-    }
-
-    /// Opens what is wanted of the libraries that were loaded. The threads that loaded them wait until
-    /// [`Session::release`].
-    pub fn follow_libraries(&mut self) -> Vec<Notice> {
-        // Before anything is looked at: whoever comes from now on waits for the next look.
-        self.tickets = self.rings().tickets();
-        let mut again = Vec::new();
-        for traced in &mut self.traced {
-            let now = code_mappings(traced.pid);
-            // Ended, or another program by now, whose memory is not what we opened: for the next look.
-            let first = traced.seen.first().map_or(0, |m| m.0);
-            let is_gone = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
-            if now.is_empty() || is_gone {
-                continue;
-            }
-            if now != traced.seen {
-                // An error is a process that is just ending.
-                let _ = forget_unloaded(&self.core, traced);
-            }
-            // A look from time to time may have come while the library was mapped only in part, or twice.
-            let memory = &traced.memory;
-            let is_lost = |s: &OpenSite| {
-                s.is_reset(memory) || s.patch.found(memory).is_ok_and(|found| found == Found::Original)
-            };
-            if now.iter().any(|m| !traced.seen.contains(m)) || traced.sites.iter().any(is_lost) {
-                again.push(traced.pid);
-            }
-            traced.seen = now;
-            traced.is_unannounced = false;
-        }
-        let mut notices = Vec::new();
-        if !self.is_only {
-            // A child may load a library before anybody has seen it.
-            let fresh = self.attach_descendants();
-            notices.extend(fresh.into_iter().filter(ProcessReport::says_something).map(Notice::Opened));
-        }
-        for pid in again {
-            match self.attach_more(pid) {
-                Ok(report) => notices.push(Notice::Opened(report)),
-                Err(Error::Gone { .. } | Error::NoSuchProcess { .. }) => {}
-                Err(error) => {
-                    let report = ProcessReport::failed(pid, error);
-                    notices.push(Notice::Opened(report));
-                }
-            }
-        }
-        notices
-    }
-
-    /// Lets the threads go on that wait because they have loaded a library.
-    pub fn release(&self) {
-        self.rings().take_turns(&self.tickets);
-    }
-}
-
-/// The sites of a library that is no longer there are no longer ours, and its semaphores went with it.
-fn forget_unloaded(core: &Core, traced: &mut Traced) -> Result<()> {
-    let maps = Maps::read(traced.pid)?;
-    let is_there =
-        |address: u64| maps.find(address).is_some_and(|r| r.is_executable && r.inode != 0 && !r.is_shared);
-    let (there, gone) = std::mem::take(&mut traced.sites).into_iter().partition(|s| is_there(s.address));
-    traced.sites = there;
-    let gone: Vec<OpenSite> = gone;
-    traced.reports.retain(|r| is_there(r.address));
-    traced.health.retain(|address, _| is_there(*address));
-    if !gone.iter().any(|s| s.semaphore.is_some()) {
-        return Ok(());
-    }
-    let (pid, memory, generation) = (traced.pid, &traced.memory, core.generation());
-    let neighbourhoods = &core.neighbourhoods;
-    in_own_thread(|| {
-        let _lock = Lock::take(pid)?;
-        // Others at the same address are those of relatives that have become somebody else.
-        let is_here = |n: &&Neighbourhood| maps.find(n.address()).is_some_and(|r| r.inode == n.inode);
-        for n in neighbourhoods.iter().filter(is_here) {
-            let Some(session) = n.session(generation) else { continue };
-            for (index, entry, _) in n.space.entries() {
-                let is_gone = |s: &OpenSite| s.space == n.address() && s.semaphore == Some(entry.address);
-                let is_ours = entry.kind == JournalKind::Semaphore && entry.session == session;
-                if is_ours && gone.iter().any(is_gone) {
-                    Ledger::new(memory, n.ledger()).forget(index)?;
-                }
-            }
-        }
-        Ok(())
-    })
 }
 
 #[cfg(test)]

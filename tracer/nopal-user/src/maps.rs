@@ -68,6 +68,16 @@ impl Maps {
     }
 }
 
+/// The code a process maps from files.
+pub(super) fn code_mappings(pid: i32) -> Vec<(u64, u64)> {
+    let Ok(maps) = Maps::read(pid) else { return Vec::new() };
+    maps.ranges
+        .iter()
+        .filter(|r| r.is_executable && r.inode != 0 && !r.is_shared)
+        .map(|r| (r.start, r.inode))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

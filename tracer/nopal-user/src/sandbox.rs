@@ -8,16 +8,18 @@ use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::spaces_in;
 use super::process;
-use super::session::{Core, LazyFixed, Traced, WantedObject};
 use super::stub::space::ObjectIdentity;
 use super::stub::tail::plan_entry;
 use super::tactic::{Refusal, Tactic, Way, pun};
+use super::traced::Traced;
+use super::wanted::{LazyFixed, WantedObject};
 use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
 use nopal_abi::stub_space::{DEFAULT_BYTES, KEPT_OFFSET, KeptPages, N_SPACES};
 use nopal_capture::{Action, Forbidding, Wanted};
 use nopal_proc::MappedObject;
 use nopal_sdt::probe::Site;
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+use std::collections::HashMap;
 use std::mem::offset_of;
 use std::sync::Arc;
 
@@ -32,9 +34,16 @@ const CODE_BYTES: usize = 16;
 
 /// The functions of one file; addresses are those of link time.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Forbidders {
+struct Forbidders {
     found: Vec<(u64, Vec<u8>, Forbidding)>,
     build_id: u64,
+}
+
+/// What was read of the files that processes of a session map.
+#[derive(Debug, Default)]
+pub(super) struct ForbidderFiles {
+    /// By device and inode; `None` if the file cannot be read.
+    read: HashMap<(u64, u64), Option<(Forbidders, nopal_sdt::Object)>>,
 }
 
 fn read_forbidders(object: &MappedObject, is_static: bool) -> Option<(Forbidders, nopal_sdt::Object)> {
@@ -66,43 +75,52 @@ fn read_forbidders(object: &MappedObject, is_static: bool) -> Option<(Forbidders
     Some((Forbidders { found, build_id }, nopal_sdt::read(image.bytes()).ok()?))
 }
 
-/// The places in a process that are to be opened besides what is wanted of it.
-pub(super) fn forbidders_in(core: &mut Core, pid: i32, mapped: &[MappedObject]) -> Vec<WantedObject> {
-    let is_static = process::auxv(pid).is_ok_and(|auxv| auxv.loader_base == 0);
-    let is_c_library = |object: &&MappedObject| {
-        let name = object.path.file_name().unwrap_or_default().to_string_lossy();
-        is_static || name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("ld-musl")
-    };
-    let mut wanted = Vec::new();
-    for object in mapped.iter().filter(is_c_library) {
-        let mapping = &object.mappings[0];
-        let device = libc::makedev(mapping.device_major, mapping.device_minor);
-        let read = core
-            .forbidders
-            .entry((device, mapping.inode))
-            .or_insert_with(|| read_forbidders(object, is_static).map(Arc::new));
-        let Some((forbidders, elf)) = read.as_deref() else { continue };
-        if forbidders.found.is_empty() {
-            continue;
+impl ForbidderFiles {
+    /// The places in a process that are to be opened besides what is wanted of it.
+    pub fn wanted_in(&mut self, pid: i32, mapped: &[MappedObject]) -> Vec<WantedObject> {
+        let is_static = process::auxv(pid).is_ok_and(|auxv| auxv.loader_base == 0);
+        let is_c_library = |object: &&MappedObject| {
+            let name = object.path.file_name().unwrap_or_default().to_string_lossy();
+            is_static
+                || name.starts_with("libc.so")
+                || name.starts_with("libc-")
+                || name.starts_with("ld-musl")
+        };
+        let mut wanted = Vec::new();
+        for object in mapped.iter().filter(is_c_library) {
+            let mapping = &object.mappings[0];
+            let device = libc::makedev(mapping.device_major, mapping.device_minor);
+            let read = self
+                .read
+                .entry((device, mapping.inode))
+                .or_insert_with(|| read_forbidders(object, is_static));
+            let Some((forbidders, elf)) = read else { continue };
+            if forbidders.found.is_empty() {
+                continue;
+            }
+            let identity = ObjectIdentity {
+                device,
+                inode: mapping.inode,
+                build_id: forbidders.build_id,
+                link_address: 0,
+            };
+            let mut addresses: Vec<u64> = forbidders.found.iter().map(|(address, ..)| *address).collect();
+            addresses.sort_unstable();
+            let all_sites = Arc::new(addresses);
+            for bias in object.load_biases(elf) {
+                wanted.push(WantedObject {
+                    path: object.path.clone(),
+                    bias,
+                    identity,
+                    sites: forbidders.found.iter().map(wanted_site).collect(),
+                    own_file: 0..0,
+                    all_sites: Arc::clone(&all_sites),
+                    fixed: Arc::new(LazyFixed::nothing()),
+                });
+            }
         }
-        let identity =
-            ObjectIdentity { device, inode: mapping.inode, build_id: forbidders.build_id, link_address: 0 };
-        let mut addresses: Vec<u64> = forbidders.found.iter().map(|(address, ..)| *address).collect();
-        addresses.sort_unstable();
-        let all_sites = Arc::new(addresses);
-        for bias in object.load_biases(elf) {
-            wanted.push(WantedObject {
-                path: object.path.clone(),
-                bias,
-                identity,
-                sites: forbidders.found.iter().map(wanted_site).collect(),
-                own_file: 0..0,
-                all_sites: Arc::clone(&all_sites),
-                fixed: Arc::new(LazyFixed::nothing()),
-            });
-        }
+        wanted
     }
-    wanted
 }
 
 fn wanted_site((address, code, function): &(u64, Vec<u8>, Forbidding)) -> Wanted {

@@ -172,3 +172,11 @@ pub fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<StoppedThread>> {
         }
     }
 }
+
+/// ptrace binds a tracee to a thread: the work is done in one that ends with it, which frees everything it still holds.
+pub(super) fn in_own_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}

@@ -12,7 +12,7 @@ use nopal_trace::clock::monotonic_ns;
 use nopal_user::libraries::{LIBRARY_PROBE, WAIT_MS};
 use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_words};
 use nopal_user::session::ProcessReport;
-use nopal_user::watch::{LastWords, Notice};
+use nopal_user::session::{LastWords, Notice};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

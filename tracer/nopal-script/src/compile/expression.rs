@@ -1,12 +1,12 @@
 //! Expressions: literals, names, variables, maps, tuples, casts. Operators and memory have files of their own.
 
 use super::body::{Body, Width};
+use super::builtins::arg_index;
 use super::maps::Held;
 use super::types::{At, Ty, Value};
-use super::{Lowered, walk};
+use super::{Lowered, builtins};
+use crate::ast::walk;
 use crate::ast::{Expr, ExprKind, MapRef};
-use crate::builtins;
-use crate::builtins::arg_index;
 use crate::catalog::Shape;
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span, nearest};

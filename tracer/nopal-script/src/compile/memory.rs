@@ -290,7 +290,7 @@ impl Body<'_, '_> {
             return None;
         }
         match &expr.kind {
-            ExprKind::Name(name) => crate::builtins::arg_index(name),
+            ExprKind::Name(name) => super::builtins::arg_index(name),
             ExprKind::Member { base, name, .. } if matches!(&base.kind, ExprKind::Name(args) if args == "args") => {
                 self.arg_named(name).map(|(index, _)| index)
             }

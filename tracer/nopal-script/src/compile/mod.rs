@@ -2,6 +2,7 @@
 //! no longer change: a map may be read above the place that says what it holds.
 
 pub(crate) mod body;
+mod builtins;
 mod expression;
 pub(crate) mod format;
 pub(crate) mod maps;
@@ -12,9 +13,8 @@ pub(crate) mod points;
 mod statement;
 mod tidy;
 pub(crate) mod types;
-pub(crate) mod walk;
 
-use crate::ast::Script;
+use crate::ast::{self, Script, walk};
 use crate::catalog::Catalog;
 use crate::ctype::Record;
 use crate::diagnostic::{Diagnostic, Severity, Span};
@@ -22,6 +22,8 @@ use body::{Body, Variable};
 use maps::Maps;
 use nopal_program::{Action, Clause, Code, Program};
 use points::Variant;
+
+pub use builtins::reference;
 
 pub(crate) type Lowered<T> = Result<T, Diagnostic>;
 
@@ -61,7 +63,7 @@ fn compile_for(
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     let mut bodies: Vec<Vec<(Variant, Vec<Variable>)>> = Vec::new();
     for clause in &script.clauses {
-        match points::variants(script, clause, walk::uses_args(clause), catalog, has_later, &mut warnings) {
+        match points::variants(script, clause, uses_args(clause), catalog, has_later, &mut warnings) {
             Ok(variants) => bodies.push(variants.into_iter().map(|variant| (variant, Vec::new())).collect()),
             Err(error) => errors.push(error),
         }
@@ -87,6 +89,13 @@ fn compile_for(
     }
     warnings.into_iter().for_each(|warning| shared.report(warning));
     shared.finish(bodies, codes)
+}
+
+/// Whether the body's code depends on the arguments of its points.
+fn uses_args(clause: &ast::Clause) -> bool {
+    // Other names may be labels of the enums among them.
+    let is_known = |name: &str| builtins::variable_names().any(|known| known == name);
+    walk::names(clause, |name| name.starts_with("arg") || !is_known(name))
 }
 
 /// What all bodies of a script share.

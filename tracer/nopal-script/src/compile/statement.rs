@@ -1,11 +1,10 @@
 //! Statements: assignments, branches, loops.
 
-use super::Lowered;
 use super::body::{Body, Loop, Width};
 use super::maps::Held;
 use super::types::{At, Ty, Value};
+use super::{Lowered, builtins};
 use crate::ast::{BinaryOp, Clause, Expr, ExprKind, MapRef, Stmt, StmtKind};
-use crate::builtins;
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::op::{Binary, Op, Reg, Slot};

@@ -5,8 +5,8 @@ use super::{Failure, Ready, Work};
 use crate::distance::JUMP_BYTES;
 use crate::edges::{EdgeWay, ways};
 use crate::process;
-use crate::session::WantedObject;
 use crate::tactic::{Refusal, Way};
+use crate::wanted::WantedObject;
 use nopal_capture::Wanted;
 use nopal_sdt::probe::Edge;
 

@@ -10,11 +10,12 @@ use crate::patch::{Found, Patch};
 use crate::relocate::{MAX_MOVED, WINDOW, pages_of};
 use crate::room::Room;
 use crate::sandbox::{self, FORBIDDING_EVENT};
-use crate::session::{OpenSite, WantedObject};
 use crate::stub::space::ObjectIdentity;
 use crate::stub::tail::plan_relocation;
 use crate::stub::{StubError, StubSpec};
 use crate::tactic::{Refusal, Tactic, Way, ways};
+use crate::traced::OpenSite;
+use crate::wanted::WantedObject;
 use nopal_capture::Wanted;
 
 /// Reads the whole of each file in which instructions may have to be moved: for a Java machine that takes long, and no

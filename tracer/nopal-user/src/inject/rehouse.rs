@@ -2,6 +2,7 @@
 //! with others, at the same addresses.
 
 use super::{NO_FILE, REPLACE, SHARED, WRITABLE, Work};
+use crate::core::Core;
 use crate::enter::{Entered, wait_until_idle};
 use crate::error::{Error, Result};
 use crate::hijack::{Call, Hijack, check};
@@ -9,7 +10,6 @@ use crate::memory::Memory;
 use crate::neighbourhood::{Neighbourhood, spaces_in};
 use crate::pass_fd::Caller;
 use crate::room::Room;
-use crate::session::Core;
 use crate::stopped_thread::{Lock, stop_all};
 use crate::{process, ptrace};
 use nopal_abi::stub_space::ProcessPage;

@@ -9,10 +9,11 @@ use crate::neighbourhood::{Neighbourhood, PRIVATE_BYTES, spaces_in, stub_failed}
 use crate::pass_fd::Caller;
 use crate::pass_fd::pass_fds;
 use crate::process;
+use crate::ring::RING_NAME;
 use crate::room::far_from_code;
 use crate::sandbox;
-use crate::session::{RING_NAME, WantedObject};
 use crate::stub::space::{SessionFacts, ThreadPath};
+use crate::wanted::WantedObject;
 use std::fs::File;
 use std::os::fd::AsFd;
 

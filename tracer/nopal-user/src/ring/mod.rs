@@ -20,6 +20,9 @@ pub use memory::RingMemory;
 pub(super) use memory::time_stamp;
 pub use rings::{Members, Rings, Tickets};
 
+/// The name of the ring's memfd in `/proc/PID/maps`.
+pub const RING_NAME: &str = "/memfd:nopal-ring";
+
 /// What a session wants of its ring. Sizes are rounded up to powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingConfig {

@@ -1,5 +1,7 @@
 //! The stub itself: save, decide, measure, reserve and fill inside a restartable sequence, restore, go on.
 
+mod direct;
+
 use core::mem::offset_of;
 
 use nopal_abi::record::{self, flags};
@@ -8,9 +10,10 @@ use nopal_abi::stub_space::{Path, ProcessPage, StubSpace};
 use nopal_sdt::operand::{Base, Operand, Place};
 
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
-use super::locked::{HEAD, Locked, Size, TAIL, count_lost, path_word, tid_offset_word};
+use super::locked::{HEAD, Locked, Size, TAIL, count_lost};
 use super::operand::Frame;
-use super::{Stub, StubError, StubSpec, Surroundings, direct, restraint, strings, thread};
+use super::words::{path_word, restraint_word, tid_offset_word};
+use super::{Stub, StubError, StubSpec, Surroundings, strings, thread};
 use nopal_capture::{Action, Capture, RecordLayout};
 
 /// Below the stack pointer the program may keep data that no one must touch.
@@ -189,7 +192,7 @@ impl<'a> Stubber<'a> {
                 above: spec.above,
                 load_bias: spec.load_bias,
                 own_file: spec.own_file.clone(),
-                restraint: restraint::word(around),
+                restraint: restraint_word(around),
             },
             state,
             position,
@@ -582,7 +585,7 @@ impl<'a> Stubber<'a> {
         asm.cmp_mem32(path_word(self.around), Path::LockedSilent as i32);
         asm.jcc(Cond::Equal, impatient);
         // Who must not wait: what it loads is found by looking.
-        asm.cmp_mem32(restraint::word(self.around), 0);
+        asm.cmp_mem32(restraint_word(self.around), 0);
         asm.jcc(Cond::NotEqual, impatient);
         asm.bind(look);
         asm.mov_imm(RDI, turn);
@@ -689,7 +692,7 @@ fn announce(asm: &mut Asm, around: &Surroundings) -> thread::Question {
     }
     asm.cmp_mem32(path_word(around), Path::LockedSilent as i32);
     asm.jcc(Cond::Equal, out);
-    asm.cmp_mem32(restraint::word(around), 0);
+    asm.cmp_mem32(restraint_word(around), 0);
     asm.jcc(Cond::NotEqual, restrained);
     asm.mov_imm(RAX, SYS_GETPID);
     asm.syscall();

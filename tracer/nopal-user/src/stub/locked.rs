@@ -5,10 +5,11 @@ use core::mem::offset_of;
 
 use nopal_abi::record::flags;
 use nopal_abi::ring::{RingState, STATE_SHIFT};
-use nopal_abi::stub_space::{Path, StubSpace};
+use nopal_abi::stub_space::Path;
 
 use super::asm::{Alu, Asm, Cond, Label, Mem, R11, RAX, RCX, RDX, RSP, Reg, Width, at};
-use super::{Surroundings, restraint, thread};
+use super::words::{path_word, restraint_word, tid_offset_word};
+use super::{Surroundings, thread};
 
 pub const HEAD: i32 = offset_of!(RingState, head) as i32;
 pub const TAIL: i32 = offset_of!(RingState, tail) as i32;
@@ -45,14 +46,6 @@ pub struct Locked {
     /// The flags of the record's first word.
     pub word_flags: u32,
     pub event: u32,
-}
-
-pub fn path_word(around: &Surroundings) -> Mem {
-    Mem::Near(around.space + offset_of!(StubSpace, path) as u64)
-}
-
-pub fn tid_offset_word(around: &Surroundings) -> Mem {
-    Mem::Near(around.space + offset_of!(StubSpace, tid_offset) as u64)
 }
 
 /// `%ecx` becomes the CPU's number, or 0 when that is beyond the rings there are. Spoils `%rax`.
@@ -94,7 +87,7 @@ impl Locked {
         asm.clear(RAX);
         asm.jmp(store);
         asm.bind(by_call);
-        asm.cmp_mem32(restraint::word(around), 0);
+        asm.cmp_mem32(restraint_word(around), 0);
         asm.jcc(Cond::NotEqual, none);
         // The call spoils %rcx, which is ours, and %r11, which may not be.
         asm.store(at(RSP, self.keep_at), R11, Width::B8);

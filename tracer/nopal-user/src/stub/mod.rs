@@ -7,8 +7,7 @@
 
 pub mod asm;
 mod cells;
-mod chain;
-mod direct;
+pub mod chain;
 mod emit;
 mod journal;
 mod locked;
@@ -19,6 +18,7 @@ pub mod space;
 mod strings;
 pub mod tail;
 mod thread;
+mod words;
 
 use nopal_capture::{Action, Predicate, RecordLayout};
 use nopal_sdt::operand::Operand;

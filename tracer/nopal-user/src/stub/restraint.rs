@@ -7,10 +7,10 @@ use core::mem::offset_of;
 use nopal_abi::stub_space::{KEPT_OFFSET, KeptPages, restraint};
 use nopal_capture::Forbidding;
 
-use super::Surroundings;
 use super::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDI, RDX, RSI, Reg, at};
 use super::emit::Stubber;
 use super::locked::{count_lost_untimed, cpu_by_segment, state_of_locked};
+use super::words::restraint_word;
 
 const SYS_PRCTL: i32 = 157;
 const SYS_SECCOMP: i32 = 317;
@@ -22,11 +22,6 @@ const SECCOMP_MODE_STRICT: i32 = 1;
 /// Of `seccomp`.
 const SECCOMP_SET_MODE_STRICT: i32 = 0;
 const SECCOMP_SET_MODE_FILTER: i32 = 1;
-
-/// The process's word.
-pub fn word(around: &Surroundings) -> Mem {
-    Mem::Near(around.process_page + (KEPT_OFFSET + offset_of!(KeptPages, restraint)) as u64)
-}
 
 impl Stubber<'_> {
     /// Looks at the arguments of a function that is about to run, which are in its registers still.
@@ -98,7 +93,7 @@ impl Stubber<'_> {
 
     /// Goes to `silenced` if the time must not be read: not even of a loss.
     pub(super) fn require_time(&mut self, silenced: Label) {
-        self.asm.cmp_mem32(word(self.around), restraint::NO_TIME as i32);
+        self.asm.cmp_mem32(restraint_word(self.around), restraint::NO_TIME as i32);
         self.asm.jcc(Cond::AboveEqual, silenced);
     }
 

@@ -16,7 +16,6 @@ use nopal_abi::stub_space::{
     SessionState, StubSpace, VERSION,
 };
 
-pub use super::chain::{PlacedStub, Site, landing};
 use super::journal::Journal;
 pub use super::journal::{Entry, ObjectIdentity};
 use super::{StubError, Surroundings, routines};

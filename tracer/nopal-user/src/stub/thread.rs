@@ -8,9 +8,9 @@ use core::mem::offset_of;
 
 use nopal_abi::stub_space::{KEPT_OFFSET, KeptPages, N_THREADS, Path, StubSpace};
 
+use super::Surroundings;
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
-use super::locked::{path_word, tid_offset_word};
-use super::{Surroundings, restraint};
+use super::words::{path_word, restraint_word, tid_offset_word};
 
 const SYS_PRCTL: u64 = 157;
 const SYS_RSEQ: u64 = 334;
@@ -106,7 +106,7 @@ pub fn routine(asm: &mut Asm, around: &Surroundings) {
     asm.jcc(Cond::Equal, known);
 
     // What cannot be asked is not known.
-    asm.cmp_mem32(restraint::word(around), 0);
+    asm.cmp_mem32(restraint_word(around), 0);
     asm.jcc(Cond::NotEqual, not_own);
     asm.load32(RDX, path_word(around));
     asm.alu_imm32(Alu::Cmp, RDX, Path::Rseq as i32);

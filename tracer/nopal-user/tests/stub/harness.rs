@@ -12,7 +12,8 @@ use nopal_proc::possible_cpus;
 use nopal_sdt::operand::{Arch, Operand, parse};
 use nopal_user::consumer::Reader;
 use nopal_user::ring::{RingConfig, RingMemory, memfd};
-use nopal_user::stub::space::{ObjectIdentity, PlacedStub, Session, SessionFacts, Space};
+use nopal_user::stub::chain::PlacedStub;
+use nopal_user::stub::space::{ObjectIdentity, Session, SessionFacts, Space};
 use nopal_user::stub::tail::Tail;
 use nopal_user::stub::{StubError, StubSpec};
 

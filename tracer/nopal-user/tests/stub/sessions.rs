@@ -8,7 +8,8 @@ use nopal_abi::stub_space::{JournalKind, JournalState, NO_SESSION};
 use nopal_capture::record::RecordKind;
 use nopal_user::consumer::Reader;
 use nopal_user::ring::RingMemory;
-use nopal_user::stub::space::{Entry, ObjectIdentity, SessionFacts, Space, landing};
+use nopal_user::stub::chain::landing;
+use nopal_user::stub::space::{Entry, ObjectIdentity, SessionFacts, Space};
 use nopal_user::stub::tail::plan_tail;
 
 use crate::harness::{Harness, Place, hit2, map, nopal_test_pun, record, value, write_text};

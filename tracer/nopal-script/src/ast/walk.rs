@@ -1,13 +1,6 @@
 //! Questions about a tree that need no types.
 
-use crate::ast::{Clause, Expr, ExprKind, Stmt, StmtKind};
-use crate::builtins;
-
-/// Whether the body's code depends on the arguments of its points.
-pub(super) fn uses_args(clause: &Clause) -> bool {
-    // Other names may be labels of the enums among them.
-    names(clause, |name| name.starts_with("arg") || !builtins::variable_names().any(|known| known == name))
-}
+use super::{Clause, Expr, ExprKind, Stmt, StmtKind};
 
 /// Whether it has a name of this kind in it.
 pub(crate) fn names(clause: &Clause, is_it: impl Fn(&str) -> bool) -> bool {
@@ -25,7 +18,7 @@ pub(crate) fn names(clause: &Clause, is_it: impl Fn(&str) -> bool) -> bool {
 }
 
 /// Whether reading it changes a variable.
-pub(super) fn has_step(expr: &Expr) -> bool {
+pub(crate) fn has_step(expr: &Expr) -> bool {
     let mut found = false;
     each_expr(expr, &mut |expr| found |= matches!(expr.kind, ExprKind::Step { .. }));
     found

@@ -4,14 +4,16 @@
 //! A child has the ring of its parent from its first instruction on. If it becomes somebody else, it is moved at the next
 //! look, which is at most as far away as the looks of the caller are apart.
 
-use super::credentials::{Credentials, Info, Pidfd};
-use super::domains::Tenant;
-use super::error::{Error, Result};
-use super::inject::rehouse;
-use super::maps::Maps;
-use super::process;
-use super::session::{ProcessReport, Session, in_own_thread};
+use super::Session;
 use super::watch::Notice;
+use crate::credentials::{Credentials, Info, Pidfd};
+use crate::domains::Tenant;
+use crate::error::{Error, Result};
+use crate::inject::rehouse;
+use crate::maps::Maps;
+use crate::process;
+use crate::stopped_thread::in_own_thread;
+use crate::traced::ProcessReport;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

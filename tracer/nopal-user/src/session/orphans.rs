@@ -1,7 +1,7 @@
 //! Whether anybody is left to be traced: a process goes on being a session's when its parents have ended.
 
-use super::maps::Maps;
-use super::session::Session;
+use super::Session;
+use crate::maps::Maps;
 use nopal_proc::{self, Process};
 
 impl Session {

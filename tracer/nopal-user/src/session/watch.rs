@@ -1,14 +1,16 @@
 //! Looks after open sites while a session records: bytes that others changed, libraries loaded later, children that
 //! started another program. Polling only, without staying attached; the caller says how often (at least every 100 ms).
 
-use super::error::{Error, Result};
-use super::inject::ask_again;
-use super::libraries::LIBRARY_PROBE;
-use super::patch::{Direction, Found, apply};
-use super::process;
-use super::sandbox;
-use super::session::{OpenSite, ProcessReport, Session, code_mappings, in_own_thread};
-use super::stopped_thread::Lock;
+use super::Session;
+use crate::error::{Error, Result};
+use crate::inject::ask_again;
+use crate::libraries::LIBRARY_PROBE;
+use crate::maps::code_mappings;
+use crate::patch::{Direction, Found, apply};
+use crate::process;
+use crate::sandbox;
+use crate::stopped_thread::{Lock, in_own_thread};
+use crate::traced::{Health, OpenSite, ProcessReport};
 use nopal_abi::stub_space::restraint;
 use std::time::{Duration, Instant};
 
@@ -75,17 +77,6 @@ pub struct LastWords {
 
 /// The mappings of a process whose size stays the same are read again this often.
 const FULL_LOOK: Duration = Duration::from_secs(1);
-
-/// What is known of a site between two looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Health {
-    #[default]
-    Well,
-    /// Closed, for a reason that the dynamic linker is about to tell.
-    Odd,
-    TakenOver,
-    GivenUp,
-}
 
 impl Session {
     /// One look at everything. Cheap when nothing has happened: one read per site and four of each process.

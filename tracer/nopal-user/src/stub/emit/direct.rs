@@ -1,24 +1,24 @@
 //! The short way of a record with strings: they are copied into the ring while their ends are looked for.
 //!
 //! In a program that has its own use for the caches a hit costs what it touches. So one loop does all the strings, and
-//! whatever is rare is left to the way that measures first ([`emit`](super::emit)): a string that cannot be read without
+//! whatever is rare is left to the way that measures first ([`emit`](super)): a string that cannot be read without
 //! asking, is NULL, lies at the end of a page or is too long; a record that might not fit.
 
 use nopal_abi::record::{UNIT_BYTES, round_up};
 use nopal_abi::ring::Mode;
 
-use super::StubError;
-use super::asm::{Alu, Cond, Label, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
-use super::emit::{AHEAD_BYTES, LINE_BYTES, Stubber, find_ring};
-use super::locked::{HEAD, TAIL};
-use super::strings::{HIGH_BITS, LOW_BITS, SLOT_BYTES, SLOT_LENGTH};
+use super::{AHEAD_BYTES, LINE_BYTES, Stubber, find_ring};
+use crate::stub::StubError;
+use crate::stub::asm::{Alu, Cond, Label, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
+use crate::stub::locked::{HEAD, TAIL};
+use crate::stub::strings::{HIGH_BITS, LOW_BITS, SLOT_BYTES, SLOT_LENGTH};
 use nopal_capture::{Capture, RecordLayout};
 
 const R8: Reg = Reg(8);
 const R9: Reg = Reg(9);
 const RBX: Reg = Reg(3);
 
-/// What the code here uses beside [`strings::REGISTERS`](super::strings::REGISTERS).
+/// What the code here uses beside [`strings::REGISTERS`](crate::stub::strings::REGISTERS).
 pub const REGISTERS: [Reg; 3] = [RBX, R8, R9];
 
 const PAGE_BYTES: i32 = 4096;

@@ -1,9 +1,9 @@
 //! Tables of few rows: what was lost, and what is queried. Both come of counting all events.
 
+use super::Sender;
 use crate::batch::Datum;
-use crate::database::Shared;
 use crate::plan::Ask;
-use crate::scan::Sender;
+use crate::shared::Shared;
 use nopal_trace::Range;
 
 /// A row of values, of which those in use are sent.
