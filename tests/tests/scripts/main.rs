@@ -9,4 +9,5 @@ mod run_kernel;
 mod run_points;
 mod run_tools;
 mod run_user;
+mod shim;
 mod tools_agree;

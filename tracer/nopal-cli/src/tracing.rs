@@ -53,8 +53,9 @@ pub struct TargetArgs {
     pub command: Vec<OsString>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum DoorArg {
+    #[default]
     Auto,
     User,
     Kernel,
@@ -313,6 +314,22 @@ pub fn stop_on_signals() {
         // SAFETY: the handler only stores to an atomic, which is safe at any moment.
         unsafe { libc::signal(signal, stop as *const () as libc::sighandler_t) };
     }
+}
+
+static PRINT: AtomicBool = AtomicBool::new(false);
+
+/// SIGUSR1 asks a script for its maps.
+pub fn print_on_signal() {
+    extern "C" fn print(_: libc::c_int) {
+        PRINT.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: the handler only stores to an atomic, which is safe at any moment.
+    unsafe { libc::signal(libc::SIGUSR1, print as *const () as libc::sighandler_t) };
+}
+
+/// Whether it has asked since.
+pub fn take_print_signal() -> bool {
+    PRINT.swap(false, Ordering::Relaxed)
 }
 
 /// Ends tracing as Ctrl-C does.

@@ -369,6 +369,13 @@ impl KernelRun {
         Ok(())
     }
 
+    /// Ends the command that was started, if it still runs.
+    pub fn end_command(&mut self) {
+        if let Some(child) = &mut self.child {
+            crate::end(child);
+        }
+    }
+
     /// Prints every map, as at the end of a script.
     pub fn print_maps(&mut self) {
         self.performer.print_maps(&mut DoorMaps { door: &self.door, program: &self.program });

@@ -30,6 +30,8 @@ use nopal_program::{LaterProbes, PointKind, Program};
 use nopal_script::render::Entry;
 use std::collections::HashSet;
 use std::fmt;
+use std::process::Child;
+use std::time::{Duration, Instant};
 
 /// Why a script does not run.
 #[derive(Debug)]
@@ -144,6 +146,28 @@ fn points_of(program: &Program, is_wanted: impl Fn(&PointKind) -> bool) -> Vec<(
         }
     }
     found
+}
+
+/// How long a command may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Asks a command to end, and makes it if it does not.
+fn end(child: &mut Child) {
+    let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+    if !is_running(child) {
+        return;
+    }
+    // SAFETY: a system call with numbers; the process is our child and not reaped, so that the number is its own.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+    let until = Instant::now() + PATIENCE;
+    while is_running(child) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if is_running(child) {
+        // It may end by itself at this very moment.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
 }
 
 /// The entries of one of an interpreter's maps.

@@ -274,6 +274,13 @@ impl UserRun {
         failures
     }
 
+    /// Ends the command that was started, if it still runs.
+    pub fn end_command(&mut self) {
+        if let Some(child) = &mut self.child {
+            crate::end(child);
+        }
+    }
+
     /// Prints every map, as at the end of a script.
     pub fn print_maps(&mut self) {
         let ring = self.live.as_ref().and_then(Live::ring);

@@ -88,6 +88,33 @@ impl Diagnostic {
         self.severity == Severity::Error
     }
 
+    /// As bpftrace tells it: `FILE:LINE:COLUMNS: ERROR: MESSAGE`, the line, and a mark below.
+    pub fn render_as_bpftrace(&self, source: &str, file: &str) -> String {
+        let range = self.span.range(source);
+        let line_start = source[..range.start].rfind('\n').map_or(0, |at| at + 1);
+        let line_no = source[..line_start].matches('\n').count() + 1;
+        let line = source[line_start..].lines().next().unwrap_or_default();
+        let column = source[line_start..range.start].chars().count();
+        let last = range.end.min(line_start + line.len()).max(range.start);
+        let width = source[range.start..last].chars().count().max(1);
+        let level = match self.severity {
+            Severity::Error => "ERROR",
+            Severity::Warning => "WARNING",
+        };
+        let mut text = format!(
+            "{file}:{line_no}:{}-{}: {level}: {}\n{line}\n{}{}",
+            column + 1,
+            column + 1 + width,
+            self.message,
+            " ".repeat(column),
+            "~".repeat(width)
+        );
+        if let Some(help) = &self.help {
+            text.push_str(&format!("\nHINT: {help}"));
+        }
+        text
+    }
+
     /// The source line with a caret below what is wrong, without a line end.
     pub fn render(&self, source: &str, file: &str, is_colour: bool) -> String {
         let level = match self.severity {

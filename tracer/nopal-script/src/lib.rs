@@ -12,6 +12,7 @@ pub mod render;
 
 pub use ast::{Options, Script};
 pub use catalog::{Catalog, PointSpec};
+pub use compile::points::software_events;
 pub use compile::{compile, compile_with_warnings, reference};
 pub use diagnostic::{Diagnostic, Severity, Span};
 pub use parse::parse;

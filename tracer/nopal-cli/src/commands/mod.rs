@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 mod abi;
 mod answers;
+mod bpftrace;
 mod completions;
 mod demo;
 mod detach;
@@ -81,11 +82,14 @@ enum Verb {
     Man(completions::ManArgs),
 }
 
-/// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`.
+/// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`, called as `bpftrace` it is that.
 pub fn run(args: Vec<OsString>) -> ExitCode {
     let called_as = args.first().and_then(|a| Path::new(a).file_name()).unwrap_or_default().to_owned();
     if called_as == "dtrace" {
         return dtrace::run(dtrace::Args { args: args.into_iter().skip(1).collect() });
+    }
+    if called_as == "bpftrace" {
+        return bpftrace::run(args.into_iter().skip(1));
     }
     let wants_json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
     let cli = match Cli::try_parse_from(crate::pids::spread(args)) {

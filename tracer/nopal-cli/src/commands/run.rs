@@ -1,31 +1,32 @@
 //! `nopal run`: bpftrace scripts, through the user door, in the kernel, or over a recording.
 
 mod input;
+pub mod output;
 mod running;
 
 use crate::failure::Failure;
 use crate::tracing::{self, DoorArg};
-use crate::verdict::{self, Manner};
 use input::Source;
 use nopal_live::LiveError;
 use nopal_program::Program;
 use nopal_run::catalog::LiveCatalog;
 use nopal_run::recording::{RecordingCatalog, RecordingRun};
-use nopal_run::{Performer, RunError, Step, needs_process, user_door_obstacle};
+use nopal_run::{RunError, Step, needs_process, user_door_obstacle};
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
-use nopal_trace::{Recording, Verdict};
+use nopal_trace::Recording;
 use nopal_user::launch::HeldCommand;
+use output::Out;
 use running::Running;
 use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs a bpftrace script.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
   nopal run -e 'usdt:memcached:command__get { @[str(arg1)] = count(); }' -p 1234
@@ -43,16 +44,16 @@ pub struct Args {
     /// The script, then its parameters `$1`, `$2` and so on; `-` reads the script from standard input.
     #[arg(value_name = "SCRIPT")]
     pub words: Vec<String>,
-    /// The text of the script.
+    /// The text of the script; given several times, one after the other.
     #[arg(short, long = "execute", value_name = "TEXT")]
-    pub expression: Option<String>,
+    pub expression: Vec<String>,
     /// The processes to trace, with all their descendants: `-p 12`, `-p 12,34`, `-p $(pidof NAME)`.
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid)]
     pub pids: Vec<u32>,
     /// Numbers that followed the first one.
     #[arg(long, hide = true, value_delimiter = ',', value_parser = crate::pids::pid)]
     pub further_pid: Vec<u32>,
-    /// Starts this command line and traces it; `-- COMMAND` does the same.
+    /// Starts this command line, traces it, and ends it with the script; `-- COMMAND` leaves it running.
     #[arg(short = 'c', long = "cmd", value_name = "COMMAND")]
     pub command_line: Option<String>,
     /// Runs the script over a recording instead of a process.
@@ -79,6 +80,9 @@ pub struct Args {
     /// bpftrace's output: text, or its JSON lines.
     #[arg(short, long = "format", value_name = "FORM", value_enum, default_value_t = FormArg::Text)]
     pub format: FormArg,
+    /// Writes the results to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// Prints the eBPF instructions of the script, and ends.
     #[arg(long)]
     pub emit_bpf: bool,
@@ -97,10 +101,23 @@ pub struct Args {
     /// Starts this command and traces it from its first instruction on.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+    #[arg(skip)]
+    pub manner: Manner,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+/// How bpftrace would do it, where nopal was called by its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Manner {
+    pub is_bpftrace: bool,
+    pub is_quiet: bool,
+    pub has_no_warnings: bool,
+    /// Ends when everything is attached.
+    pub is_dry_run: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum FormArg {
+    #[default]
     Text,
     Json,
 }
@@ -111,10 +128,12 @@ const IDLE: Duration = Duration::from_millis(5);
 /// The exit code of the script.
 pub fn run(mut args: Args) -> Result<u8, Failure> {
     // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
-    let source = Source::read(&mut args.words, args.expression.take())?;
+    let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
+    source.is_bpftrace = args.manner.is_bpftrace;
     crate::pids::check_further(&args.pids, &args.further_pid, &source.text)?;
     args.pids.append(&mut args.further_pid);
     tracing::stop_on_signals();
+    tracing::print_on_signal();
     nopal_kernel::leftovers::sweep();
     if let Some(line) = &args.command_line {
         if !args.command.is_empty() {
@@ -186,9 +205,8 @@ fn compile(
 ) -> Result<Arc<Program>, Failure> {
     let (program, warnings) = nopal_script::compile_with_warnings(script, catalog)
         .map_err(|diagnostics| source.failure(&diagnostics))?;
-    for warning in warnings {
-        let text = warning.render(&source.text, &source.name, is_colour());
-        anstream::eprintln!("{}", nopal_trace::escape_styled(&text));
+    for warning in warnings.iter().filter(|_| !args.manner.has_no_warnings) {
+        anstream::eprintln!("{}", nopal_trace::escape_styled(&source.shown(warning)));
     }
     if args.verbose {
         anstream::eprint!("{program}");
@@ -212,8 +230,9 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
         }
         e => failure_of(&e),
     })?;
+    let mut out = Out::open(args.output.as_deref())?;
     let mut failed = None;
-    let replayed = run.run(recording, |performer| match write_out(performer) {
+    let replayed = run.run(recording, |performer| match out.take(performer) {
         Ok(goes_on) => goes_on && !tracing::is_stopped(),
         Err(error) => {
             failed = Some(error);
@@ -228,8 +247,8 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
     if rows.is_none() {
         run.print_maps();
     }
-    write_out(&mut run.performer)?;
-    conclude(args, &replayed.verdict, rows)?;
+    out.take(&mut run.performer)?;
+    out.conclude(args, &replayed.verdict, rows)?;
     if replayed.is_truncated && !args.json {
         tell!("the recording was cut short while it was made");
     }
@@ -251,6 +270,13 @@ fn live(
             "add -p PID for a running program, -- COMMAND to start one, or --all-processes for the named files everywhere (kernel door)",
         ));
     }
+    let mut out = Out::open(args.output.as_deref())?;
+    let n_points = program.clauses.iter().map(|clause| clause.points.len()).sum();
+    // Nothing will ever happen: what was to be done at the beginning has been done.
+    let is_done = !has_target
+        && program.clauses.iter().flat_map(|clause| &clause.points).all(|point| {
+            matches!(point.kind, nopal_program::PointKind::Begin | nopal_program::PointKind::End)
+        });
     let obstacle = user_door_obstacle(&program);
     let by_kernel = match args.door {
         DoorArg::Kernel => Some("asked for".to_owned()),
@@ -267,7 +293,7 @@ fn live(
             }
             None
         }
-        DoorArg::Auto if args.all_processes => Some("--all-processes".to_owned()),
+        DoorArg::Auto if args.all_processes && needs_process(&program) => Some("--all-processes".to_owned()),
         DoorArg::Auto => obstacle,
     };
     let mut running = match by_kernel {
@@ -283,13 +309,23 @@ fn live(
     for name in running.never_came() {
         tell!("nopal: there is no `{name}` yet; waiting for what is loaded or started later");
     }
+    if args.manner.is_dry_run {
+        running.finish()?;
+        running.end_command();
+        return Ok(0);
+    }
+    out.attached(args, n_points)?;
     let end = args.duration.map(|d| Instant::now() + d);
     let mut is_closed = false;
     loop {
         let step = running.step();
         running.say_notes(args);
-        is_closed |= !write_out(running.performer())?;
+        if tracing::take_print_signal() {
+            running.print_maps();
+        }
+        is_closed |= !out.take(running.performer())?;
         if step == Step::Over
+            || (is_done && step == Step::Idle)
             || is_closed
             || tracing::is_stopped()
             || end.is_some_and(|end| Instant::now() >= end)
@@ -301,13 +337,19 @@ fn live(
         }
     }
     let failures = running.finish()?;
+    if args.command_line.is_some() {
+        running.end_command();
+    }
     running.say_notes(args);
+    if args.manner.is_bpftrace && args.format == FormArg::Text {
+        running.performer().out.extend_from_slice(b"\n\n");
+    }
     let rows = if args.json { Some(running.rows()) } else { None };
     if rows.is_none() {
         running.print_maps();
     }
-    write_out(running.performer())?;
-    conclude(args, &running.verdict(), rows)?;
+    out.take(running.performer())?;
+    out.conclude(args, &running.verdict(), rows)?;
     if let Some(failure) = failures.first() {
         return Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
             .hint("`nopal detach -p PID` tries again"));
@@ -324,7 +366,7 @@ fn live(
 }
 
 fn emit_bpf(args: &Args, given: Vec<nopal_provider::File>, program: Arc<Program>) -> Result<u8, Failure> {
-    write(running::listing(args, given, program)?.as_bytes())?;
+    Out::open(args.output.as_deref())?.write(running::listing(args, given, program)?.as_bytes())?;
     Ok(0)
 }
 
@@ -332,50 +374,6 @@ fn emit_bpf(args: &Args, given: Vec<nopal_provider::File>, program: Arc<Program>
 fn say(args: &Args, text: &str) {
     if args.verbose {
         tell!("{text}");
-    }
-}
-
-/// The last line: `complete`, or what is missing. With --json an object with the rows of all maps.
-fn conclude(args: &Args, verdict: &Verdict, rows: Option<Vec<u8>>) -> Result<(), Failure> {
-    if let Some(rows) = rows {
-        let head = serde_json::Value::Object(verdict::json(verdict)).to_string();
-        let head = head.trim_end_matches('}').as_bytes();
-        write(&[head, b",\"rows\":[", &rows, b"]}\n"].concat())?;
-        return Ok(());
-    }
-    if verdict.n_cut > 0 {
-        let strings = tracing::counted(verdict.n_cut, "string");
-        let were = if verdict.n_cut == 1 { "was" } else { "were" };
-        tell!("{strings} {were} longer than the script keeps; config = {{ max_strlen = N }} keeps more");
-    }
-    if args.format == FormArg::Json {
-        let object = serde_json::json!({ "type": "verdict", "data": verdict::json(verdict) });
-        anstream::eprintln!("{object}");
-    } else {
-        tell!("{}", verdict::text(verdict, Manner::LIVE));
-    }
-    Ok(())
-}
-
-/// Writes what the script printed; false if nobody reads it any more.
-fn write_out(performer: &mut Performer) -> Result<bool, Failure> {
-    let out = std::mem::take(&mut performer.out);
-    let goes_on = write(&out)?;
-    performer.out = out;
-    performer.out.clear();
-    Ok(goes_on)
-}
-
-fn write(bytes: &[u8]) -> Result<bool, Failure> {
-    if bytes.is_empty() {
-        return Ok(true);
-    }
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(true),
-        // A reader that has seen enough, such as `head`, ends the script.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new("output", format!("cannot print: {error}"))),
     }
 }
 

@@ -210,6 +210,13 @@ const SOFTWARE: [(&str, &str, SoftwareEvent, u64); 11] = [
     ("task-clock", "", SoftwareEvent::TaskClock, 1),
 ];
 
+/// Names of software events, the short ones too.
+pub fn software_events() -> Vec<&'static str> {
+    let mut names: Vec<_> = SOFTWARE.iter().flat_map(|(long, short, ..)| [*long, *short]).collect();
+    names.retain(|name| !name.is_empty());
+    names
+}
+
 fn software(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> {
     let name = spec.parts[0].as_str();
     let found =

@@ -10,6 +10,8 @@ use std::io::Read;
 pub struct Source {
     pub name: String,
     pub text: String,
+    /// What is wrong is told as bpftrace does.
+    pub is_bpftrace: bool,
 }
 
 /// Larger files are no scripts.
@@ -17,9 +19,9 @@ const MAX_BYTES: u64 = 4 << 20;
 
 impl Source {
     /// From -e, or from the file that is the first word; the words left are parameters.
-    pub fn read(words: &mut Vec<String>, expression: Option<String>) -> Result<Source, Failure> {
-        if let Some(text) = expression {
-            return Ok(Source { name: "-e".to_owned(), text });
+    pub fn read(words: &mut Vec<String>, expressions: Vec<String>) -> Result<Source, Failure> {
+        if !expressions.is_empty() {
+            return Ok(Source { name: "-e".to_owned(), text: expressions.join("\n"), is_bpftrace: false });
         }
         if words.is_empty() {
             return Err(Failure::usage("no script given")
@@ -42,14 +44,30 @@ impl Source {
         }
         let text = String::from_utf8(bytes)
             .map_err(|_| Failure::new("no-script", format!("{name} is no text in UTF-8")))?;
-        Ok(Source { name, text })
+        Ok(Source { name, text, is_bpftrace: false })
+    }
+
+    /// One of the things that are wrong.
+    pub fn shown(&self, diagnostic: &Diagnostic) -> String {
+        match self.is_bpftrace {
+            true => {
+                let name = if matches!(self.name.as_str(), "-e" | "-") { "stdin" } else { &self.name };
+                diagnostic.render_as_bpftrace(&self.text, name)
+            }
+            false => diagnostic.render(&self.text, &self.name, is_colour()),
+        }
     }
 
     /// What is wrong with the script, each with its line and a caret.
     pub fn failure(&self, diagnostics: &[Diagnostic]) -> Failure {
         let mut text = Vec::new();
         for diagnostic in diagnostics {
-            text.push(diagnostic.render(&self.text, &self.name, is_colour()));
+            text.push(self.shown(diagnostic));
+        }
+        if self.is_bpftrace {
+            let mut failure = Failure::new("script", text.join("\n"));
+            failure.is_styled = true;
+            return failure;
         }
         let n_errors = diagnostics.iter().filter(|d| d.is_error()).count();
         let mut failure = Failure::new("script", format!("the script cannot run\n{}", text.join("\n")));

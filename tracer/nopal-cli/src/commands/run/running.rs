@@ -209,6 +209,7 @@ impl Running {
         };
         for note in notes {
             match note {
+                Note::Gap(text) if args.manner.is_bpftrace => tell!("WARNING: {text}"),
                 Note::Gap(text) => tell!("nopal: {text}"),
                 Note::Detail(text) => say(args, &format!("nopal: {text}")),
             }
@@ -220,6 +221,14 @@ impl Running {
         match self {
             Running::User(run) => Ok(run.finish()),
             Running::Kernel(run) => run.finish().map(|()| Vec::new()).map_err(|e| failure_of(&e)),
+        }
+    }
+
+    /// Ends the command that was started for the script, if it still runs.
+    pub fn end_command(&mut self) {
+        match self {
+            Running::User(run) => run.end_command(),
+            Running::Kernel(run) => run.end_command(),
         }
     }
 

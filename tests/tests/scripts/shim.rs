@@ -1,0 +1,135 @@
+//! nopal called as `bpftrace`: the same command lines under both print the same results. What release 0.27 prints
+//! otherwise than Debian's is written down here as it printed it.
+
+use nopal_tests::process::wait_until;
+use nopal_tests::{nopal, scratch};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A link to nopal with bpftrace's name.
+fn link(folder: &Path) -> PathBuf {
+    let link = folder.join("bpftrace");
+    let _ = fs::remove_file(&link);
+    symlink(nopal(), &link).unwrap();
+    link
+}
+
+fn call(program: &Path, folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(program).args(args).current_dir(folder).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Without the line that newer releases print elsewhere, and without blanks at the end of lines.
+fn results(output: &Output) -> Vec<String> {
+    let out = text(&output.stdout);
+    let is_result =
+        |line: &&str| !line.starts_with("Attaching ") && !line.starts_with("{\"type\": \"attached");
+    out.lines().filter(is_result).map(|line| line.trim_end().to_owned()).filter(|l| !l.is_empty()).collect()
+}
+
+#[test]
+fn command_lines_give_the_same_under_both() {
+    let folder = scratch("shim_same");
+    let ours = link(&folder);
+    fs::write(folder.join("hello.bt"), "BEGIN { printf(\"hello %s %d\\n\", str($1), $2); exit(); }\n")
+        .unwrap();
+    for args in [
+        &["-e", "BEGIN { @x = 1; @[1, 2] = count(); printf(\"hi\\n\"); exit(); }"][..],
+        &["-q", "-e", "BEGIN { @x = 3; exit(); }"],
+        &["-f", "json", "-e", "BEGIN { @x = 1; @y[1] = sum(4); printf(\"hi\\n\"); exit(); }"],
+        &["-fjson", "-qe", "BEGIN { @h = hist(5); exit(); }"],
+        &["hello.bt", "world", "7"],
+        &["-B", "none", "hello.bt", "a", "8"],
+        &["-B", "full", "--no-warnings", "hello.bt", "a", "8"],
+        &["-e", "BEGIN { printf(\"no\\n\"); }", "-e", "BEGIN { printf(\"last\\n\"); exit(); }"],
+        &["--unsafe", "-e", "BEGIN { system(\"echo from the shell\"); exit(); }"],
+        &["-e", "END { printf(\"end\\n\"); } BEGIN { exit(); }"],
+        &["-l", "tracepoint:syscalls:sys_enter_open*"],
+        &["-l", "usdt:/no/such/file:*"],
+    ] {
+        let (theirs, ours) = (call(Path::new("bpftrace"), &folder, args), call(&ours, &folder, args));
+        assert_eq!(results(&ours), results(&theirs), "{args:?}: {}", text(&ours.stderr));
+        assert_eq!(ours.status.code(), theirs.status.code(), "{args:?}: {}", text(&ours.stderr));
+    }
+    for args in
+        [&["-e", "BEGIN { foo; }"][..], &["/no/such/file.bt"], &["--nonsense"], &[], &["-e", "BEGIN {"]]
+    {
+        let (theirs, ours) = (call(Path::new("bpftrace"), &folder, args), call(&ours, &folder, args));
+        assert!(ours.stdout.is_empty() && !ours.stderr.is_empty(), "{args:?}");
+        // Older releases end with 255 now and then.
+        assert!(!theirs.status.success(), "{args:?}");
+        assert_eq!(ours.status.code(), Some(1), "{args:?}: {}", text(&ours.stderr));
+    }
+}
+
+#[test]
+fn streams_are_those_of_the_newest_release() {
+    let folder = scratch("shim_streams");
+    let ours = link(&folder);
+    let output = call(&ours, &folder, &["-e", "BEGIN { @a = hist(3); @b = 1; printf(\"x\\n\"); exit(); }"]);
+    let bars = "@".repeat(52);
+    let expected = format!("x\n\n\n@a:\n[2, 4)                 1 |{bars}|\n\n@b: 1\n");
+    assert_eq!(text(&output.stdout).replace("@a: \n", "@a:\n"), expected);
+    assert_eq!(text(&output.stderr), "Attached 1 probe\n");
+    // Only points at the ends of the script: there is nothing to wait for.
+    let output = call(&ours, &folder, &["-e", "BEGIN { @x = 1; } END { printf(\"b\\n\"); }"]);
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("b\n\n\n@x: 1\n", Some(0)));
+    assert_eq!(text(&output.stderr), "Attached 2 probes\n");
+    let output = call(&ours, &folder, &["-f", "json", "-e", "BEGIN { printf(\"hi\\n\"); exit(); }"]);
+    assert_eq!(
+        text(&output.stdout),
+        "{\"type\": \"attached_probes\", \"count\": 1, \"data\": {\"probes\": 1}}\n{\"type\": \"printf\", \"data\": \"hi\\n\"}\n"
+    );
+    let output = call(&ours, &folder, &["--dry-run", "-e", "BEGIN { printf(\"hi\\n\"); } interval:s:1 { }"]);
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{}", text(&output.stderr));
+    let output = call(&ours, &folder, &["-e", "BEGIN { exit(3); }"]);
+    assert_eq!(output.status.code(), Some(3));
+    let output =
+        call(&ours, &folder, &["-o", "out.txt", "-e", "BEGIN { @x = 1; printf(\"hi\\n\"); exit(); }"]);
+    assert_eq!((output.stdout.len(), text(&output.stderr).as_str()), (0, "Attached 1 probe\n"));
+    assert_eq!(fs::read_to_string(folder.join("out.txt")).unwrap(), "hi\n\n\n@x: 1\n");
+    // The place of an error.
+    let output = call(&ours, &folder, &["-e", "BEGIN { foo; }"]);
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("stdin:1:9-12: ERROR: ") && said.contains("\nBEGIN { foo; }\n        ~~~"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_signal_prints_maps_and_the_command_ends_with_the_script() {
+    let folder = scratch("shim_signal");
+    let ours = link(&folder);
+    let (out, pid_file) = (folder.join("out"), folder.join("pid"));
+    let line = format!("sh -c 'echo $$ > {}; exec sleep 600'", pid_file.display());
+    let mut child = Command::new(&ours)
+        .args(["-e", "BEGIN { @b = 1; @c[1] = 2; }  interval:s:600 { }", "-c", &line])
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&out).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the command runs", 60, || {
+        fs::read_to_string(&pid_file).is_ok_and(|text| text.ends_with('\n'))
+    });
+    let signal = |name: &str| {
+        Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    };
+    signal("-USR1");
+    wait_until("maps are printed", 60, || fs::read_to_string(&out).unwrap() == "@b: 1\n@c[1]: 2\n");
+    signal("-INT");
+    let status = child.wait().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(0), None));
+    assert_eq!(fs::read_to_string(&out).unwrap(), "@b: 1\n@c[1]: 2\n\n\n@b: 1\n@c[1]: 2\n");
+    let pid = fs::read_to_string(&pid_file).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "the command still runs");
+}

@@ -1,0 +1,249 @@
+//! bpftrace's command line, as getopt_long(3) takes it apart: options may stand anywhere before `--`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What was asked for.
+#[derive(Debug, PartialEq)]
+pub enum Asked {
+    Help,
+    Version,
+    Info,
+    Work(Box<Options>),
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Options {
+    /// Of the last -e.
+    pub script: Option<String>,
+    /// The file, unless there is a script, and `$1`, `$2` and so on.
+    pub words: Vec<String>,
+    /// What stands behind `--`.
+    pub named: Vec<String>,
+    pub pid: Option<u32>,
+    pub command: Option<String>,
+    pub output: Option<PathBuf>,
+    pub include_dirs: Vec<PathBuf>,
+    pub include_files: Vec<PathBuf>,
+    pub is_json: bool,
+    pub is_quiet: bool,
+    pub is_verbose: bool,
+    pub is_listing: bool,
+    pub is_dry_run: bool,
+    pub is_format: bool,
+    pub is_unsafe: bool,
+    pub has_no_warnings: bool,
+}
+
+/// Short name, long name, whether a value follows.
+const OPTIONS: [(char, &str, bool); 33] = [
+    ('e', "", true),
+    ('l', "list", false),
+    ('v', "verbose", false),
+    ('h', "help", false),
+    ('V', "version", false),
+    ('p', "pid", true),
+    ('c', "cmd", true),
+    ('o', "output", true),
+    ('f', "", true),
+    ('B', "", true),
+    ('q', "quiet", false),
+    ('k', "warnings", false),
+    ('I', "", true),
+    ('d', "debug", true),
+    ('b', "btf", false),
+    ('\0', "info", false),
+    ('\0', "include", true),
+    ('\0', "unsafe", false),
+    ('\0', "no-warnings", false),
+    ('\0', "dry-run", false),
+    ('\0', "fmt", false),
+    ('\0', "mode", true),
+    ('\0', "test", false),
+    ('\0', "bench", false),
+    ('\0', "usdt-file-activation", false),
+    ('\0', "probe-filter", true),
+    ('\0', "dwarf-pid", true),
+    ('\0', "debuginfo", true),
+    ('\0', "traceable-functions", true),
+    ('\0', "no-feature", true),
+    ('\0', "verify-llvm-ir", false),
+    ('\0', "emit-elf", true),
+    ('\0', "emit-llvm", true),
+];
+
+/// `Err` is what to say on standard error.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
+    let mut options = Options::default();
+    let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        if arg == "--" {
+            options.named.extend(args);
+            break;
+        }
+        if let Some(long) = arg.strip_prefix("--") {
+            let (name, given) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (long, None),
+            };
+            let Some((_, name, takes_value)) = known_long(name) else {
+                return Err(format!("bpftrace: unrecognized option '--{name}'\n{}", super::USAGE));
+            };
+            let value = match (takes_value, given) {
+                (false, None) => None,
+                (false, Some(_)) => return Err(format!("bpftrace: option '--{name}' takes no value")),
+                (true, Some(value)) => Some(value),
+                (true, None) => {
+                    Some(args.next().ok_or(format!("bpftrace: option '--{name}' requires an argument"))?)
+                }
+            };
+            if let Some(asked) = options.take(name, value)? {
+                return Ok(asked);
+            }
+        } else if arg.len() > 1 && arg.starts_with('-') {
+            let mut letters = arg[1..].chars();
+            while let Some(letter) = letters.next() {
+                let Some((short, long, takes_value)) = OPTIONS.iter().find(|(short, ..)| *short == letter)
+                else {
+                    return Err(format!("bpftrace: invalid option -- '{letter}'\n{}", super::USAGE));
+                };
+                let value = match takes_value {
+                    false => None,
+                    true if letters.as_str().is_empty() => Some(
+                        args.next().ok_or(format!("bpftrace: option requires an argument -- '{letter}'"))?,
+                    ),
+                    true => Some(letters.as_str().to_owned()),
+                };
+                let own = short.to_string();
+                let name = if long.is_empty() { own.as_str() } else { long };
+                if let Some(asked) = options.take(name, value)? {
+                    return Ok(asked);
+                }
+                if *takes_value {
+                    break;
+                }
+            }
+        } else {
+            options.words.push(arg);
+        }
+    }
+    if options.pid.is_some() && options.command.is_some() {
+        return Err("ERROR: USAGE: Cannot use both -c and -p.".to_owned());
+    }
+    let has_nothing = options.script.is_none() && options.words.is_empty();
+    if has_nothing && !options.is_listing {
+        return Err(super::USAGE.to_owned());
+    }
+    Ok(Asked::Work(Box::new(options)))
+}
+
+/// By its name, or by a beginning of it that no other has.
+fn known_long(name: &str) -> Option<(char, &'static str, bool)> {
+    if let Some(known) = OPTIONS.iter().find(|(_, long, _)| !long.is_empty() && *long == name) {
+        return Some(*known);
+    }
+    let mut like = OPTIONS.iter().filter(|(_, long, _)| !name.is_empty() && long.starts_with(name));
+    match (like.next(), like.next()) {
+        (Some(known), None) => Some(*known),
+        _ => None,
+    }
+}
+
+impl Options {
+    /// Takes one option; `Some` if nothing else matters.
+    fn take(&mut self, name: &str, value: Option<String>) -> Result<Option<Asked>, String> {
+        let value = value.unwrap_or_default();
+        match name {
+            "e" => self.script = Some(value),
+            "list" => self.is_listing = true,
+            "verbose" => self.is_verbose = true,
+            "help" => return Ok(Some(Asked::Help)),
+            "version" => return Ok(Some(Asked::Version)),
+            "info" => return Ok(Some(Asked::Info)),
+            "pid" => self.pid = Some(pid(&value)?),
+            "cmd" => self.command = Some(value),
+            "output" => self.output = Some(PathBuf::from(value)),
+            "f" => match value.as_str() {
+                "text" | "" => self.is_json = false,
+                "json" => self.is_json = true,
+                _ => {
+                    return Err(format!(
+                        "ERROR: Invalid output format \"{value}\"\nValid formats: 'text', 'json'"
+                    ));
+                }
+            },
+            // What has been printed is written at once, line by line or in larger pieces.
+            "B" if ["line", "full", "none"].contains(&value.as_str()) => {}
+            "B" => return Err("ERROR: USAGE: -B must be either 'line', 'full', or 'none'.".to_owned()),
+            "quiet" => self.is_quiet = true,
+            "I" => self.include_dirs.push(PathBuf::from(value)),
+            "include" => self.include_files.push(PathBuf::from(value)),
+            "unsafe" => self.is_unsafe = true,
+            "no-warnings" => self.has_no_warnings = true,
+            "dry-run" => self.is_dry_run = true,
+            "fmt" => self.is_format = true,
+            "mode" if value == "format" => self.is_format = true,
+            "mode" if value == "codegen" => self.is_dry_run = true,
+            "mode" | "test" | "bench" | "emit-elf" | "emit-llvm" | "probe-filter" | "debug" => {
+                return Err(format!(
+                    "ERROR: nopal, which was called as bpftrace, has no --{name}; `nopal run --help` shows what it has"
+                ));
+            }
+            // Without a meaning here: what they switch is found by nopal itself.
+            _ => {}
+        }
+        Ok(None)
+    }
+}
+
+fn pid(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(pid) if pid > 0 && pid <= 0x0040_0000 => Ok(pid),
+        Ok(_) => Err(format!(
+            "ERROR: Failed to attach to pid: the provided pid '{text}' is not in range [1:4194304]"
+        )),
+        Err(_) => Err(format!("ERROR: Failed to parse pid: '{text}' is not a valid pid")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(line: &[&str]) -> Options {
+        match parse(line.iter().map(OsString::from)) {
+            Ok(Asked::Work(options)) => *options,
+            other => panic!("{line:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_stand_anywhere_and_the_last_script_counts() {
+        let options =
+            work(&["-e", "BEGIN {}", "1", "-qf", "json", "two", "-e", "END {}", "--", "--x=1", "-q"]);
+        assert_eq!(options.script.as_deref(), Some("END {}"));
+        assert_eq!(options.words, ["1", "two"]);
+        assert_eq!(options.named, ["--x=1", "-q"]);
+        assert!(options.is_quiet && options.is_json && !options.is_listing);
+        let options = work(&["-p12", "--unsaf", "--output=x", "a.bt", "-"]);
+        assert_eq!((options.pid, options.output), (Some(12), Some(PathBuf::from("x"))));
+        assert_eq!((options.words, options.is_unsafe), (vec!["a.bt".into(), "-".into()], true));
+    }
+
+    #[test]
+    fn wrong_lines_are_told() {
+        for (line, word) in [
+            (&["--nonsense"][..], "unrecognized option '--nonsense'"),
+            (&["-Z"], "invalid option -- 'Z'"),
+            (&["-e"], "requires an argument"),
+            (&["-B", "much", "x"], "-B must be"),
+            (&["-f", "xml", "x"], "Invalid output format"),
+            (&["-p", "no", "x"], "not a valid pid"),
+            (&["-p", "1", "-c", "ls", "x"], "both -c and -p"),
+            (&[], "USAGE:"),
+        ] {
+            let error = parse(line.iter().map(OsString::from)).unwrap_err();
+            assert!(error.contains(word), "{line:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Where a script's results go, and what is said at its end.
+
+use super::{Args, FormArg};
+use crate::failure::Failure;
+use crate::tracing;
+use crate::verdict::{self, Manner};
+use nopal_run::Performer;
+use nopal_trace::Verdict;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// Standard output, or a file.
+#[derive(Debug, Default)]
+pub struct Out {
+    file: Option<File>,
+}
+
+impl Out {
+    pub fn open(path: Option<&Path>) -> Result<Out, Failure> {
+        let Some(path) = path else { return Ok(Out::default()) };
+        let file = File::create(path)
+            .map_err(|e| Failure::new("output", format!("cannot write {}: {e}", path.display())))?;
+        Ok(Out { file: Some(file) })
+    }
+
+    /// Writes what the script printed; false if nobody reads it any more.
+    pub fn take(&mut self, performer: &mut Performer) -> Result<bool, Failure> {
+        let goes_on = self.write(&performer.out)?;
+        performer.out.clear();
+        Ok(goes_on)
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        let written = match &mut self.file {
+            Some(file) => file.write_all(bytes),
+            None => {
+                let mut stdout = std::io::stdout().lock();
+                stdout.write_all(bytes).and_then(|()| stdout.flush())
+            }
+        };
+        match written {
+            Ok(()) => Ok(true),
+            // A reader that has seen enough, such as `head`, ends the script.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Failure::new("output", format!("cannot print: {error}"))),
+        }
+    }
+
+    /// How many points there are, where and as bpftrace says it.
+    pub fn attached(&mut self, args: &Args, n_points: usize) -> Result<(), Failure> {
+        if !args.manner.is_bpftrace || args.manner.is_quiet {
+            return Ok(());
+        }
+        if args.format == FormArg::Json {
+            let line = format!(
+                "{{\"type\": \"attached_probes\", \"count\": {n_points}, \"data\": {{\"probes\": {n_points}}}}}\n"
+            );
+            self.write(line.as_bytes())?;
+        } else {
+            tell!("Attached {n_points} probe{}", if n_points == 1 { "" } else { "s" });
+        }
+        // Test runners of bpftrace wait for this line.
+        if std::env::var_os("__BPFTRACE_NOTIFY_PROBES_ATTACHED").is_some() {
+            show!("__BPFTRACE_NOTIFY_PROBES_ATTACHED");
+        }
+        Ok(())
+    }
+
+    /// The last line: `complete`, or what is missing. With --json an object with the rows of all maps.
+    pub fn conclude(&mut self, args: &Args, verdict: &Verdict, rows: Option<Vec<u8>>) -> Result<(), Failure> {
+        if let Some(rows) = rows {
+            let head = serde_json::Value::Object(verdict::json(verdict)).to_string();
+            let head = head.trim_end_matches('}').as_bytes();
+            self.write(&[head, b",\"rows\":[", &rows, b"]}\n"].concat())?;
+            return Ok(());
+        }
+        if args.manner.is_bpftrace {
+            if verdict.n_lost > 0 {
+                tell!("Lost {} events", verdict.n_lost);
+            }
+            if !verdict.is_complete() {
+                tell!("WARNING: {}", verdict::text(verdict, Manner::LIVE));
+            }
+            return Ok(());
+        }
+        if verdict.n_cut > 0 {
+            let strings = tracing::counted(verdict.n_cut, "string");
+            let were = if verdict.n_cut == 1 { "was" } else { "were" };
+            tell!("{strings} {were} longer than the script keeps; config = {{ max_strlen = N }} keeps more");
+        }
+        if args.format == FormArg::Json {
+            let object = serde_json::json!({ "type": "verdict", "data": verdict::json(verdict) });
+            anstream::eprintln!("{object}");
+        } else {
+            tell!("{}", verdict::text(verdict, Manner::LIVE));
+        }
+        Ok(())
+    }
+}
