@@ -17,7 +17,7 @@ const STOREYS: [&[&str]; 11] = [
     &["nopal-run", "nopal-session", "nopal-doctor"],
     &["nopal-answers"],
     &["nopal-export"],
-    &["nopal-parquet", "nopal-query"],
+    &["nopal-parquet", "nopal-query", "nopal-report"],
     &["nopal-cli", "nopal-tests", "nopal-bench-stub"],
 ];
 

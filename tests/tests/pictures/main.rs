@@ -5,3 +5,4 @@ mod export;
 mod fleet;
 mod query;
 mod recorded;
+mod report;

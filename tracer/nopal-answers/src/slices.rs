@@ -56,6 +56,11 @@ pub trait Taker {
     /// An event, in the order of time.
     fn event(&mut self, at: &At, class: usize, fields: &Fields);
 
+    /// Whether a span that has ended is to have all its fields, where spans have them.
+    fn wants_fields(&self, _end_ns: i64, _duration_ns: u64) -> bool {
+        true
+    }
+
     /// A span; those within it follow at once, each before its later siblings.
     fn slice(&mut self, slice: &Slice);
 
@@ -230,7 +235,10 @@ impl<T: Taker> Sink for Grown<T> {
             end_task: span.end_task(),
             is_error: span.is_failed || ask.error.as_ref().is_some_and(|error| error.holds(get)),
             key: self.keys[span.span].map_or(Cell::None, |wanted| Cell::from(span.get(wanted))),
-            fields: if self.has_fields { shown(span, &ask.carries, &self.fields) } else { Vec::new() },
+            fields: match self.has_fields && self.taker.wants_fields(span.end_ns, span.duration_ns()) {
+                true => shown(span, &ask.carries, &self.fields),
+                false => Vec::new(),
+            },
         };
         let mut within = Vec::new();
         for done in nested {

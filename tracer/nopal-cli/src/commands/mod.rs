@@ -22,6 +22,7 @@ mod overview;
 mod query;
 mod record;
 mod recordings;
+mod report;
 mod run;
 mod sessions;
 mod trace;
@@ -53,6 +54,7 @@ enum Verb {
     Count(answers::count::Args),
     Query(query::Args),
     Diff(diff::Args),
+    Report(report::Args),
     Export(export::Args),
     Create(sessions::create::Args),
     EnableEvent(sessions::enable_event::Args),
@@ -123,6 +125,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Count(args) => (args.answer.json, answers::count::run(args)),
         Verb::Query(args) => (args.json, query::run(args)),
         Verb::Diff(args) => (args.json, diff::run(args)),
+        Verb::Report(args) => (args.json, report::run(args)),
         Verb::Export(args) => (args.json, export::run(args)),
         Verb::Create(args) => (args.json, sessions::create::run(args)),
         Verb::EnableEvent(args) => (args.which.json, sessions::enable_event::run(args)),
