@@ -41,6 +41,19 @@ impl Chance {
         Chance(u64::from(seed) << 1 | 1)
     }
 
+    /// The same numbers for the same seed, and others for the next one.
+    pub fn of(seed: u64) -> Chance {
+        // A step of splitmix64: seeds that are alike must not draw alike.
+        let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Chance((mixed ^ (mixed >> 31)) | 1)
+    }
+
+    pub fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len() as u64) as usize]
+    }
+
     /// Less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         // xorshift64.

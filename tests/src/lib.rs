@@ -4,6 +4,7 @@ pub mod arm64;
 pub mod bindings;
 pub mod cycles;
 pub mod debian;
+pub mod faults;
 pub mod fixture;
 pub mod lab;
 pub mod lttng;

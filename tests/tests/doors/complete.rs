@@ -400,3 +400,14 @@ fn whatever_goes_wrong_by_chance_complete_is_true() {
         assert!(is_all || recorded["complete"] == false, "{what}");
     }
 }
+
+/// Rounds of `./x faults`: a tracer killed beside another one; a disk that is full; bpftrace, gdb and perf at one place;
+/// namespaces and users under strace; a program that is killed.
+#[test]
+fn faults_of_known_seeds_do_no_harm() {
+    for seed in [1036, 1037, 1039, 1040, 1041] {
+        let mut faults = Command::new(env!("CARGO_BIN_EXE_faults"));
+        faults.args(["--seed", &seed.to_string(), "--once", "-v"]).env("NOPAL_BIN", nopal());
+        println!("{}", run(&mut faults));
+    }
+}

@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
     nopal_kernel::leftovers::sweep();
     let mut open = args.target.open(&traps::with_companions(&args.probes, &args.target))?;
-    if !args.json {
+    if !args.json || args.target.verbose {
         tracing::announce(&open.opened, args.target.verbose);
     }
     let end = args.target.duration.map(|d| Instant::now() + d);
