@@ -140,7 +140,7 @@ fn what_follows_p_is_never_misread() {
     let with_parameter = "BEGIN { printf(\"%d\\n\", $1); exit(); }";
     says(&["run", "-p", &pid, "42", "-e", with_parameter], &["`42`", "a process or the script's $1", "-p "]);
     for verb in ["trace", "record", "run", "list", "detach", "track"] {
-        says(&[verb, "-p", "postgres"], &["postgres", "-p $(pidof postgres)"]);
+        says(&[verb, "-p", "postgres"], &["postgres", "-n postgres"]);
     }
     // Before -p, and behind the name of a script, parameters are what they were.
     let printed = run(&mut place.nopal(&["run", "-e", with_parameter, "42", "-p", &pid]));

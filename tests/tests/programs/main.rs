@@ -8,4 +8,5 @@ mod list_errors;
 mod list_live;
 mod list_real;
 mod redis_example;
+mod targets_by_name;
 mod valkey;

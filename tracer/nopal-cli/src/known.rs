@@ -13,7 +13,7 @@ const MAX_SPANS_BYTES: u64 = 1 << 20;
 
 /// The spans of what is to be traced.
 pub fn available(target: &TargetArgs, spans_file: Option<&Path>) -> Result<Available, Failure> {
-    of_processes(&target.pids, target, declared(spans_file)?)
+    of_processes(&target.processes.pids, target, declared(spans_file)?)
 }
 
 pub fn of_processes(pids: &[u32], target: &TargetArgs, files: Vec<Span>) -> Result<Available, Failure> {

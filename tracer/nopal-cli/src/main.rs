@@ -6,6 +6,7 @@ mod commands;
 mod failure;
 mod known;
 mod pids;
+mod processes;
 mod reading;
 mod tracing;
 mod traps;

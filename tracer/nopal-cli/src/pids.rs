@@ -4,7 +4,10 @@ use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
 
 /// The verbs that have `-p`.
-const VERBS: [&str; 7] = ["list", "trace", "record", "run", "detach", "track", "untrack"];
+const VERBS: [&str; 14] = [
+    "list", "trace", "record", "run", "detach", "track", "untrack", "spans", "latency", "top", "tree",
+    "hist", "count", "doctor",
+];
 /// A number behind the first one of `nopal run -p`: a script may take it for a parameter.
 const FURTHER: &str = "--further-pid";
 
@@ -15,9 +18,7 @@ pub fn pid(text: &str) -> Result<u32, String> {
         _ if text.bytes().all(|b| b.is_ascii_digit()) => {
             Err("there is no process with this number".to_owned())
         }
-        _ => Err(format!(
-            "it is a name, not a process number; `-p $(pidof {text})` names every process of a program"
-        )),
+        _ => Err(format!("it is a name, not a process number; `-n {text}` means every process of a program")),
     }
 }
 
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn a_name_is_told_how_to_become_numbers() {
         assert_eq!(pid("12"), Ok(12));
-        assert!(pid("postgres").is_err_and(|why| why.contains("-p $(pidof postgres)")));
+        assert!(pid("postgres").is_err_and(|why| why.contains("`-n postgres`")));
         assert!(pid("0").is_err() && pid("99999999999").is_err() && pid("").is_err());
     }
 }

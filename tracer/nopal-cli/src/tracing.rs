@@ -1,6 +1,7 @@
 //! What the tracing verbs share: their common options, the way to a running session, Ctrl-C, and failures in words.
 
 use crate::failure::Failure;
+use crate::processes::ProcessArgs;
 use crate::reading::provider_file;
 use nopal_live::plan::Limits;
 use nopal_live::registry::{Choice, Unfit};
@@ -9,19 +10,19 @@ use nopal_live::{
 };
 use nopal_proc::{TargetError, possible_cpus};
 use nopal_trace::Verdict;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Which processes, which door, how much.
 #[derive(Debug, clap::Args)]
 pub struct TargetArgs {
-    /// The processes to trace, with all their descendants that have the probes: `-p 12`, `-p 12,34`, `-p $(pidof NAME)`.
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid)]
-    pub pids: Vec<u32>,
+    #[command(flatten)]
+    pub processes: ProcessArgs,
     /// Only the named processes, not their descendants.
     #[arg(long)]
     pub only: bool,
@@ -72,14 +73,19 @@ impl From<DoorArg> for Door {
 }
 
 impl TargetArgs {
+    /// Finds the processes that are not named by their numbers. To be called once, before anything else.
+    pub fn resolve(&mut self) -> Result<(), Failure> {
+        self.processes.resolve(self.only)
+    }
+
     pub fn request(&self, probes: &[String]) -> Result<Request, Failure> {
-        if self.pids.is_empty() && self.command.is_empty() {
+        if self.processes.is_empty() && self.command.is_empty() {
             return Err(Failure::usage("no process named")
-                .hint("add -p PID for a running program, or -- COMMAND to start one; `nopal list -u` shows programs with probes"));
+                .hint("add -p PID or -n NAME for a running program, or -- COMMAND to start one; `nopal list -u` shows programs with probes"));
         }
-        if !self.pids.is_empty() && !self.command.is_empty() {
-            return Err(Failure::usage("-p and -- COMMAND exclude each other")
-                .hint("trace the running program with -p, or start another with --"));
+        if !self.processes.is_empty() && !self.command.is_empty() {
+            return Err(Failure::usage("-p, -n and the like cannot be combined with -- COMMAND")
+                .hint("trace the running program with -p or -n, or start another with --"));
         }
         let given = self.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
         let ring_bytes = self.buffer_size.unwrap_or_else(default_ring_bytes).next_power_of_two();
@@ -99,10 +105,10 @@ impl TargetArgs {
     pub fn open(&self, probes: &[String]) -> Result<Open, Failure> {
         let mut live = Live::new(self.request(probes)?).map_err(|e| failure_of(&e))?;
         let mut opened = Vec::new();
-        for pid in &self.pids {
+        for pid in &self.processes.pids {
             opened.extend(attach_when_free(&mut live, *pid, is_stopped).map_err(|e| failure_of(&e))?);
         }
-        if !self.pids.is_empty() {
+        if !self.processes.pids.is_empty() {
             let judged =
                 live.unfit().map_or_else(|| live.judge(&opened), |unfit| Err(LiveError::Unfit(unfit)));
             judged.map_err(|e| failure_of(&e))?;
@@ -125,6 +131,9 @@ impl TargetArgs {
             is_verbose: self.verbose,
             verdict: Verdict::default(),
             new_gaps: Vec::new(),
+            groups: self.processes.clone(),
+            next_look_at_groups: Instant::now() + LOOK_AT_GROUPS,
+            not_followed: BTreeSet::new(),
         })
     }
 }
@@ -144,7 +153,14 @@ pub struct Open {
     verdict: Verdict,
     /// Gaps that nobody has asked for yet: CLOCK_MONOTONIC, and what happened.
     new_gaps: Vec<(u64, String)>,
+    /// Containers and control groups, which processes may join from outside.
+    groups: ProcessArgs,
+    next_look_at_groups: Instant,
+    /// Those of them that cannot be traced; told once.
+    not_followed: BTreeSet<u32>,
 }
+
+const LOOK_AT_GROUPS: Duration = Duration::from_millis(500);
 
 impl Open {
     /// Keeps the session in order; call it in every round.
@@ -154,6 +170,45 @@ impl Open {
         }
         let news = self.live.look_after();
         self.tell(news);
+        self.take_joined();
+    }
+
+    /// Traces processes that somebody outside has put into the container or control group since (`podman exec`). Their first
+    /// hits may be missing.
+    fn take_joined(&mut self) {
+        if !self.groups.has_groups() || Instant::now() < self.next_look_at_groups {
+            return;
+        }
+        self.next_look_at_groups = Instant::now() + LOOK_AT_GROUPS;
+        // A group that has ended has no processes to trace.
+        let Ok(members) = self.groups.members() else { return };
+        let known = self.live.processes();
+        let joined = |pid: &&u32| !known.contains(pid) && !self.not_followed.contains(pid);
+        for pid in members.iter().filter(joined).copied().collect::<Vec<u32>>() {
+            let is_older =
+                nopal_proc::Process::read(pid).is_ok_and(|process| known.contains(&process.parent));
+            // A child of a traced process is followed by itself.
+            if is_older {
+                continue;
+            }
+            match self.live.attach(pid) {
+                Ok(opened) => {
+                    let n_sites = opened.len();
+                    self.tell(vec![News::Opened(opened), News::Late { pid, n_sites }]);
+                }
+                Err(error) if !nopal_proc::Process::is_alive(pid) => {
+                    self.not_followed.insert(pid);
+                    self.gap(format!(
+                        "process {pid} joined and ended meanwhile: {}",
+                        failure_of(&error).message
+                    ));
+                }
+                Err(error) => {
+                    self.not_followed.insert(pid);
+                    self.tell(vec![News::NotFollowed { pid, error }]);
+                }
+            }
+        }
     }
 
     /// Closes every site. Gives what could not be put back.

@@ -7,6 +7,7 @@ mod cpus;
 mod error;
 pub mod file_functions;
 pub mod functions;
+pub mod groups;
 mod image;
 mod maps;
 pub mod missed_execs;

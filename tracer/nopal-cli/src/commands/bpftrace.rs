@@ -6,6 +6,7 @@ mod options;
 
 use super::run as script;
 use crate::failure::Failure;
+use crate::processes::ProcessArgs;
 use nopal_run::catalog::LiveCatalog;
 use options::{Asked, Options};
 use std::ffi::OsString;
@@ -94,7 +95,7 @@ fn work(options: Options) -> Result<u8, Failure> {
     let args = script::Args {
         words: options.words,
         expression: options.script.into_iter().collect(),
-        pids: options.pid.into_iter().collect(),
+        processes: ProcessArgs { pids: options.pid.into_iter().collect(), ..ProcessArgs::default() },
         command_line: options.command,
         // A file named in a script is traced in every process, as bpftrace does.
         all_processes: !has_target,

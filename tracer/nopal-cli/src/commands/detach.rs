@@ -1,6 +1,7 @@
 //! `nopal detach`: puts a process back as it was after its tracer was killed.
 
 use crate::failure::Failure;
+use crate::processes::ProcessArgs;
 use crate::tracing::{counted, failure_of};
 use nopal_live::LiveError;
 
@@ -12,15 +13,18 @@ Examples:
 
 Sites of tracers that are still running stay open.")]
 pub struct Args {
-    /// The processes; their descendants are restored too.
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid, required = true)]
-    pub pids: Vec<u32>,
+    #[command(flatten)]
+    pub processes: ProcessArgs,
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
+    if args.processes.is_empty() {
+        return Err(Failure::usage("no process named").hint("add -p PID or -n NAME"));
+    }
+    args.processes.resolve(false)?;
     // Belongs to no process: what killed tracers left in the kernel.
     let swept = nopal_kernel::leftovers::sweep();
     if swept.n_events + swept.n_instances > 0 && !args.json {
@@ -29,7 +33,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             counted(swept.n_events as u64, "uprobe event")
         );
     }
-    for pid in &args.pids {
+    for pid in &args.processes.pids {
         let report = nopal_user::leave::detach(*pid as i32).map_err(|e| failure_of(&LiveError::User(e)))?;
         if args.json {
             let result = serde_json::json!({

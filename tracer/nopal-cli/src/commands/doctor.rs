@@ -3,6 +3,7 @@
 mod self_test;
 
 use crate::failure::Failure;
+use crate::processes::ProcessArgs;
 use crate::reading::cannot_read;
 use crate::tracing::{self, DoorArg};
 use clap::builder::styling::{AnsiColor, Style};
@@ -21,7 +22,7 @@ Examples:
   nopal doctor                                      what this machine and this user allow
   nopal doctor --self-test                          the same, and traces a small program through each door
   nopal doctor /usr/lib/postgresql/15/bin/postgres  what is wrong with the probes of a program
-  nopal doctor -p 1234                              what is in the way of tracing a process
+  nopal doctor -n postgres                          what is in the way of tracing a process
   nopal doctor -p 1234 postgresql:query__start      why this probe of it does not fire
 
 Exit status: 0 if nothing is in the way, 1 if there is a problem.")]
@@ -29,9 +30,8 @@ pub struct Args {
     /// A program or library to look at; or, with -p, a probe that is waited for.
     #[arg(value_name = "FILE|PROBE")]
     what: Option<String>,
-    /// The process to look at.
-    #[arg(short, long = "pid", value_name = "PID", value_parser = crate::pids::pid)]
-    pid: Option<u32>,
+    #[command(flatten)]
+    processes: ProcessArgs,
     /// How long to wait for the probe.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = tracing::duration)]
     wait: Duration,
@@ -46,19 +46,22 @@ pub struct Args {
     fire: Option<u64>,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
     if let Some(n) = args.fire {
         self_test::fire(n);
         return Ok(());
     }
+    args.processes.resolve(false)?;
     let mut findings = Vec::new();
-    match (args.pid, args.what.as_deref()) {
-        (None, None) => findings.extend(nopal_doctor::machine(&Machine::read(Path::new("/")))),
-        (None, Some(path)) => findings.extend(look_at_file(Path::new(path))?),
-        (Some(pid), what) => {
-            findings.extend(nopal_doctor::process(pid));
-            if let Some(probe) = what {
-                findings.extend(wait_for(pid, probe, args.wait));
+    match (&args.processes.pids[..], args.what.as_deref()) {
+        ([], None) => findings.extend(nopal_doctor::machine(&Machine::read(Path::new("/")))),
+        ([], Some(path)) => findings.extend(look_at_file(Path::new(path))?),
+        (pids, what) => {
+            for &pid in pids {
+                findings.extend(nopal_doctor::process(pid));
+                if let Some(probe) = what {
+                    findings.extend(wait_for(pid, probe, args.wait));
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ mod running;
 mod text;
 
 use crate::failure::Failure;
+use crate::processes::ProcessArgs;
 use crate::reading::provider_file;
 use findings::Findings;
 use nopal_sdt::Pattern;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "nopal list [OPTIONS] <FILE | FOLDER>... [PATTERN]...\n       \
-                      nopal list [OPTIONS] -p PID [PATTERN]...\n       \
+                      nopal list [OPTIONS] <-p PID | -n NAME> [PATTERN]...\n       \
                       nopal list [OPTIONS] -u [PATTERN]...\n       \
                       nopal list [OPTIONS] --functions <FILE>... [PATTERN]...",
     after_long_help = "\
@@ -42,6 +43,7 @@ Examples:
   nopal list -v -p 4711 python:function__entry     addresses, operands and text of one probe of a process
   nopal list /usr/lib                              all programs and libraries below a folder
   nopal list -u                                    running programs that have probes
+  nopal list -n postgres query                     probes of a running program, by its name
   nopal list --functions libssl.so.3 'SSL_*'       functions, and which door could open each
   nopal list --provider mine.d ./server            with the names that mine.d gives
   nopal list --json postgres | jq -r '.[].name'
@@ -53,12 +55,11 @@ pub struct Args {
     #[arg(value_name = "FILE | PATTERN", hide_default_value = true)]
     pub what: Vec<OsString>,
 
-    /// A running process, with all libraries it has loaded (may be given again)
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid, conflicts_with = "running")]
-    pub pid: Vec<u32>,
+    #[command(flatten)]
+    pub processes: ProcessArgs,
 
     /// Running programs that have probes, with their events, as far as they may be read
-    #[arg(short = 'u', long)]
+    #[arg(short = 'u', long, conflicts_with_all = ["pids", "names", "containers", "cgroups"])]
     pub running: bool,
 
     /// Adds addresses, file offsets, raw operands and the descriptions
@@ -69,7 +70,7 @@ pub struct Args {
     ///
     /// Names come from the symbol tables of the file, or from its debug file. Whether a jump finds room in a process is
     /// known only there. `nopal run` opens functions through the kernel door so far.
-    #[arg(long, conflicts_with_all = ["pid", "running", "provider"])]
+    #[arg(long, conflicts_with_all = ["pids", "names", "containers", "cgroups", "running", "provider"])]
     pub functions: bool,
 
     /// A .d file that names the arguments (may be given again)
@@ -81,7 +82,8 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
+    args.processes.resolve(false)?;
     if args.functions {
         return functions::run(&args);
     }

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nopal record -e 'postgresql:*' -p 1234 -o pg.rec            until Ctrl-C
+  nopal record -e 'postgresql:*' -n postgres -o pg.rec        until Ctrl-C
   nopal record -e 'memcached:command__*' -p 1234 --duration 10s -o mc.rec
   nopal record -e 'hotspot:*' -o jvm.rec -- java Main         from the program's start to its end
   nopal record --trigger 'latency(query) > 50ms' --before 2s -e 'postgresql:*' -p 1234 -o slow.rec
@@ -71,8 +71,9 @@ const FLUSH: Duration = Duration::from_secs(1);
 const ALWAYS: Range<u64> = 0..u64::MAX;
 const STATUS: Duration = Duration::from_millis(500);
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
+    args.target.resolve()?;
     nopal_kernel::leftovers::sweep();
     let dir = args.output.clone().unwrap_or_else(default_dir);
     if dir.join("metadata").exists() {
@@ -309,7 +310,7 @@ impl Status {
 fn info(args: &Args) -> RecordingInfo {
     let text = |value: &str| EnvValue::Text(value.to_owned());
     let mut info = RecordingInfo::of_this_host().env("nopal_version", text(env!("CARGO_PKG_VERSION")));
-    if let Some(pid) = args.target.pids.first() {
+    if let Some(pid) = args.target.processes.pids.first() {
         info = info.env("pid", EnvValue::Number(i128::from(*pid)));
         if let Ok(process) = nopal_proc::Process::read(*pid) {
             info = info.env("program", text(&process.name));

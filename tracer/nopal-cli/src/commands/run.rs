@@ -5,6 +5,7 @@ pub mod output;
 mod running;
 
 use crate::failure::Failure;
+use crate::processes::ProcessArgs;
 use crate::tracing::{self, DoorArg};
 use input::Source;
 use nopal_live::LiveError;
@@ -47,9 +48,8 @@ pub struct Args {
     /// The text of the script; given several times, one after the other.
     #[arg(short, long = "execute", value_name = "TEXT")]
     pub expression: Vec<String>,
-    /// The processes to trace, with all their descendants: `-p 12`, `-p 12,34`, `-p $(pidof NAME)`.
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid)]
-    pub pids: Vec<u32>,
+    #[command(flatten)]
+    pub processes: ProcessArgs,
     /// Numbers that followed the first one.
     #[arg(long, hide = true, value_delimiter = ',', value_parser = crate::pids::pid)]
     pub further_pid: Vec<u32>,
@@ -130,8 +130,9 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
     // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
     let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
     source.is_bpftrace = args.manner.is_bpftrace;
-    crate::pids::check_further(&args.pids, &args.further_pid, &source.text)?;
-    args.pids.append(&mut args.further_pid);
+    crate::pids::check_further(&args.processes.pids, &args.further_pid, &source.text)?;
+    args.processes.pids.append(&mut args.further_pid);
+    args.processes.resolve(args.only)?;
     tracing::stop_on_signals();
     tracing::print_on_signal();
     nopal_kernel::leftovers::sweep();
@@ -158,7 +159,7 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
                 .map(|path| crate::reading::provider_file(path))
                 .collect::<Result<Vec<_>, _>>()?;
             let mut catalog = LiveCatalog::new(given.clone());
-            for pid in &args.pids {
+            for pid in &args.processes.pids {
                 catalog.add_process(*pid).map_err(|e| Failure::new("target", e.to_string()))?;
             }
             if let Some(program) = args.command.first() {
@@ -185,11 +186,11 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
 }
 
 fn check(args: &Args) -> Result<(), Failure> {
-    if !args.pids.is_empty() && !args.command.is_empty() {
-        return Err(Failure::usage("-p and a command exclude each other")
+    if !args.processes.pids.is_empty() && !args.command.is_empty() {
+        return Err(Failure::usage("-p, -n and the like cannot be combined with a command")
             .hint("trace the running program with -p, or start another with --"));
     }
-    let has_target = !args.pids.is_empty() || !args.command.is_empty();
+    let has_target = !args.processes.pids.is_empty() || !args.command.is_empty();
     if args.recording.is_some() && (has_target || args.all_processes || args.emit_bpf) {
         return Err(Failure::usage("a recording is looked at without processes and without the kernel")
             .hint("leave out -p, the command, --all-processes and --emit-bpf, or --recording"));
@@ -264,10 +265,10 @@ fn live(
     if args.emit_bpf {
         return emit_bpf(args, given, program);
     }
-    let has_target = !args.pids.is_empty() || !args.command.is_empty();
+    let has_target = !args.processes.pids.is_empty() || !args.command.is_empty();
     if needs_process(&program) && !has_target && !args.all_processes {
         return Err(Failure::usage("the script has points in programs, and no process is named").hint(
-            "add -p PID for a running program, -- COMMAND to start one, or --all-processes for the named files everywhere (kernel door)",
+            "add -p PID or -n NAME for a running program, -- COMMAND to start one, or --all-processes for the named files everywhere (kernel door)",
         ));
     }
     let mut out = Out::open(args.output.as_deref())?;

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   nopal trace -p 1234 'memcached:command__*'              all commands of a running memcached
-  nopal trace -p 1234 'postgresql:query__start'           every query, in all backends
+  nopal trace -n postgres 'postgresql:query__start'       every query, in all backends
+  nopal trace --container web 'ruby:*'                    in all processes of a container
   nopal trace -p 1234 'memcached:command__get if keylen > 10 && size > 1k'
   nopal trace --limit 5 --json -p 1234 python:function__entry
   nopal trace 'ruby:method__entry' -- ruby script.rb      from the program's start on
@@ -43,8 +44,9 @@ pub struct Args {
 /// How long to sleep when the rings were empty.
 const IDLE: Duration = Duration::from_millis(10);
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
     tracing::stop_on_signals();
+    args.target.resolve()?;
     nopal_kernel::leftovers::sweep();
     let mut open = args.target.open(&traps::with_companions(&args.probes, &args.target))?;
     if !args.json || args.target.verbose {

@@ -23,9 +23,6 @@ use std::path::PathBuf;
 pub struct AnswerArgs {
     #[command(flatten)]
     pub target: TargetArgs,
-    /// All processes of this program, by its name.
-    #[arg(short = 'n', long = "name", value_name = "NAME")]
-    pub names: Vec<String>,
     /// Answers from recordings instead of processes; may be given several times.
     #[arg(long = "recording", value_name = "DIR", num_args = 1)]
     pub recordings: Vec<PathBuf>,

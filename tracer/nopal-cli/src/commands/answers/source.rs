@@ -59,7 +59,7 @@ impl Source {
     /// Processes that were named by their program are added to those named by their number.
     pub fn find(args: &mut AnswerArgs) -> Result<Source, Failure> {
         let target = &args.target;
-        let has_target = !target.pids.is_empty() || !target.command.is_empty() || !args.names.is_empty();
+        let has_target = !target.processes.is_empty() || !target.command.is_empty();
         if !args.recordings.is_empty() && has_target {
             return Err(Failure::usage("--recording cannot be combined with -p, -n or a command")
                 .hint("answer from the recording, or from the running program"));
@@ -74,17 +74,13 @@ impl Source {
                 recordings.iter().flat_map(|(_, recording)| inventory::of_recording(recording)).collect();
             return Ok(Source { recordings, available: Available::new(files, probes, false) });
         }
-        let mut pids = target.pids.clone();
-        for name in &args.names {
-            pids.extend(processes_of(name)?);
-        }
-        if pids.is_empty() && target.command.is_empty() {
+        if !has_target {
             return Err(Failure::usage("nothing to ask about is named").hint(
                 "add -p PID, -n NAME, -- COMMAND, or --recording DIR; `nopal list -u` shows programs with probes",
             ));
         }
-        let available = of_processes(&pids, &args.target, files)?;
-        args.target.pids = pids;
+        args.target.resolve()?;
+        let available = of_processes(&args.target.processes.pids, &args.target, files)?;
         Ok(Source { recordings: Vec::new(), available })
     }
 
@@ -269,33 +265,6 @@ pub fn open_recording(dir: &Path) -> Result<Recording, Failure> {
 
 fn recording_failure(error: &nopal_trace::Error, dir: &Path) -> Failure {
     crate::commands::recording_failure(error, dir)
-}
-
-/// The processes that run a program of this name; of a family the eldest, as the others come with it.
-fn processes_of(name: &str) -> Result<Vec<u32>, Failure> {
-    let me = std::process::id();
-    let mut names = Vec::new();
-    let mut found = Vec::new();
-    for process in nopal_proc::processes().into_iter().filter(|process| process.pid != me) {
-        let program = process.program().ok();
-        let file =
-            program.as_deref().and_then(Path::file_name).map(|file| file.to_string_lossy().into_owned());
-        let is_it = process.name == name || file.as_deref() == Some(name);
-        if is_it {
-            found.push(process.pid);
-        }
-        names.push(process.name);
-    }
-    let young: Vec<u32> = found.iter().flat_map(|pid| nopal_proc::descendants(*pid)).collect();
-    found.retain(|pid| !young.contains(pid));
-    if found.is_empty() {
-        let failure = Failure::new("no-such-process", format!("no process runs a program called `{name}`"));
-        return Err(match nopal_sdt::pattern::nearest(name, names.iter().map(String::as_str)) {
-            Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure.hint("`nopal list -u` shows running programs with probes"),
-        });
-    }
-    Ok(found)
 }
 
 /// Something to see while waiting, on a terminal only.

@@ -4,6 +4,7 @@ use super::source::open_recording;
 use super::{print, print_json, render};
 use crate::failure::Failure;
 use crate::known::declared;
+use crate::processes::ProcessArgs;
 use crate::reading::{cannot_read, provider_file};
 use crate::tracing::counted;
 use nopal_answers::inventory;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nopal spans -p 1234                     of a running program, with its libraries
+  nopal spans -n postgres                 of a running program, with its libraries
   nopal spans /usr/lib/postgresql/15/bin/postgres
   nopal spans pg.rec                      of a recording
   nopal spans -p 1234 --json | jq -r '.rows[].span'
@@ -29,9 +30,8 @@ pub struct Args {
     /// A program, a library, or the folder of a recording.
     #[arg(value_name = "FILE|DIR")]
     pub what: Option<OsString>,
-    /// The process to look at, with its descendants; may be given several times.
-    #[arg(short, long = "pid", value_name = "PID", conflicts_with = "what")]
-    pub pids: Vec<u32>,
+    #[command(flatten)]
+    pub processes: ProcessArgs,
     /// A file that declares spans; without it `nopal.toml` here, if there is one.
     #[arg(long = "spans", value_name = "FILE.toml")]
     pub spans_file: Option<PathBuf>,
@@ -46,7 +46,11 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
+    if args.what.is_some() && !args.processes.is_empty() {
+        return Err(Failure::usage("a file or recording cannot be combined with -p, -n and the like"));
+    }
+    args.processes.resolve(false)?;
     let files = declared(args.spans_file.as_deref())?;
     let given = args.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
     let probes = match &args.what {
@@ -60,11 +64,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
             probes
         }
-        None if args.pids.is_empty() => {
+        None if args.processes.is_empty() => {
             return Err(Failure::usage("no process, program or recording is named")
-                .hint("name one: -p PID, a FILE, or the DIR of a recording"));
+                .hint("name one: -p PID, -n NAME, a FILE, or the DIR of a recording"));
         }
-        None => inventory::of_targets(&args.pids, None, &given).map_err(|error| cannot_read(&error))?,
+        None => {
+            inventory::of_targets(&args.processes.pids, None, &given).map_err(|error| cannot_read(&error))?
+        }
     };
     let n_probes = probes.len();
     let available = Available::new(files, probes, false);

@@ -206,8 +206,11 @@ mod on_screen {
 
     /// What is looked at.
     fn title(answer: &AnswerArgs) -> String {
-        let pids = &answer.target.pids;
-        match (&answer.names[..], &pids[..]) {
+        let processes = &answer.target.processes;
+        let groups = processes.cgroups.iter().map(|path| path.display().to_string());
+        let names: Vec<String> =
+            processes.names.iter().chain(&processes.containers).cloned().chain(groups).collect();
+        match (&names[..], &processes.pids[..]) {
             ([], [pid]) => format!("pid {pid}"),
             ([], pids) => format!("{} processes", pids.len()),
             (names, pids) => format!("{} ({} processes)", names.join(", "), pids.len()),

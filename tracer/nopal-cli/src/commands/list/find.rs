@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// Reads everything the command line names; the rest of its words are patterns.
 pub fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
     let mut findings = Findings::default();
-    if !args.pid.is_empty() {
-        for &pid in &args.pid {
+    if !args.processes.is_empty() {
+        for &pid in &args.processes.pids {
             if let Err(failure) = read_process(&mut findings, pid) {
                 findings.fail(failure);
             }
@@ -35,7 +35,7 @@ pub fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
     }
     if n_files == 0 {
         return Err(Failure::usage("no file and no process to read is named").hint(
-            "name a program, a library or a folder, or a process with -p PID; `nopal list -u` shows running programs",
+            "name a program, a library or a folder, or a process with -p PID or -n NAME; `nopal list -u` shows running programs",
         ));
     }
     Ok((findings, patterns))
@@ -63,7 +63,7 @@ pub fn all_patterns(words: &[OsString]) -> Result<Vec<Pattern>, Failure> {
         let text = word.to_string_lossy();
         if text.contains('/') && !text.contains(':') {
             return Err(Failure::usage(format!("{text} is a file, and a process was named"))
-                .hint("give either files or -p PID or -u"));
+                .hint("give either files, or -p PID, -n NAME, or -u"));
         }
         patterns.push(Pattern::parse(&text));
     }
@@ -158,7 +158,7 @@ fn read_process(findings: &mut Findings, pid: u32) -> Result<(), Failure> {
 
 /// Everything was read, and there is no probe in it.
 pub fn no_probes(args: &Args, n_read: usize) -> Failure {
-    let message = match (args.pid.as_slice(), args.what.as_slice()) {
+    let message = match (args.processes.pids.as_slice(), args.what.as_slice()) {
         ([pid], _) => format!("none of the {n_read} programs and libraries of process {pid} has probes"),
         ([_, ..], _) => "none of the processes has probes".to_owned(),
         (_, [file]) if n_read == 1 => format!("{} has no probes", file.display()),

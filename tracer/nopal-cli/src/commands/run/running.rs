@@ -49,7 +49,7 @@ impl Running {
             return Ok(Running::User(Box::new(run)));
         }
         let mut opened = Ok(());
-        for pid in &args.pids {
+        for pid in &args.processes.pids {
             opened = opened.and_then(|()| run.attach(*pid, tracing::is_stopped));
         }
         let is_held = held.is_some();
@@ -147,7 +147,7 @@ impl Running {
         run.begin();
         let mut opened = Ok(());
         if !run.performer.is_over() {
-            for pid in &args.pids {
+            for pid in &args.processes.pids {
                 opened = opened.and_then(|()| run.attach(*pid, tracing::is_stopped));
             }
             opened = opened.and_then(|()| match (held, args.command.split_first()) {
@@ -272,8 +272,8 @@ pub fn listing(
     let mut attach = || {
         run.begin()?;
         run.attach_events()?;
-        args.pids.iter().try_for_each(|pid| run.attach(*pid))?;
-        if args.pids.is_empty() { run.attach_files() } else { Ok(()) }
+        args.processes.pids.iter().try_for_each(|pid| run.attach(*pid))?;
+        if args.processes.pids.is_empty() { run.attach_files() } else { Ok(()) }
     };
     attach().map_err(|e: RunError| failure_of(&e))?;
     Ok(run.listing())
@@ -301,7 +301,7 @@ fn attach_kernel(args: &Args, run: &mut KernelRun, held: Option<HeldCommand>) ->
     if args.all_processes {
         run.attach_files()?;
     }
-    for pid in &args.pids {
+    for pid in &args.processes.pids {
         run.attach(*pid)?;
     }
     match (held, args.command.split_first()) {

@@ -2,6 +2,7 @@
 
 use super::{Which, change, say};
 use crate::failure::Failure;
+use crate::processes::ProcessArgs;
 use nopal_proc::{Process, TargetError};
 use nopal_session::config::TrackedProcess;
 use nopal_session::{SessionConfig, SessionError};
@@ -10,7 +11,8 @@ use nopal_session::{SessionConfig, SessionError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nopal track -u -p $(pidof valkey-server)
+  nopal track -u -n valkey-server            those running now
+  nopal track -u --container web
   nopal track -u --program valkey-server     those running, and those started later
 
 Descendants of a process are recorded with it.")]
@@ -40,9 +42,8 @@ pub struct UntrackArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct What {
-    /// Processes by number, as LTTng's --vpid too.
-    #[arg(short, long, visible_alias = "vpid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid)]
-    pub pid: Vec<u32>,
+    #[command(flatten)]
+    pub processes: ProcessArgs,
     /// Programs by name, or by path if there is a slash in it.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub program: Vec<String>,
@@ -51,6 +52,7 @@ pub struct What {
 impl What {
     /// Gives programs the path by which the kernel knows them.
     fn resolve(&mut self) -> Result<(), Failure> {
+        self.processes.resolve(false)?;
         for program in &mut self.program {
             if program.is_empty() || program.contains(['*', '?']) || program.ends_with('/') {
                 let text = format!("`{program}` is no name of a program");
@@ -77,11 +79,11 @@ fn not_traceable(error: &TargetError) -> Failure {
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut what = args.what;
     what.resolve()?;
-    if what.pid.is_empty() && what.program.is_empty() {
-        return Err(Failure::usage("no process named").hint("add --pid PID or --program NAME"));
+    if what.processes.pids.is_empty() && what.program.is_empty() {
+        return Err(Failure::usage("no process named").hint("add -p PID, -n NAME or --program NAME"));
     }
     let mut found = Vec::new();
-    for pid in &what.pid {
+    for pid in &what.processes.pids {
         let process = Process::read(*pid)
             .and_then(|process| process.check_traceable().map(|()| process))
             .map_err(|e| not_traceable(&e))?;
@@ -107,8 +109,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
 pub fn untrack(args: UntrackArgs) -> Result<(), Failure> {
     let mut what = args.what;
     what.resolve()?;
-    if what.pid.is_empty() && what.program.is_empty() && !args.all {
-        return Err(Failure::usage("no process named").hint("add --pid PID, --program NAME or --all"));
+    if what.processes.pids.is_empty() && what.program.is_empty() && !args.all {
+        return Err(Failure::usage("no process named").hint("add -p PID, -n NAME, --program NAME or --all"));
     }
     let (session, notes) = change(&args.which, |config: &mut SessionConfig| {
         let track = &mut config.track;
@@ -118,7 +120,7 @@ pub fn untrack(args: UntrackArgs) -> Result<(), Failure> {
             return Ok(());
         }
         let n_before = track.processes.len() + track.programs.len();
-        track.processes.retain(|process| !what.pid.contains(&process.pid));
+        track.processes.retain(|process| !what.processes.pids.contains(&process.pid));
         track.programs.retain(|program| !what.program.contains(program));
         if track.processes.len() + track.programs.len() == n_before {
             return Err(Failure::new("not-tracked", format!("{} is not tracked", listed(&what)))
@@ -135,11 +137,11 @@ pub fn untrack(args: UntrackArgs) -> Result<(), Failure> {
 }
 
 fn listed(what: &What) -> String {
-    let pids = what.pid.iter().map(|pid| format!("process {pid}"));
+    let pids = what.processes.pids.iter().map(|pid| format!("process {pid}"));
     let programs = what.program.iter().map(|program| format!("program {program}"));
     pids.chain(programs).collect::<Vec<_>>().join(", ")
 }
 
 fn object(session: &str, what: &What) -> serde_json::Value {
-    serde_json::json!({ "session": session, "pids": what.pid, "programs": what.program })
+    serde_json::json!({ "session": session, "pids": what.processes.pids, "programs": what.program })
 }

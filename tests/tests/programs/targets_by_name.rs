@@ -1,0 +1,267 @@
+//! Processes that are named by their program, their control group or their container, instead of by number.
+
+use nopal_tests::process::{Running, wait_until};
+use nopal_tests::{nopal, root, run, scratch};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Fires a probe every few milliseconds, for at most a few minutes.
+const TICKER: &str = "#include <sys/sdt.h>
+#include <unistd.h>
+int main(void) { for (int i = 0; i < 40000; i++) { DTRACE_PROBE1(ticker, tick, i); usleep(5000); } }";
+
+/// The ticker under a name that nothing else on this machine has.
+fn ticker(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let (source, program) = (folder.join("ticker.c"), folder.join(name));
+    fs::write(&source, TICKER).unwrap();
+    let include = format!("-I{}", root().join("include").display());
+    run(Command::new("gcc").arg(include).args(["-O2", "-o"]).arg(&program).arg(&source).args(flags));
+    program
+}
+
+fn unique(what: &str) -> String {
+    format!("{what}{}", std::process::id())
+}
+
+/// The numbers of the processes whose events came, and how the trace ended.
+fn traced(args: &[&str], n_events: usize) -> (BTreeSet<u64>, Output) {
+    let limit = n_events.to_string();
+    let output = Command::new(nopal())
+        .args(["trace", "--json", "--limit", &limit, "--duration", "60s"])
+        .args(args)
+        .arg("ticker:tick")
+        .output()
+        .unwrap();
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let pids = lines.lines().map(|line| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        event["pid"].as_u64().unwrap_or_else(|| panic!("no pid in {line}"))
+    });
+    (pids.collect(), output)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn all_processes_of_a_program() {
+    let folder = scratch("targets_name");
+    let name = unique("tick");
+    let program = ticker(&folder, &name, &[]);
+    let other = ticker(&folder, &unique("other"), &[]);
+    let two = [Running::start(&mut Command::new(&program)), Running::start(&mut Command::new(&program))];
+    let _other = Running::start(&mut Command::new(other));
+    let expected: BTreeSet<u64> = two.iter().map(|one| u64::from(one.pid())).collect();
+    for named in [name.as_str(), program.to_str().unwrap()] {
+        let (pids, output) = traced(&["-n", named], 200);
+        assert_eq!(pids, expected, "{output:?}");
+        assert!(said(&output).contains("\"complete\":true"), "{output:?}");
+    }
+    // The same option is understood by the other verbs.
+    for (args, wanted) in [
+        (vec!["list", "-n", &name], "ticker:tick"),
+        (vec!["count", "ticker:tick", "-n", &name, "--duration", "1s"], "ticker:tick"),
+        (vec!["run", "-e", "usdt::ticker:tick { @[pid] = count(); }", "-n", &name, "--duration", "2s"], "@["),
+        (vec!["doctor", "-n", &name], ""),
+        (vec!["detach", "-n", &name], ""),
+    ] {
+        let output = Command::new(nopal()).args(&args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains(wanted), "{args:?}: {output:?}");
+        if args[0] == "run" {
+            for pid in &expected {
+                assert!(text.contains(&format!("@[{pid}]")), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_nothing_has_are_told() {
+    for (args, wanted) in [
+        (vec!["-n", "no-such-program-here"], "no process runs a program called `no-such-program-here`"),
+        (vec!["--cgroup", "/no/such/group"], "there is no control group /no/such/group"),
+        (vec!["--container", "no-such-box"], "no running container is called `no-such-box`"),
+        (vec!["-p", "postgres"], "`-n postgres`"),
+        (vec![], "-n NAME"),
+    ] {
+        let output = Command::new(nopal()).arg("trace").args(&args).arg("a:b").output().unwrap();
+        assert!(!output.status.success() && said(&output).contains(wanted), "{args:?}: {output:?}");
+    }
+}
+
+/// A control group of our own, which is removed when it is empty.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new() -> Cgroup {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let tree = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let at = words.nth(1)?;
+            (words.next()? == "cgroup2").then(|| at.to_owned())
+        });
+        let folder = Path::new(&tree.expect("control groups are mounted")).join(unique("nopal-test-"));
+        fs::create_dir(&folder)
+            .unwrap_or_else(|e| panic!("{}: {e}; run the tests as root", folder.display()));
+        Cgroup(folder)
+    }
+
+    fn add(&self, pid: u32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_control_group_and_what_joins_it() {
+    let folder = scratch("targets_cgroup");
+    let program = ticker(&folder, &unique("grouped"), &[]);
+    let group = Cgroup::new();
+    let start = || Running::start(&mut Command::new(&program));
+    let (inside, outside) = (start(), start());
+    group.add(inside.pid());
+    let (path, name) = (group.0.to_str().unwrap(), group.0.file_name().unwrap().to_str().unwrap());
+    for named in [path, name, &format!("/{name}")] {
+        let (pids, output) = traced(&["--cgroup", named], 100);
+        assert_eq!(pids, BTreeSet::from([u64::from(inside.pid())]), "{output:?}");
+        assert!(said(&output).contains("\"complete\":true"), "{output:?}");
+    }
+    // What comes in later is traced, and nobody claims that its first hits were seen.
+    let joining = Command::new(nopal())
+        .args(["trace", "--json", "--duration", "60s", "--cgroup", path, "ticker:tick"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut joining = Running(joining);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(joining.0.stdout.take().unwrap()));
+    let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(first["pid"], inside.pid());
+    group.add(outside.pid());
+    let is_from_outside =
+        |line: &String| serde_json::from_str::<Value>(line).is_ok_and(|event| event["pid"] == outside.pid());
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| is_from_outside(&line)), "it is never traced");
+    // SAFETY: the process is ours and has not been reaped.
+    unsafe { libc::kill(joining.pid() as i32, libc::SIGINT) };
+    lines.for_each(drop);
+    let mut verdict = String::new();
+    std::io::Read::read_to_string(&mut joining.0.stderr.take().unwrap(), &mut verdict).unwrap();
+    let verdict: Value = serde_json::from_str(verdict.lines().last().unwrap()).unwrap();
+    assert_eq!((&verdict["complete"], &verdict["late_processes"]), (&false.into(), &1.into()), "{verdict}");
+}
+
+/// podman with storage of its own. It needs root, and runc, as crun refuses machines with both kinds of control groups.
+struct Podman {
+    folder: PathBuf,
+    names: Vec<String>,
+}
+
+impl Podman {
+    fn command(&self) -> Command {
+        let mut command = Command::new("podman");
+        command.args([
+            "--runtime",
+            "runc",
+            "--cgroup-manager",
+            "cgroupfs",
+            "--storage-driver",
+            "vfs",
+            "--root",
+        ]);
+        command.arg(self.folder.join("storage")).arg("--runroot").arg(self.folder.join("run"));
+        command
+    }
+
+    fn start(&mut self, name: &str, more: &[&str], command: &[&str]) -> String {
+        self.names.push(name.to_owned());
+        let id = run(self
+            .command()
+            .args(["run", "-d", "--name", name, "--network=none", "--security-opt", "seccomp=unconfined"])
+            .args(["--ulimit", "nofile=1000:1000", "--ulimit", "nproc=1000:1000"])
+            .args(more)
+            .arg("--rootfs")
+            .arg(self.folder.join("rootfs"))
+            .args(command));
+        id.trim().to_owned()
+    }
+}
+
+impl Drop for Podman {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = self.command().args(["rm", "-f", "-t", "0", name]).output();
+        }
+        // It mounts its storage on itself, and would keep the folder from being removed.
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let ours = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        for mount in ours.filter(|at| Path::new(at).starts_with(&self.folder)) {
+            let _ = Command::new("umount").args(["-l", mount]).output();
+        }
+    }
+}
+
+/// Copies a program and the libraries it needs to where it looks for them.
+fn install(program: &Path, rootfs: &Path) {
+    fs::copy(program, rootfs.join("bin").join(program.file_name().unwrap())).unwrap();
+    let needed = Command::new("ldd").arg(program).output().unwrap();
+    for library in
+        String::from_utf8_lossy(&needed.stdout).split_whitespace().filter(|word| word.starts_with('/'))
+    {
+        let to = rootfs.join(&library[1..]);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(library, to).unwrap();
+    }
+}
+
+#[test]
+fn a_container_from_the_host_and_from_beside_it() {
+    let folder = scratch("targets_podman");
+    let rootfs = folder.join("rootfs");
+    for part in ["bin", "proc", "sys", "dev", "tmp", "etc"] {
+        fs::create_dir_all(rootfs.join(part)).unwrap();
+    }
+    let name = unique("boxed");
+    let program = ticker(&folder, &name, &["-static"]);
+    install(&program, &rootfs);
+    install(nopal(), &rootfs);
+    let mut podman = Podman { folder: folder.clone(), names: Vec::new() };
+    let (first, second) = (unique("nopal-one-"), unique("nopal-two-"));
+    let inside = format!("/bin/{name}");
+    let id = podman.start(&first, &[], &[&inside]);
+    podman.start(&second, &[], &[&inside]);
+    let pid_of = |container: &str| {
+        let text = run(podman.command().args(["inspect", "--format", "{{.State.Pid}}", container]));
+        text.trim().parse::<u64>().unwrap()
+    };
+    let wanted = BTreeSet::from([pid_of(&first)]);
+    for named in [first.as_str(), &id, &id[..12]] {
+        let (pids, output) = traced(&["--container", named], 50);
+        assert_eq!(pids, wanted, "{named}: {output:?}");
+        assert!(said(&output).contains("\"complete\":true"), "{output:?}");
+    }
+    // As `kubectl debug --target` does it: a container beside it that shares its processes and may trace.
+    let beside = unique("nopal-side-");
+    let processes = format!("container:{first}");
+    podman.start(
+        &beside,
+        &["--pid", &processes, "--cap-drop=all", "--cap-add=SYS_PTRACE"],
+        &["/bin/nopal", "trace", "--json", "--limit", "20", "-n", &name, "ticker:tick"],
+    );
+    wait_until("the side container ends", 120, || {
+        run(podman.command().args(["inspect", "--format", "{{.State.Status}}", &beside])).trim() == "exited"
+    });
+    let logs = podman.command().args(["logs", &beside]).output().unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&logs.stdout), said(&logs));
+    assert_eq!(text.lines().filter(|line| line.contains("\"provider\":\"ticker\"")).count(), 20, "{text}");
+    assert!(text.contains("\"complete\":true"), "{text}");
+}
