@@ -20,10 +20,10 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nopalstb");
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// What is reserved in one neighbourhood unless the creator says otherwise.
-pub const DEFAULT_BYTES: usize = 4 << 20;
-pub const DEFAULT_JOURNAL_ENTRIES: u32 = 8192;
+pub const DEFAULT_BYTES: usize = 16 << 20;
+pub const DEFAULT_JOURNAL_ENTRIES: u32 = 65_536;
 /// Sessions that can be on one process at once.
 pub const MAX_SESSIONS: usize = 32;
 
@@ -241,11 +241,15 @@ pub mod restraint {
     pub const NO_TIME: u32 = 2;
 }
 
+/// Of the ledger behind the process page: four bits for each entry of the journal.
+pub const LEDGER_BYTES: usize = DEFAULT_JOURNAL_ENTRIES as usize / 2;
+
 /// From the process page to the kept pages.
-pub const KEPT_OFFSET: usize = 2 * crate::PAGE_BYTES;
+pub const KEPT_OFFSET: usize = crate::PAGE_BYTES + LEDGER_BYTES;
 
 const _: () = assert!(size_of::<StubSpace>() == crate::PAGE_BYTES);
 const _: () = assert!(size_of::<ProcessPage>() == crate::PAGE_BYTES);
+const _: () = assert!(LEDGER_BYTES.is_multiple_of(crate::PAGE_BYTES));
 const _: () = assert!(size_of::<SessionEntry>() == 64);
 const _: () = assert!(size_of::<JournalEntry>() == 64);
 const _: () = assert!(offset_of!(StubSpace, path) == 52);

@@ -65,6 +65,11 @@ impl<'a> Body<'a> {
         self.stretches[0].address
     }
 
+    /// Beginning and end of each of its pieces.
+    pub fn stretches(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.stretches.iter().map(|stretch| (stretch.address, stretch.address + stretch.code.len() as u64))
+    }
+
     fn contains(&self, address: u64) -> bool {
         self.stretches.iter().any(|stretch| stretch.contains(address))
     }

@@ -14,6 +14,8 @@ pub enum Obstacle {
     ShortConditional { address: u64 },
     /// A jump to an address in a register or in memory, which may leave it or not.
     Indirect { address: u64 },
+    /// Another function begins inside it: which of the two is left cannot be told.
+    Shared { address: u64 },
     /// Its first instruction is an exit: one instruction cannot be both.
     LeavesAtOnce { address: u64 },
 }
@@ -33,6 +35,9 @@ impl fmt::Display for Obstacle {
             }
             Obstacle::Indirect { address } => {
                 write!(f, "the jump at {address:#x} may leave it or not")
+            }
+            Obstacle::Shared { address } => {
+                write!(f, "another function begins inside it, at {address:#x}")
             }
             Obstacle::LeavesAtOnce { address } => {
                 write!(f, "its first instruction, at {address:#x}, leaves it")

@@ -5,6 +5,9 @@ use crate::aggregate::Aggregate;
 use crate::op::{Binary, Builtin, MapId, Op, Slot, Unary};
 use crate::{Clause, Code, MapValue, Program};
 
+/// Which argument of a function's exit its return value is.
+pub const RETURN_VALUE: u8 = 0;
+
 /// What a hit must leave for a clause.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Captures {
@@ -84,7 +87,9 @@ impl Captures {
                 Builtin::Cpu => self.needs_cpu = true,
                 Builtin::Nsecs | Builtin::Elapsed => self.needs_time = true,
                 Builtin::Ip => (self.needs_address, self.needs_task) = (true, true),
-                Builtin::Rand | Builtin::Curtask | Builtin::Retval | Builtin::Ctx => {}
+                // Where a function returns that is all there is.
+                Builtin::Retval => self.arg(RETURN_VALUE).as_number = true,
+                Builtin::Rand | Builtin::Curtask | Builtin::Ctx => {}
             },
             _ => {}
         }
@@ -104,7 +109,6 @@ pub fn obstacle(code: &Code) -> Option<&'static str> {
             Some("it reads memory behind something else than an argument")
         }
         Op::Builtin { what: Builtin::Curtask, .. } => Some("it asks for curtask"),
-        Op::Builtin { what: Builtin::Retval, .. } => Some("it asks for a return value (retval)"),
         Op::Builtin { what: Builtin::Ctx, .. } => Some("it asks for ctx"),
         Op::Builtin { what: Builtin::Ip, .. } => Some("it asks where it is (func)"),
         _ => None,
@@ -347,6 +351,9 @@ impl Path {
                 set(&mut self.regs, dst, known);
             }
             Op::Arg { dst, index } => set(&mut self.regs, dst, Known::Arg(index)),
+            Op::Builtin { dst, what: Builtin::Retval } => {
+                set(&mut self.regs, dst, Known::Arg(RETURN_VALUE));
+            }
             Op::Unary { op, dst, a } => {
                 let known = match (op, get(&self.regs, a)) {
                     (_, Known::Number(n)) => Known::Number(op.apply(n)),

@@ -1,10 +1,15 @@
-//! Functions: what the list says of them.
+//! Functions through the user door: what the list says of them, counts and values, the code meanwhile and afterwards.
 
+use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
-use nopal_tests::{nopal, run};
+use nopal_tests::tools::section;
+use nopal_tests::{copy_program, nopal, run, scratch};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::Command;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 const NAMES: [&str; 11] = [
     "f_choice", "f_down", "f_get", "f_half", "f_jump", "f_length", "f_many", "f_maybe", "f_set", "f_sum",
@@ -41,4 +46,233 @@ fn the_list_tells_what_each_function_can_be_traced_by() {
         Command::new(nopal()).args(["list", "--functions"]).arg(&program).arg("nowhere*").output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("no function matches `nowhere*`"));
+}
+
+/// Runs a script over the program, whose last line of output is what it counted itself.
+fn traced(script: &str, rounds: &str) -> (BTreeMap<String, i64>, BTreeMap<String, Value>, String) {
+    let program = program();
+    let mut command = Command::new(nopal());
+    command.args(["run", "-v", "--json", "-e", &script.replace("FILE", program.to_str().unwrap()), "--"]);
+    let output = command.arg(&program).arg(rounds).stdin(Stdio::null()).output().unwrap();
+    let (out, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr).into_owned());
+    assert!(output.status.success(), "{out}{errors}");
+    let own = out.lines().find(|line| line.starts_with("f_sum=")).unwrap_or_else(|| panic!("{out}{errors}"));
+    let own = own.split(' ').map(|pair| pair.split_once('=').unwrap());
+    let own: BTreeMap<String, i64> =
+        own.map(|(name, count)| (name.to_owned(), count.parse().unwrap())).collect();
+    assert_eq!(own["errors"], 0, "{errors}");
+    let answer: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(answer["complete"], true, "{answer}{errors}");
+    let row = |row: &Value| {
+        let key = match &row["key"][0] {
+            Value::String(text) => text.rsplit(':').next().unwrap_or(text).to_owned(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        (format!("{}[{key}]", row["map"].as_str().unwrap()), row["value"].clone())
+    };
+    (own, answer["rows"].as_array().unwrap().iter().map(row).collect(), errors)
+}
+
+#[test]
+fn functions_are_counted_where_they_are_entered_and_left() {
+    let (own, rows, errors) = traced(
+        "uprobe:FILE:f_* { @in[probe] = count(); } uretprobe:FILE:f_* { @out[probe] = count(); }",
+        "5000",
+    );
+    for name in NAMES {
+        let n = own[name];
+        assert_eq!(rows[&format!("@in[{name}]")], n, "{name}: {errors}");
+        // Every other call of this one is left by longjmp: entered and not left.
+        let n_left = if name == "f_jump" { n / 2 } else { n };
+        assert_eq!(rows[&format!("@out[{name}]")], n_left, "{name}: {errors}");
+    }
+    let by_user = |probe: &str| errors.lines().any(|l| l.contains(probe) && l.contains(": user door: "));
+    for name in NAMES {
+        assert!(by_user(&format!("uprobe:{}:{name} at", program().display())), "{name}: {errors}");
+    }
+    assert!(by_user("f_choice at") && errors.contains("door: user"), "{errors}");
+    // Functions of two instructions have room for one jump.
+    let is_crowded = |l: &str| l.contains("f_get at") && l.contains("kernel door: another jump of ours");
+    assert!(errors.lines().any(is_crowded), "{errors}");
+    assert!(errors.contains("f_choice.cold: it never returns"), "{errors}");
+}
+
+#[test]
+fn counts_stay_in_the_program() {
+    let (own, rows, errors) = traced("uprobe:FILE:f_sum { @in = count(); @sum = sum(arg1); }", "3000");
+    assert_eq!(rows["@in[]"], own["f_sum"], "{errors}");
+    assert!(errors.contains("nothing is sent") && errors.contains("nopal: 0 hits were sent"), "{errors}");
+}
+
+#[test]
+fn arguments_and_what_is_returned() {
+    let (own, rows, errors) = traced(
+        "uprobe:FILE:f_length { @name[str(arg0)] = count(); @more[arg1] = count(); }
+         uretprobe:FILE:f_length { @length[retval] = count(); }
+         uprobe:FILE:f_many { @last = sum(arg0 + arg5); }
+         uretprobe:FILE:f_down /retval == 1/ { @bottom = count(); }
+         uretprobe:FILE:f_tail { @tail = sum(retval); }",
+        "700",
+    );
+    for i in 0..7 {
+        assert_eq!(rows[&format!("@name[name{i}]")], 100, "{errors}");
+    }
+    // The other calls come from a choice, with the number of the round.
+    assert_eq!(rows["@length[8]"].as_i64().unwrap(), 700 + 1, "{errors}");
+    assert_eq!(rows["@last[]"], (0..700).map(|i| i + 5).sum::<i64>());
+    assert_eq!(rows["@bottom[]"], 700, "{errors}");
+    assert_eq!(rows["@tail[]"], (0..700).map(|i| i * 3 + 1).sum::<i64>());
+    assert_eq!(own["f_tail"], 700);
+    let tail = errors.lines().find(|l| l.contains("f_tail at")).unwrap();
+    assert!(tail.contains("kernel door") && tail.contains("no return value yet"), "{tail}");
+}
+
+/// Beginning and length of each instruction of a file's `.text`, as objdump has them.
+fn instructions(file: &Path) -> Vec<(u64, usize)> {
+    let text = run(Command::new("objdump").args(["-d", "--insn-width=16", "-j", ".text"]).arg(file));
+    let line = |line: &str| {
+        let mut parts = line.split('\t');
+        let address = u64::from_str_radix(parts.next()?.trim().strip_suffix(':')?, 16).ok()?;
+        Some((address, parts.next()?.split_whitespace().count()))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// The code of a file as a process has it: link-time address, what the file has, what there is now.
+fn code_of(pid: u32, file: &Path) -> (u64, Vec<u8>, Vec<u8>) {
+    let (address, offset, len) = section(file, ".text").unwrap();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let is_first = |line: &&str| line.ends_with(file.to_str().unwrap()) && line.contains(" 00000000 ");
+    let bias = maps.lines().find(is_first).and_then(|line| line.split('-').next()).unwrap();
+    let bias = u64::from_str_radix(bias, 16).unwrap();
+    let (mut now, mut then) = (vec![0; len as usize], vec![0; len as usize]);
+    fs::File::open(format!("/proc/{pid}/mem")).unwrap().read_exact_at(&mut now, bias + address).unwrap();
+    fs::File::open(file).unwrap().read_exact_at(&mut then, offset).unwrap();
+    (address, then, now)
+}
+
+/// Starts nopal on a process and waits until it says that sites are open.
+fn attach(pid: u32, script: &str, log: &Path) -> Running {
+    let mut command = Command::new(nopal());
+    command.args(["run", "-v", "-e", script, "-p", &pid.to_string()]);
+    command.stdout(Stdio::null()).stderr(fs::File::create(log).unwrap());
+    let running = Running::start(&mut command);
+    wait_until("sites are open", 120, || fs::read_to_string(log).is_ok_and(|text| text.contains("sites: ")));
+    running
+}
+
+fn stop(mut tracer: Running) {
+    // SAFETY: sends a signal to a child that has not been waited for.
+    unsafe { libc::kill(tracer.pid() as i32, libc::SIGINT) };
+    assert!(tracer.0.wait().unwrap().success());
+}
+
+/// A file of its own: others put breakpoints into whoever maps it.
+fn busy_program(name: &str) -> (Running, PathBuf) {
+    let copy = scratch(name).join("functions");
+    copy_program(&program(), &copy);
+    let program = copy;
+    let mut command = Command::new(&program);
+    command.args(["0", "3"]).stdout(Stdio::piped());
+    (Running::start(&mut command), program)
+}
+
+/// Ends the program, which has checked every result of its own.
+fn end(mut target: Running) {
+    // SAFETY: sends a signal to a child that has not been waited for.
+    unsafe { libc::kill(target.pid() as i32, libc::SIGTERM) };
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut target.0.stdout.take().unwrap(), &mut said).unwrap();
+    let status = target.0.wait().unwrap();
+    assert!(status.success() && said.contains("errors=0"), "{status}: {said}");
+}
+
+#[test]
+fn of_one_instruction_the_first_byte_changes_alone_or_never_and_all_come_back() {
+    let (target, program) = busy_program("functions_bytes");
+    let boundaries = instructions(&program);
+    let script =
+        format!("uprobe:{0}:f_* {{ @ = count(); }} uretprobe:{0}:f_* {{ @r = count(); }}", program.display());
+    let log = program.with_extension("log");
+    for _ in 0..3 {
+        let tracer = attach(target.pid(), &script, &log);
+        let (start, then, now) = code_of(target.pid(), &program);
+        let mut n_changed = 0;
+        for (address, len) in &boundaries {
+            let range = (address - start) as usize..(address - start) as usize + len;
+            let (then, now) = (&then[range.clone()], &now[range]);
+            let n = then.iter().zip(now).filter(|(a, b)| a != b).count();
+            n_changed += usize::from(n > 0);
+            // What fills up behind a return is never run.
+            let is_filling = matches!(then[0], 0x66 | 0x0f | 0x2e | 0x90);
+            assert!(n <= 1 || then[0] == now[0] || is_filling, "{address:#x}: {then:02x?} {now:02x?}");
+        }
+        assert!(n_changed >= NAMES.len(), "{n_changed}");
+        stop(tracer);
+        let (_, then, now) = code_of(target.pid(), &program);
+        let changed: BTreeSet<usize> = (0..now.len()).filter(|i| now[*i] != then[*i]).collect();
+        assert!(changed.is_empty(), "{changed:x?}");
+    }
+    end(target);
+}
+
+/// A tool with uprobes of the kernel on these points, for a moment.
+fn visit(tool: &str, pid: u32, points: &[String]) {
+    let script = format!("{} {{ @[probe] = count(); }} interval:ms:300 {{ exit(); }}", points.join(","));
+    let mut command = Command::new(tool);
+    if tool != "bpftrace" {
+        command.args(["run", "--door", "kernel"]);
+    }
+    command.args(["-p", &pid.to_string(), "-e", &script]).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let said = String::from_utf8_lossy(&stdout);
+    assert!(status.success(), "{said}{}", String::from_utf8_lossy(&stderr));
+    let n_seen = said.lines().filter(|line| line.starts_with("@[")).count();
+    assert_eq!(n_seen, points.len(), "{said}{}", String::from_utf8_lossy(&stderr));
+}
+
+#[test]
+fn other_tools_beside_the_jumps_of_functions_harm_nobody() {
+    let (target, program) = busy_program("functions_beside");
+    let file = program.display().to_string();
+    let script = format!("uprobe:{file}:f_* {{ @ = count(); }} uretprobe:{file}:f_* {{ @r = count(); }}");
+    let tracer = attach(target.pid(), &script, &program.with_extension("log"));
+    let nm = run(Command::new("nm").args(["-S", "--defined-only"]).arg(&program));
+    let place = |name: &str| {
+        let line = nm.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+        let words: Vec<u64> = line.split(' ').take(2).map(|w| u64::from_str_radix(w, 16).unwrap()).collect();
+        words[0]..words[0] + words[1]
+    };
+    let boundaries = instructions(&program);
+    for name in ["f_sum", "f_tail", "f_maybe", "f_choice"] {
+        // On the entry and on each of the instructions behind it, which the distance of a jump may be made of.
+        let at = boundaries.iter().map(|(at, _)| *at).filter(|at| place(name).contains(at)).take(4);
+        let probes: Vec<String> =
+            at.map(|at| format!("uprobe:{file}:{name}+{}", at - place(name).start)).collect();
+        visit(nopal().to_str().unwrap(), target.pid(), &probes);
+        visit("bpftrace", target.pid(), &[format!("uprobe:{file}:{name}")]);
+    }
+    let mut gdb = Command::new("gdb");
+    gdb.args([
+        "-q",
+        "-batch",
+        "-p",
+        &target.pid().to_string(),
+        "-ex",
+        "break *f_sum",
+        "-ex",
+        "break *f_length+4",
+    ]);
+    gdb.args(["-ex", "continue", "-ex", "continue", "-ex", "delete", "-ex", "detach"]);
+    let said = run(gdb.stdin(Stdio::null()));
+    assert!(
+        said.matches("hit Breakpoint").count() >= 2 || said.matches("Breakpoint ").count() >= 4,
+        "{said}"
+    );
+    stop(tracer);
+    let (_, then, now) = code_of(target.pid(), &program);
+    assert!(then == now, "all bytes are back");
+    end(target);
 }

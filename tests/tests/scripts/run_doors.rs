@@ -221,9 +221,15 @@ fn where_ebpf_is_not_permitted_tracefs_tells_the_same() {
     assert_eq!(lines, 300, "{}", errors(&output));
     assert!(errors(&output).contains("300 events, complete"), "{}", errors(&output));
 
+    let script =
+        format!("uprobe:{file}:main {{ @in = count(); }} uretprobe:{file}:main {{ @out = count(); }}");
+    let arguments = ["run", "--door", "kernel", "-e", &script, "--", file, "10"];
+    let output = without_bpf(nopal()).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("@in: 1") && said.contains("@out: 1"), "{said}{}", errors(&output));
+
     let refused = [
         (format!("usdt:{file}:script:done {{ @[ustack] = count(); }}"), "stack"),
-        (format!("uprobe:{file}:main {{ @ = count(); }}"), "uprobe"),
         (format!("usdt:{file}:script:request {{ @[buf(arg2, 4)] = count(); }}"), "bytes with a length"),
     ];
     for (script, named) in refused {

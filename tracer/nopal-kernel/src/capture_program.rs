@@ -119,6 +119,8 @@ const TEMP_BYTES: i16 = 16;
 pub enum Dispatch {
     /// The cookie of the link: the number of the site.
     Cookie,
+    /// There is one site only.
+    Alone,
     /// Where in its page the site is. The sites must be sorted by it, and no two the same.
     PageOffset,
 }
@@ -159,6 +161,10 @@ pub fn assemble(
         Dispatch::Cookie => {
             asm.call(Helper::GetAttachCookie);
             (0..).zip(sites).map(|(key, _)| (key, asm.label())).collect()
+        }
+        Dispatch::Alone => {
+            asm.mov_imm(Reg::R0, 0);
+            (0..).zip(sites.iter().take(1)).map(|(key, _)| (key, asm.label())).collect()
         }
         Dispatch::PageOffset => {
             asm.load(Width::W64, Reg::R0, CTX, pt_regs::IP);

@@ -87,6 +87,11 @@ impl FileCode {
         Some((start, self.at(start, n_bytes.min(MAX_FUNCTION_BYTES))))
     }
 
+    /// Whether a function begins there.
+    pub fn is_function(&self, address: u64) -> bool {
+        self.around(address).is_some_and(|(start, _)| start == address)
+    }
+
     /// Whether an instruction begins there, as far as can be told.
     pub fn is_instruction(&self, address: u64) -> bool {
         let Some((start, code)) = self.around(address) else { return true };

@@ -24,7 +24,7 @@ use capture_program::{Dispatch, Loss, Maps, ProgramSite};
 use nopal_capture::Capture;
 use nopal_capture::record::{Parsed, RecordView};
 use nopal_proc::possible_cpus;
-use nopal_sdt::probe::Site;
+use nopal_sdt::probe::{Side, Site};
 use refusal::Refusal;
 use ringbuf::RingBuffer;
 use std::fmt;
@@ -45,6 +45,13 @@ pub struct KernelSite {
     pub event: u32,
     pub site: Site,
     pub captures: Vec<Capture>,
+}
+
+impl KernelSite {
+    /// Whether it stands for the returns of a function, wherever these are.
+    fn is_return(&self) -> bool {
+        self.site.edge.as_ref().is_some_and(|edge| edge.side == Side::AnyReturn)
+    }
 }
 
 #[derive(Debug)]
@@ -166,7 +173,14 @@ impl KernelDoor {
             ref_ctr_offset: accepted[cookie].0.site.semaphore.map_or(0, |s| s.file_offset),
             cookie: cookie as u64,
         };
-        let links: Vec<LinkSite> = (0..accepted.len()).map(link_site).collect();
+        // Where a function returns to tells nothing about which one it was.
+        let (returns, plain): (Vec<usize>, Vec<usize>) =
+            (0..accepted.len()).partition(|at| accepted[*at].0.is_return());
+        let alone = returns.into_iter().map(|at| {
+            let (link, site) = (LinkSite { cookie: 0, ..link_site(at) }, accepted[at].1.clone());
+            CaptureSet { set: SiteSet::new(path, true, vec![link]), sites: vec![site], linked: None }
+        });
+        let links: Vec<LinkSite> = plain.into_iter().map(link_site).collect();
         let sets = uprobes::told_apart(&links, SITES_PER_PROGRAM).into_iter().map(|mut part| {
             // In the order of the place in the page, as a program searches by it.
             part.sort_by_key(uprobes::page_offset);
@@ -174,7 +188,7 @@ impl KernelDoor {
             (0..).zip(&mut part).for_each(|(cookie, link)| link.cookie = cookie);
             CaptureSet { set: SiteSet::new(path, false, part), sites, linked: None }
         });
-        (sets.collect(), refused)
+        (sets.chain(alone).collect(), refused)
     }
 
     /// Arms sites in a process, and where uprobes are inherited in all it forks; false if it had them all by inheritance.
@@ -187,13 +201,14 @@ impl KernelDoor {
         pid: u32,
     ) -> Result<bool, KernelError> {
         let CaptureSet { set, sites, linked } = set;
+        let is_return = set.is_return;
         path.clone_into(&mut set.path);
         let events: Vec<u32> = sites.iter().map(|site| site.event).collect();
         let attached = uprobes.attach(set, &events, Some(pid), |way| {
             if let (Way::Multi, Some(program)) = (way, &linked) {
                 return Ok(Arc::clone(program));
             }
-            let program = self.load(sites, way)?;
+            let program = self.load(sites, way, is_return)?;
             if way == Way::Multi {
                 *linked = Some(Arc::clone(&program));
             }
@@ -211,14 +226,21 @@ impl KernelDoor {
         let [CaptureSet { set, sites, .. }] = &sets[..] else {
             unreachable!("one site that is not refused is one set")
         };
-        uprobes::link(set, Some(pid), true, &mut |way| self.load(sites, way))
+        uprobes::link(set, Some(pid), true, &mut |way| self.load(sites, way, set.is_return))
             .map_err(|error| failed(error, path))
     }
 
     /// The program of sites: one that may sleep if it has to and the kernel has it, else it reads what is in memory only.
-    fn load(&self, sites: &[ProgramSite], way: Way<'_>) -> Result<Arc<OwnedFd>, KernelError> {
+    fn load(
+        &self,
+        sites: &[ProgramSite],
+        way: Way<'_>,
+        is_return: bool,
+    ) -> Result<Arc<OwnedFd>, KernelError> {
         let dispatch = match way {
             Way::Multi | Way::Event => Dispatch::Cookie,
+            // That of a return is the only one of its program.
+            Way::Inherited(_) if is_return => Dispatch::Alone,
             Way::Inherited(_) => Dispatch::PageOffset,
         };
         let load = |may_sleep| {

@@ -32,6 +32,10 @@ pub enum Refusal {
     NotAnInstruction {
         address: u64,
     },
+    /// A jump out of a function that is taken or not: a uprobe there does not see which.
+    Conditional {
+        address: u64,
+    },
     NotCode {
         address: u64,
     },
@@ -130,6 +134,12 @@ impl fmt::Display for Refusal {
             }
             Refusal::NotAnInstruction { address } => {
                 write!(f, "{address:#x} is not the beginning of an instruction")
+            }
+            Refusal::Conditional { address } => {
+                write!(
+                    f,
+                    "a uprobe does not see whether the conditional jump at {address:#x} leaves its function"
+                )
             }
             Refusal::NotCode { address } => write!(f, "{address:#x} is not code of the file"),
             Refusal::Unsupported { path } => write!(

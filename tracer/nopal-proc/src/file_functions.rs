@@ -142,6 +142,11 @@ impl FileFunctions {
         }
     }
 
+    /// Whether a function begins there.
+    pub fn is_start(&self, address: u64) -> bool {
+        self.starts.binary_search(&address).is_ok()
+    }
+
     fn is_code(&self, address: u64) -> bool {
         self.code.iter().any(|range| range.contains(&address))
     }
@@ -197,6 +202,12 @@ impl FileFunctions {
         Some((function.address, function.size_bytes)).filter(|(_, len)| *len <= MAX_FUNCTION_BYTES)
     }
 
+    /// Where something begins behind the first byte of a piece of code.
+    fn start_within(&self, start: u64, end: u64) -> Option<u64> {
+        let after = self.starts.partition_point(|each| *each <= start);
+        self.starts.get(after).copied().filter(|each| *each < end)
+    }
+
     /// `name.cold`, where compilers put what is seldom run.
     fn is_cold_part(&self, name: &str, target: u64) -> bool {
         let rest = self.symbols.at(target).and_then(|f| f.name.strip_prefix(name));
@@ -236,6 +247,10 @@ impl FileFunctions {
         let exits = match special(function.name) {
             Some((reason, true)) => Err(Unfit::Special { reason }),
             _ => body.and_then(|body| {
+                if let Some(address) = body.stretches().find_map(|(start, end)| self.start_within(start, end))
+                {
+                    return Err(Unfit::Code(Obstacle::Shared { address }));
+                }
                 let exits = body.exits().map_err(Unfit::Code)?;
                 let site = |exit: nopal_functions::Exit| {
                     let operands: &[&str] = match exit.edge.side {
@@ -248,6 +263,19 @@ impl FileFunctions {
             }),
         };
         Ok(Edges { entry, exits })
+    }
+
+    /// A place that is no edge of a function; only the kernel can stop there.
+    pub fn place(&self, address: u64) -> Option<Site> {
+        let edge = Edge {
+            side: Side::Entry,
+            start: address,
+            code: Vec::new(),
+            line_len: 0,
+            n_filling: 0,
+            unfit: Some("it is not where a function is entered".to_owned()),
+        };
+        self.site(address, &ENTRY_OPERANDS, edge).filter(|_| self.is_code(address))
     }
 
     fn site(&self, address: u64, operands: &[&str], edge: Edge) -> Option<Site> {

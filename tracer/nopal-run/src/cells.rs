@@ -3,7 +3,7 @@
 //! is read.
 
 use super::perform::MapAccess;
-use super::{Maps, entries_of, is_static};
+use super::{Maps, entries_of, is_of_site};
 use nopal_capture::{self as stub, Cell};
 use nopal_program::aggregate::Aggregate;
 use nopal_program::captures::{self, Key, Lowered, Relation, Test, Update, Value};
@@ -65,7 +65,7 @@ impl Cells {
     pub fn of(program: &Program) -> Cells {
         let mut cells = Cells { places: vec![None; program.maps.len()], ..Cells::default() };
         for clause in &program.clauses {
-            let is_of_sites = clause.points.iter().all(|p| is_static(&p.kind));
+            let is_of_sites = clause.points.iter().all(|p| is_of_site(&p.kind));
             let lowered = captures::lower(program, clause)
                 .filter(|lowered| is_of_sites && lowered.updates.iter().all(|u| can_keep(program, u)))
                 .filter(|lowered| cells.make_room(lowered, program.limits.map_entries));

@@ -8,7 +8,7 @@ use super::tasks::{TaskCache, TaskInfo};
 use nopal_capture::Task;
 use nopal_live::Consumer;
 use nopal_live::tasks::Tasks;
-use nopal_program::captures::Captures;
+use nopal_program::captures::{Captures, RETURN_VALUE};
 use nopal_program::interpret::{Hit, Interpreter};
 use nopal_program::op::Builtin;
 use nopal_user::ring::Rings;
@@ -99,8 +99,9 @@ impl Hit for UserHit<'_> {
             Builtin::Nsecs => self.ns,
             Builtin::Elapsed => self.ns.saturating_sub(self.start_ns),
             Builtin::Rand => next_random(self.seed),
+            Builtin::Retval => self.arg(RETURN_VALUE) as u64,
             // Refused before anything is opened.
-            Builtin::Curtask | Builtin::Retval | Builtin::Ip | Builtin::Ctx => 0,
+            Builtin::Curtask | Builtin::Ip | Builtin::Ctx => 0,
         }
     }
     fn comm(&self) -> &[u8] {

@@ -5,6 +5,7 @@ mod addresses;
 mod btf;
 pub mod catalog;
 mod cells;
+mod function_sites;
 mod functions;
 mod hits;
 pub mod kernel;
@@ -93,9 +94,9 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
                 | PointKind::End
                 | PointKind::Usdt { .. }
                 | PointKind::UsdtLater(_)
+                | PointKind::Uprobe { .. }
+                | PointKind::Uretprobe { .. }
                 | PointKind::Interval { .. } => obstacle(&clause.code)?,
-                PointKind::Uprobe { .. } => "the user door opens static probes only",
-                PointKind::Uretprobe { .. } => "the user door sees no returns of functions",
                 PointKind::Tracepoint { .. } => "tracepoints are the kernel's",
                 PointKind::Kprobe { .. } | PointKind::Kretprobe { .. } => "functions of the kernel",
                 PointKind::Profile { .. } => "samples are taken by the kernel",
@@ -108,9 +109,17 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
 
 /// Whether the script has anything to attach to a process.
 pub fn needs_process(program: &Program) -> bool {
-    program.clauses.iter().flat_map(|clause| &clause.points).any(|point| {
-        is_static(&point.kind) || matches!(point.kind, PointKind::Uprobe { .. } | PointKind::Uretprobe { .. })
-    })
+    program.clauses.iter().flat_map(|clause| &clause.points).any(|point| is_of_site(&point.kind))
+}
+
+/// Whether a point is that of a function.
+pub fn is_function(kind: &PointKind) -> bool {
+    matches!(kind, PointKind::Uprobe { .. } | PointKind::Uretprobe { .. })
+}
+
+/// Whether a point stands for places in programs.
+fn is_of_site(kind: &PointKind) -> bool {
+    is_static(kind) || is_function(kind)
 }
 
 /// Whether a point is that of a static probe.

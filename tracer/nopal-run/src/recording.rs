@@ -5,7 +5,7 @@ use super::perform::Performer;
 use super::timers::Timers;
 use super::tracepoints::no_point;
 use super::tracer_hit::{OwnHit, random};
-use super::{RunError, full_maps, points_of, user_door_obstacle};
+use super::{RunError, full_maps, is_function, points_of, user_door_obstacle};
 use nopal_live::plan::{NULL_TEXT, UNREADABLE_TEXT};
 use nopal_program::captures::Captures;
 use nopal_program::interpret::{Hit, Interpreter};
@@ -233,7 +233,11 @@ const ROUND: u64 = 4096;
 
 impl RecordingRun {
     pub fn new(program: Arc<Program>, form: Form) -> Result<RecordingRun, RunError> {
-        if let Some(why) = user_door_obstacle(&program).or_else(|| obstacle(&program)) {
+        let of_function =
+            program.clauses.iter().flat_map(|clause| &clause.points).find(|p| is_function(&p.kind));
+        let of_function = of_function.map(|point| format!("{}: functions are not recorded", point.name));
+        if let Some(why) = of_function.or_else(|| user_door_obstacle(&program)).or_else(|| obstacle(&program))
+        {
             return Err(RunError::Unable(why));
         }
         let seed = random() << 32 | random();

@@ -2,13 +2,16 @@
 
 use super::Note;
 use super::cells::{Cells, SiteCells};
+use super::function_sites::{FunctionPoint, FunctionSite, function_sites};
 use super::site::{self, SiteReader};
 use nopal_capture::{Action, Hit, Wanted};
 use nopal_kernel::script::is_later;
 use nopal_live::{Chosen, Places, Selection};
 use nopal_proc::MappedObject;
-use nopal_program::captures::Captures;
+use nopal_proc::file_functions::FileFunctions;
+use nopal_program::captures::{Captures, RETURN_VALUE};
 use nopal_program::{PointKind, Program};
+use nopal_sdt::probe::{About, Site};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -79,6 +82,101 @@ impl ScriptSites {
     }
 }
 
+impl ScriptSites {
+    /// The functions of a mapped file that the script names.
+    fn choose_functions(
+        &mut self,
+        mapped: &MappedObject,
+        inode: u64,
+        taken: &HashSet<u64>,
+        chosen: &mut Vec<Chosen>,
+    ) {
+        let program = Arc::clone(&self.program);
+        let mut points = Vec::new();
+        for (clause, body) in program.clauses.iter().enumerate() {
+            let needs_value = Captures::of(&body.code).args.iter().any(|arg| arg.index == RETURN_VALUE);
+            for (point, at) in body.points.iter().enumerate() {
+                let (PointKind::Uprobe { path, place } | PointKind::Uretprobe { path, place }) = &at.kind
+                else {
+                    continue;
+                };
+                if self.is_file(path, mapped, inode) {
+                    let is_return = matches!(at.kind, PointKind::Uretprobe { .. });
+                    let at_of = (clause as u32, point as u32);
+                    points.push(FunctionPoint { at: at_of, name: &at.name, place, is_return, needs_value });
+                }
+            }
+        }
+        if points.is_empty() {
+            return;
+        }
+        let file = match mapped.open() {
+            Ok(image) => FileFunctions::read(image),
+            Err(error) => {
+                self.notes.push(Note::Gap(format!("{}: {error}", mapped.path.display())));
+                return;
+            }
+        };
+        let (sites, mut notes) = function_sites(&file, &points, taken);
+        self.notes.append(&mut notes);
+        for FunctionSite { name, site, runs } in sites {
+            let mut captures = Captures::default();
+            for (clause, _) in &runs {
+                captures.join(&Captures::of(&program.clauses[*clause as usize].code));
+            }
+            chosen.push(self.chosen(name, &site, None, &captures, runs));
+        }
+    }
+
+    /// A site, and what its records mean.
+    fn chosen(
+        &mut self,
+        name: String,
+        site: &Site,
+        about: Option<&About>,
+        captures: &Captures,
+        runs: Vec<(u32, u32)>,
+    ) -> Chosen {
+        let clauses: Vec<u32> = runs.iter().map(|(clause, _)| *clause).collect();
+        let lowered = self.cells.at(site, &clauses);
+        let (captured, reader, unread) = site::plan(site, about, captures);
+        for why in unread {
+            self.notes.push(Note::Gap(format!("{name} at {:#x}: {why}; it reads as 0", site.address)));
+        }
+        let event = self.events.len() as u32;
+        let by_kernel = Wanted {
+            probe: name.clone(),
+            site: site.clone(),
+            event,
+            predicates: Vec::new(),
+            action: Action::Record { captures: captured.clone(), has_time: true, has_task: true },
+        };
+        let (has_time, has_task) = (self.has_time, self.has_task || captures.needs_task);
+        let (predicates, action) = match lowered {
+            Some(SiteCells { predicates, cells, keys }) => {
+                let sent = match &keys {
+                    Some(keys) => format!("keys below {} and above {} are sent", keys.start(), keys.end()),
+                    None => "nothing is sent".to_owned(),
+                };
+                self.notes.push(Note::Detail(format!(
+                    "{name} at {:#x}: the program keeps {} aggregates itself, {sent}",
+                    site.address,
+                    cells.len()
+                )));
+                let action = match keys {
+                    Some(_) => Action::AggregateOrRecord { cells, captures: captured, has_time, has_task },
+                    None => Action::Aggregate(cells),
+                };
+                (predicates, action)
+            }
+            None => (Vec::new(), Action::Record { captures: captured, has_time, has_task }),
+        };
+        let by_user = Wanted { predicates, action, ..by_kernel.clone() };
+        self.events.push(SiteEvent { runs, reader });
+        Chosen { by_user, by_kernel }
+    }
+}
+
 impl Selection for ScriptSites {
     fn choose(&mut self, mapped: &MappedObject, object: &nopal_sdt::Object) -> Vec<Chosen> {
         let inode = mapped.mappings.first().map_or(0, |mapping| mapping.inode);
@@ -112,53 +210,13 @@ impl Selection for ScriptSites {
             if runs.is_empty() {
                 continue;
             }
-            let clauses: Vec<u32> = runs.iter().map(|(clause, _)| *clause).collect();
             for site in &probe.sites {
-                let lowered = self.cells.at(site, &clauses);
-                let (captured, reader, unread) = site::plan(site, probe.about.as_ref(), &captures);
-                for why in unread {
-                    let place = format!("{}:{} at {:#x}", probe.provider, probe.name, site.address);
-                    self.notes.push(Note::Gap(format!("{place}: {why}; it reads as 0")));
-                }
-                let event = self.events.len() as u32;
-                let by_kernel = Wanted {
-                    probe: format!("{}:{}", probe.provider, probe.name),
-                    site: site.clone(),
-                    event,
-                    predicates: Vec::new(),
-                    action: Action::Record { captures: captured.clone(), has_time: true, has_task: true },
-                };
-                let (has_time, has_task) = (self.has_time, self.has_task || captures.needs_task);
-                let (predicates, action) = match lowered {
-                    Some(SiteCells { predicates, cells, keys }) => {
-                        let sent = match &keys {
-                            Some(keys) => {
-                                format!("keys below {} and above {} are sent", keys.start(), keys.end())
-                            }
-                            None => "nothing is sent".to_owned(),
-                        };
-                        self.notes.push(Note::Detail(format!(
-                            "{}:{} at {:#x}: the program keeps {} aggregates itself, {sent}",
-                            probe.provider,
-                            probe.name,
-                            site.address,
-                            cells.len()
-                        )));
-                        let action = match keys {
-                            Some(_) => {
-                                Action::AggregateOrRecord { cells, captures: captured, has_time, has_task }
-                            }
-                            None => Action::Aggregate(cells),
-                        };
-                        (predicates, action)
-                    }
-                    None => (Vec::new(), Action::Record { captures: captured, has_time, has_task }),
-                };
-                let by_user = Wanted { predicates, action, ..by_kernel.clone() };
-                chosen.push(Chosen { by_user, by_kernel });
-                self.events.push(SiteEvent { runs: runs.clone(), reader });
+                let name = format!("{}:{}", probe.provider, probe.name);
+                chosen.push(self.chosen(name, site, probe.about.as_ref(), &captures, runs.clone()));
             }
         }
+        let taken = probes.iter().flat_map(|probe| probe.sites.iter().map(|site| site.address)).collect();
+        self.choose_functions(mapped, inode, &taken, &mut chosen);
         chosen
     }
 

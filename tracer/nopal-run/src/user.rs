@@ -8,7 +8,7 @@ use super::tasks::TaskCache;
 use super::timers::Timers;
 use super::tracer_hit::OwnHit;
 use super::{
-    Note, RunError, Step, full_maps, is_static, later_points, never_came, points_of, user_door_obstacle,
+    Note, RunError, Step, full_maps, is_of_site, later_points, never_came, points_of, user_door_obstacle,
 };
 use nopal_live::tasks::Tasks;
 use nopal_live::{self as live, BY_TRACEFS, Door, Live, News, Opened, Way, attach_when_free, late_in_words};
@@ -75,7 +75,7 @@ impl UserRun {
         let is_in_order = program
             .clauses
             .iter()
-            .filter(|clause| clause.points.iter().any(|p| is_static(&p.kind)))
+            .filter(|clause| clause.points.iter().any(|p| is_of_site(&p.kind)))
             .any(|clause| !is_order_free(&clause.code));
         let seed = super::tracer_hit::random() << 32 | super::tracer_hit::random();
         let interpreter = Interpreter::new(Arc::clone(&program), seed).map_err(RunError::Program)?;

@@ -1,4 +1,4 @@
-//! Which semaphores a process has raised for which session: four bits per journal entry, in a private page of the process
+//! Which semaphores a process has raised for which session: four bits per journal entry, in private pages of the process
 //! that forked children inherit together with the raised semaphores.
 //!
 //! The bits are written before and after the counter, so that whoever comes after a kill knows whether it was changed:
@@ -6,6 +6,7 @@
 
 use super::error::Result;
 use super::memory::Bytes;
+use nopal_abi::stub_space::LEDGER_BYTES;
 
 const NONE: u8 = 0;
 /// Being raised, from an even or odd value.
@@ -15,7 +16,7 @@ const RAISED: u8 = 3;
 /// Being lowered, from an even or odd value.
 const LOWERING_EVEN: u8 = 4;
 const LOWERING_ODD: u8 = 5;
-const ENTRIES: usize = 8192;
+const ENTRIES: usize = 2 * LEDGER_BYTES;
 
 /// The ledger page of one process.
 #[derive(Debug, Clone, Copy)]

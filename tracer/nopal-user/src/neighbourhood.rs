@@ -5,7 +5,7 @@
 //! address         the memfd, r-x, shared by forked relatives
 //! + len           process page   private, wiped in forked children
 //! + len + 4096    ledger         private, copied to forked children: four bits per journal entry
-//! + len + 8192    kept pages     private, copied to forked children: what stubs have found out
+//! + len + 36864   kept pages     private, copied to forked children: what stubs have found out
 //! landing pages   single pages of the same memfd, r-x, where punned jumps land; one page of it at many addresses
 //! ```
 

@@ -69,7 +69,7 @@ pub struct Args {
     /// Functions instead of probes, and the door that could open each
     ///
     /// Names come from the symbol tables of the file, or from its debug file. Whether a jump finds room in a process is
-    /// known only there. `nopal run` opens functions through the kernel door so far.
+    /// known only there. `nopal run -v` says how each was opened.
     #[arg(long, conflicts_with_all = ["pids", "names", "containers", "cgroups", "running", "provider"])]
     pub functions: bool,
 

@@ -33,12 +33,14 @@ Examples:
   nopal run -e 'usdt:memcached:command__get { @[str(arg1)] = count(); }' -p 1234
   nopal run -e 'usdt:./app:app:request__start { @start[tid] = nsecs; }
                 usdt:./app:app:request__done /@start[tid]/ { @us = hist((nsecs - @start[tid]) / 1000); delete(@start[tid]); }' -- ./app
+  nopal run -e 'uprobe:libssl:SSL_* { @[probe] = count(); }' -p 1234         functions, at about 10 ns a call
   nopal run tools/mctop.bt -p 1234
   nopal run -e 'usdt:app:* { @[probe] = count(); }' --recording DIR     the same over a recording
   nopal run -e 'tracepoint:syscalls:sys_enter_openat { printf(\"%s %s\\n\", comm, str(args.filename)); }'
   nopal run script.bt 42 abc                                            $1 is 42, $2 is abc
 
-The user door needs no privilege for your own processes; tracepoints, stacks and functions need the kernel door.
+The user door needs no privilege for your own processes; tracepoints and stacks need the kernel door.
+Functions (uprobe, uretprobe) go through the user door where that is safe, through the kernel door where not; -v says why.
 Ctrl-C ends the script and prints its maps. The last line says `complete`, or what was lost.
 The exit code is that of exit(), 0 without one, 1 if the script cannot run, 2 if the command line is wrong.")]
 pub struct Args {

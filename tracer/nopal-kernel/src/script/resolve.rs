@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 /// Registers of the first six arguments of a function.
 const ARGUMENT_REGISTERS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+const RETURN_REGISTER: u8 = 0;
 /// How many arguments on the stack may be asked for.
 const N_STACK_ARGUMENTS: u32 = 16;
 
@@ -372,9 +373,9 @@ fn function_layout() -> ArgLayout {
     ArgLayout { args: registers.chain(stack).collect() }
 }
 
-/// When a function has returned there are only registers, with whatever it left in them.
+/// When a function has returned there is what it returns.
 fn return_layout() -> ArgLayout {
-    ArgLayout { args: ARGUMENT_REGISTERS.iter().map(|number| (Source::Register(*number), None)).collect() }
+    ArgLayout { args: vec![(Source::Register(RETURN_REGISTER), None)] }
 }
 
 #[cfg(test)]

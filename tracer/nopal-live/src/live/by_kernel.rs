@@ -7,12 +7,12 @@ use super::{
 use crate::selection::Selection;
 use nopal_capture::record::RecordKind;
 use nopal_capture::{Action, Came, Task, Wanted};
-use nopal_kernel::file_code::FileCodes;
+use nopal_kernel::file_code::{FileCode, FileCodes};
 use nopal_kernel::refusal::Refusal;
 use nopal_kernel::uprobes::{Link, Uprobes, drop_together};
 use nopal_kernel::{CaptureSet, KernelDoor, KernelError, KernelSite, landed};
 use nopal_proc::{FileId, changeable_objects};
-use nopal_sdt::probe::Site;
+use nopal_sdt::probe::{Side, Site};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::path::PathBuf;
@@ -144,7 +144,7 @@ impl Kernel {
         let Some(mut site) = kernel_site(wanted) else { return Err(LiveError::Target(gone(pid))) };
         let refused = |why| LiveError::Kernel(KernelError::Site(why));
         let file = FileCodes::default().read(mapped.open().map_err(LiveError::Target)?).map_err(refused)?;
-        file.check(site.site.address, &site.site.code, false).map_err(refused)?;
+        check(&file, &site.site).map_err(refused)?;
         door.link(&path, &site, pid)
             .or_else(|_| {
                 // The kernel keeps one semaphore for a place: the other tool's, which may be none.
@@ -181,8 +181,7 @@ impl Kernel {
         let file = self.files.read(image).map_err(|why| LiveError::Kernel(KernelError::Site(why)))?;
         let mut refused: HashMap<u32, NotByKernel> = HashMap::new();
         for (wanted, _) in &sites {
-            let Site { address, code, .. } = &wanted.site;
-            if let Err(why) = file.check(*address, code, false) {
+            if let Err(why) = check(&file, &wanted.site) {
                 refused.insert(wanted.event, NotByKernel::Site(why));
             }
         }
@@ -436,6 +435,20 @@ pub(super) fn open_objects<S: Selection>(
         }
     }
     Ok(done)
+}
+
+/// Whether a uprobe at a site leaves the program as it is, and tells what is asked for.
+fn check(file: &FileCode, site: &Site) -> Result<(), Refusal> {
+    let Site { address, code, edge, .. } = site;
+    let side = edge.as_ref().map(|edge| edge.side);
+    if side == Some(Side::ConditionalTail) {
+        return Err(Refusal::Conditional { address: *address });
+    }
+    if edge.is_some() && !file.is_instruction(*address) {
+        return Err(Refusal::NotAnInstruction { address: *address });
+    }
+    let is_entry = matches!(side, Some(Side::Entry | Side::AnyReturn)) && file.is_function(*address);
+    file.check(*address, code, is_entry)
 }
 
 fn gone(pid: u32) -> nopal_proc::TargetError {

@@ -7,6 +7,7 @@ use nopal_capture::{Action, Capture, Wanted};
 use nopal_kernel::ftrace::{self, FtraceDoor, FtraceSite};
 use nopal_kernel::script::processes_mapping;
 use nopal_proc::MappedObject;
+use nopal_sdt::probe::Side;
 use std::collections::{HashMap, HashSet};
 
 /// Events of tracefs and what their lines mean.
@@ -71,6 +72,9 @@ impl TracefsDoor {
 
     fn add(&mut self, path: &std::path::Path, wanted: &Wanted) -> Result<(), String> {
         let Action::Record { captures, .. } = &wanted.action else { return Err("an aggregate".to_owned()) };
+        if wanted.site.edge.as_ref().is_some_and(|edge| edge.side == Side::AnyReturn) {
+            return Err("where functions return".to_owned());
+        }
         let site = FtraceSite {
             path: path.to_owned(),
             file_offset: wanted.site.file_offset,

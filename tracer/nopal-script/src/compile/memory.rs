@@ -8,6 +8,7 @@ use crate::ast::{Expr, ExprKind};
 use crate::catalog::Shape;
 use crate::ctype::{CType, Member, Record};
 use crate::diagnostic::{Diagnostic, Span, nearest};
+use nopal_program::captures::RETURN_VALUE;
 use nopal_program::op::{Binary, Op, Reg, Slot, Space};
 use nopal_program::{PointKind, Type};
 
@@ -282,14 +283,16 @@ impl Body<'_, '_> {
 
     /// The argument an expression names: `arg0`, `args.name`.
     pub(crate) fn arg_of(&self, expr: &Expr) -> Option<u8> {
+        let is_return = matches!(self.variant.kind(), PointKind::Uretprobe { .. });
         let has_args = matches!(
             self.variant.kind(),
             PointKind::Usdt { .. } | PointKind::UsdtLater(_) | PointKind::Uprobe { .. }
         );
-        if !has_args {
+        if !has_args && !is_return {
             return None;
         }
         match &expr.kind {
+            ExprKind::Name(name) if is_return => (name == "retval").then_some(RETURN_VALUE),
             ExprKind::Name(name) => super::builtins::arg_index(name),
             ExprKind::Member { base, name, .. } if matches!(&base.kind, ExprKind::Name(args) if args == "args") => {
                 self.arg_named(name).map(|(index, _)| index)

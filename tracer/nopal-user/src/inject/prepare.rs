@@ -217,10 +217,8 @@ impl Work<'_, '_> {
         way: &Way,
     ) -> std::result::Result<Ready, Failure> {
         let Place { object, wanted, address, base, code, .. } = *place;
-        // Probes keep off each other by the bytes of the file; only the jumps of functions may meet them.
-        if wanted.site.edge.is_some() {
-            self.check_claims(at, address, way)?;
-        }
+        // Probes keep off each other by the bytes of the file; the jumps of functions may meet them.
+        self.check_claims(at, address, way)?;
         let n = &self.core.neighbourhoods[at];
         let changed = || Failure::Site(Refusal::BytesChanged { found: place.now.clone() });
         let from = (way.patch - base) as usize;

@@ -9,7 +9,7 @@ use nopal_proc::capability::Capability;
 use nopal_program::Program;
 use nopal_run::kernel::KernelRun;
 use nopal_run::user::{UserOptions, UserRun};
-use nopal_run::{Note, Performer, RunError, Step, user_door_obstacle};
+use nopal_run::{Note, Performer, RunError, Step, is_function, user_door_obstacle};
 use nopal_trace::Verdict;
 use nopal_trace::clock::monotonic_ns;
 use nopal_user::launch::HeldCommand;
@@ -61,12 +61,16 @@ impl Running {
                 None => run.launch(Command::new(program).args(arguments)),
             };
         }
+        let points = || program.clauses.iter().flat_map(|clause| &clause.points);
+        let has_functions = points().any(|point| is_function(&point.kind));
         let closed = |way: &Way| match way {
             Way::Closed(why) => Some(why.to_string()),
             Way::User(_) | Way::Kernel { .. } => None,
         };
         let refusal = match &opened {
             Err(error) => Some(failure_of(error).message),
+            // Of functions by pattern the other door opens no more than it has opened here.
+            Ok(()) if has_functions && run.opened().iter().any(|o| closed(&o.way).is_none()) => None,
             Ok(()) => run.opened().iter().find_map(|o| closed(&o.way)),
         };
         let is_started = !args.command.is_empty() && opened.is_ok();
