@@ -68,6 +68,9 @@ pub struct ControlPage {
     pub tickets: AtomicU32,
     /// How many of them went on before it was their turn.
     pub impatient: AtomicU64,
+    /// The last of the `tickets` that had been taken when the tracer began the look that it is at: who is among them waits
+    /// longer.
+    pub looking: AtomicU32,
 }
 
 /// Head and tail of one ring, on cache lines of their own.
@@ -95,6 +98,7 @@ const _: () = assert!(offset_of!(ControlPage, rseq) == 56);
 const _: () = assert!(offset_of!(ControlPage, turn) == 104);
 const _: () = assert!(offset_of!(ControlPage, tickets) == 108);
 const _: () = assert!(offset_of!(ControlPage, impatient) == 112);
+const _: () = assert!(offset_of!(ControlPage, looking) == 120);
 const _: () = assert!(size_of::<RingState>() == 1 << STATE_SHIFT);
 const _: () = assert!(offset_of!(RingState, tail) == 128);
 

@@ -33,22 +33,85 @@ fn what_a_tracked_process_loads_is_recorded_from_its_first_hit_on() {
 }
 
 #[test]
+fn programs_that_live_a_moment_are_recorded_from_their_first_hit_to_their_last() {
+    let dir = scratch("sessions_a_moment");
+    let program = dir.join("a_moment");
+    copy_program(&build("forks", &["forks.c"], Build::Pie), &program);
+    let session = |line: &[&str]| run(Command::new(nopal()).args(line).env("NOPAL_HOME", dir.join("home")));
+    let output = dir.join("out");
+    session(&["create", "s", "-o", output.to_str().unwrap()]);
+    session(&["enable-event", "-u", "forks:*"]);
+    session(&["track", "-u", "--program", program.to_str().unwrap()]);
+    session(&["start"]);
+    for _ in 0..20 {
+        run(Command::new(&program).arg("5"));
+    }
+    // Several at the same time.
+    let mut started: Vec<_> = (0..10).map(|_| Command::new(&program).arg("5").spawn().unwrap()).collect();
+    for child in &mut started {
+        assert!(child.wait().unwrap().success());
+    }
+    let stopped = session(&["stop"]);
+    let seen = run(Command::new("babeltrace2").arg(&output));
+    assert_eq!(seen.lines().filter(|line| line.contains(" forks:pass:")).count(), 30 * 5, "{stopped}");
+    assert!(stopped.contains(", complete"), "{stopped}");
+    // Nobody waits for a session that is stopped.
+    run(Command::new(&program).arg("5"));
+}
+
+#[test]
+fn a_recorder_that_stands_still_or_is_killed_holds_no_program_up() {
+    let dir = scratch("sessions_halted");
+    let program = dir.join("held_up");
+    copy_program(&build("forks", &["forks.c"], Build::Pie), &program);
+    let session = |line: &[&str]| run(Command::new(nopal()).args(line).env("NOPAL_HOME", dir.join("home")));
+    let output = dir.join("out");
+    session(&["create", "s", "-o", output.to_str().unwrap()]);
+    session(&["enable-event", "-u", "forks:*"]);
+    session(&["track", "-u", "--program", program.to_str().unwrap()]);
+    session(&["start"]);
+    run(Command::new(&program).arg("5"));
+    let recorder: i32 = std::fs::read_to_string(dir.join("home/sessions/s/lock")).unwrap().parse().unwrap();
+    // SAFETY: kill has no preconditions; the recorder is the session's own.
+    let send = |signal: i32| assert_eq!(unsafe { libc::kill(recorder, signal) }, 0);
+    send(libc::SIGSTOP);
+    for _ in 0..3 {
+        run(Command::new(&program).arg("5"));
+    }
+    send(libc::SIGCONT);
+    wait_until("the recorder answers again", 60, || session(&["status"]).contains("s"));
+    let status = session(&["status"]);
+    run(Command::new(&program).arg("5"));
+    send(libc::SIGKILL);
+    run(Command::new(&program).arg("5"));
+    let stopped = Command::new(nopal()).arg("stop").env("NOPAL_HOME", dir.join("home")).output().unwrap();
+    assert_eq!(stopped.status.code(), Some(17), "{status}\n{stopped:?}");
+    // Those that did not wait long enough are told.
+    assert!(status.matches("picked up").count() >= 3, "{status}");
+}
+
+#[test]
 fn a_tracked_program_that_is_soon_gone_is_not_forgotten() {
     let dir = scratch("sessions_soon_gone");
-    let program = dir.join("soon_gone");
-    copy_program(&build("forks", &["forks.c"], Build::Pie), &program);
     let session = |line: &[&str]| run(Command::new(nopal()).args(line).env("NOPAL_HOME", dir.join("home")));
     let output = dir.join("out");
     session(&["create", "s", "-o", output.to_str().unwrap()]);
     session(&["enable-event", "-u", "forks:*"]);
     session(&["track", "-u", "--program", "soon_gone"]);
     session(&["start"]);
-    // Each lives about a millisecond.
-    for _ in 0..10 {
-        run(Command::new(&program).arg("5"));
+    // Each lives about a millisecond, and its file is one that nobody could know of.
+    let mut pids = Vec::new();
+    for number in 0..10 {
+        let program = dir.join(number.to_string()).join("soon_gone");
+        std::fs::create_dir(dir.join(number.to_string())).unwrap();
+        copy_program(&build("forks", &["forks.c"], Build::Pie), &program);
+        let mut child = Command::new(&program).arg("5").spawn().unwrap();
+        pids.push(child.id());
+        assert!(child.wait().unwrap().success());
     }
-    let picked_up = || session(&["status"]).matches("picked up").count();
-    wait_until("all ten are told of", 20, || picked_up() == 10);
+    // One that was found as it ended is told in other words.
+    let told = |pid: &u32| session(&["status"]).contains(&format!("process {pid} "));
+    wait_until("all ten are told of", 20, || pids.iter().all(told));
     let stopped = session(&["stop"]);
     assert!(stopped.contains("not complete"), "{stopped}");
 }

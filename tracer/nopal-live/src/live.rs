@@ -33,7 +33,7 @@ use nopal_user::consumer::{self as reader, Reader, any_has_thread};
 use nopal_user::launch::Starting;
 use nopal_user::libraries::Libraries;
 use nopal_user::ring::{RingConfig, Rings, Set};
-use nopal_user::session::{self, Session, SiteReport};
+use nopal_user::session::{self, ProcessReport, Session, SiteReport};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -208,6 +208,33 @@ impl<S: Selection> Live<S> {
                 }
             }
         }
+        Ok(opened)
+    }
+
+    /// Opens the wanted probes of a process that stands at the first instruction of its program, held by the thread that
+    /// calls this ([`nopal_user::launch::hold_at_exec`]): not one of its hits is missed.
+    pub fn attach_held(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
+        let opened = if let Some((session, _)) = &mut self.user {
+            let report = match session.open_held(pid as i32) {
+                Err(error) if self.options.door == Door::Auto => ProcessReport::failed(pid as i32, error),
+                report => report.map_err(LiveError::User)?,
+            };
+            session.take_unreadable();
+            if self.roots.is_empty() {
+                self.span.start = monotonic_ns();
+            }
+            if matches!(session.libraries(pid as i32), Libraries::AtOnce(_)) {
+                self.entered.insert(pid);
+            }
+            self.take_reports(vec![report])?.opened
+        } else {
+            self.strangers.follow(pid);
+            self.attach_by_kernel(pid)?.opened
+        };
+        if let Some(kernel) = &mut self.kernel {
+            kernel.was_held(pid);
+        }
+        self.roots.push(pid);
         Ok(opened)
     }
 

@@ -5,6 +5,7 @@ pub mod births;
 pub mod capability;
 mod cpus;
 mod error;
+pub mod exec_gate;
 pub mod file_functions;
 pub mod functions;
 pub mod groups;

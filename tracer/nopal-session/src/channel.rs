@@ -114,6 +114,15 @@ impl Running {
         Ok(())
     }
 
+    /// The same of a process that stands at the first instruction of its program, held by the thread that calls this.
+    pub fn attach_held(&mut self, pid: u32) -> Result<(), LiveError> {
+        let opened = self.live.attach_held(pid)?;
+        self.attached.insert(pid);
+        self.count(&opened);
+        self.know(&opened);
+        Ok(())
+    }
+
     /// The rules that nothing fits so far.
     pub fn unfit(&self) -> Vec<Unfit> {
         self.live.registry().all_unfit()

@@ -2,11 +2,13 @@
 
 use super::config::{Tracked, TrackedProcess};
 use nopal_proc::Process;
+use nopal_proc::exec_gate::ExecGate;
 use nopal_proc::perf_events::{Entry, PerfEvents};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A program must be noticed soon after it has started.
@@ -40,6 +42,12 @@ pub struct Programs {
     /// Ended before they could be looked at.
     missed: Vec<u32>,
     has_lost: bool,
+    /// Holds them at their start until they are recorded; nothing where the kernel does not allow it.
+    gate: Option<ExecGate>,
+    /// The files that the gate watches, as they were then.
+    watched: HashMap<PathBuf, (u64, u64)>,
+    /// Held at their start, or found by looking; the kernel will tell of their start all the same.
+    caught: HashSet<u32>,
 }
 
 /// What the short name of a program says of it.
@@ -63,6 +71,9 @@ impl Programs {
             started: HashMap::new(),
             missed: Vec::new(),
             has_lost: false,
+            gate: None,
+            watched: HashMap::new(),
+            caught: HashSet::new(),
         };
         programs.set(tracked);
         programs
@@ -74,6 +85,49 @@ impl Programs {
             self.chronicle = None;
         } else if self.chronicle.is_none() {
             self.chronicle = PerfEvents::of_everybody().ok();
+        }
+        // What is not wanted any more must not wait for us.
+        (self.gate, self.watched) = (None, HashMap::new());
+        if !self.names.is_empty() {
+            self.gate = ExecGate::open().ok();
+            self.watch_files();
+        }
+    }
+
+    /// Lets the gate watch the files that the names stand for now; a file may be replaced by another.
+    fn watch_files(&mut self) {
+        let files: Vec<PathBuf> = self.names.iter().flat_map(|name| files_called(name)).collect();
+        files.into_iter().for_each(|file| self.watch_file(file));
+    }
+
+    fn watch_file(&mut self, file: PathBuf) {
+        let Some(gate) = &mut self.gate else { return };
+        let Ok(metadata) = fs::metadata(&file) else { return };
+        let identity = (metadata.dev(), metadata.ino());
+        if self.watched.get(&file) != Some(&identity) && gate.watch(&file).is_ok() {
+            self.watched.insert(file, identity);
+        }
+    }
+
+    /// The next process that waits to start one of the programs, and the gate that lets it go on.
+    pub fn waiting(&mut self) -> Option<(u32, &mut ExecGate)> {
+        let gate = self.gate.as_mut()?;
+        let pid = gate.next_waiting()?;
+        Some((pid, gate))
+    }
+
+    /// It needs no finding any more.
+    pub fn is_caught(&mut self, pid: u32) {
+        // The kernel may have told half of it.
+        self.started.remove(&pid);
+        self.caught.insert(pid);
+    }
+
+    /// Waits until somebody wants to start one of the programs, no longer than this.
+    pub fn wait(&self, at_most: Duration) {
+        match &self.gate {
+            Some(gate) => gate.wait(at_most),
+            None => std::thread::sleep(at_most),
         }
     }
 
@@ -96,20 +150,26 @@ impl Programs {
     pub fn told(&mut self) -> Vec<u32> {
         let Some(chronicle) = &mut self.chronicle else { return Vec::new() };
         let (names, started, missed) = (&self.names, &mut self.started, &mut self.missed);
-        let has_lost = &mut self.has_lost;
+        let (has_lost, caught) = (&mut self.has_lost, &mut self.caught);
         let (mut told, mut perhaps) = (Vec::new(), Vec::new());
+        let mut files = Vec::new();
         chronicle.read(|entry| match entry {
+            Entry::Started { pid, .. } if caught.remove(&pid) => {}
             Entry::Started { pid, name } => {
                 started.insert(pid, is_short_for_any(&name, names));
             }
             // The first thing that is mapped is the program, or what runs the script.
             Entry::Mapped { pid, mapping } => match started.remove(&pid) {
+                Some(_) if names.iter().any(|name| is_at(&mapping.path, name)) => {
+                    told.push(pid);
+                    files.push(mapping.path);
+                }
                 Some(Named::Yes) => told.push(pid),
-                Some(_) if names.iter().any(|name| is_at(&mapping.path, name)) => told.push(pid),
                 Some(Named::Perhaps) => perhaps.push(pid),
                 Some(Named::No) | None => {}
             },
             Entry::Ended { pid } => {
+                caught.remove(&pid);
                 started.remove(&pid);
                 for among in [&mut told, &mut perhaps] {
                     if let Some(at) = among.iter().position(|one| *one == pid) {
@@ -130,6 +190,8 @@ impl Programs {
                 Ok(_) | Err(_) => missed.push(pid),
             }
         }
+        // The next one that is started from such a file will not have to be found.
+        files.into_iter().for_each(|file| self.watch_file(file));
         told.sort_unstable();
         told.dedup();
         told
@@ -156,9 +218,11 @@ impl Programs {
         let is_full = self.last_full_look.is_none_or(|last| last.elapsed() >= LOOK_AGAIN);
         if is_full {
             self.last_full_look = self.last_look;
+            self.watch_files();
         }
         let own = std::process::id();
         let mut seen = HashMap::with_capacity(self.seen.len());
+        let mut found = Vec::new();
         for pid in numbers() {
             let before = self.seen.get(&pid).copied();
             if !is_full && let Some(ticks) = before {
@@ -169,12 +233,25 @@ impl Programs {
             seen.insert(pid, process.start_time_ticks);
             let is_wanted = || self.names.iter().any(|name| is_called(&process, name));
             if pid != own && !known.contains(&pid) && !fresh.contains(&pid) && is_wanted() {
-                fresh.push(pid);
+                found.push(pid);
             }
         }
         self.seen = seen;
+        found.iter().for_each(|pid| self.is_caught(*pid));
+        fresh.extend(found);
+        let programs = fresh.iter().filter_map(|pid| Process::read(*pid).ok()?.program().ok());
+        programs.collect::<Vec<PathBuf>>().into_iter().for_each(|program| self.watch_file(program));
         fresh
     }
+}
+
+/// The files that a name stands for: itself if it is a path, else what a shell would find.
+fn files_called(name: &str) -> Vec<PathBuf> {
+    if name.contains('/') {
+        return vec![PathBuf::from(name)];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|dir| dir.join(name)).filter(|file| file.is_file()).collect()
 }
 
 fn numbers() -> Vec<u32> {

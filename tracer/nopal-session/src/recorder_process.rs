@@ -11,11 +11,11 @@ use super::programs::Programs;
 use super::recording_dir::Written;
 use super::watch::{Fired, MakeWatch, is_watched};
 use nopal_files::own::Folder;
-use nopal_live::LiveError;
+use nopal_live::{Live, LiveError, hold_at_exec};
 use nopal_trace::Error;
 use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
 use nopal_trace::localtime::{ClockText, text_of};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 const IDLE: Duration = Duration::from_millis(5);
 /// A crash costs at most the events of this long.
 const FLUSH: Duration = Duration::from_secs(1);
+/// How long a program may take from its first instruction until its loader has mapped its libraries.
+const START: Duration = Duration::from_secs(1);
+/// What is told of a process within this long is about the same one, not about another of its number.
+const TOLD_TWICE: Duration = Duration::from_secs(5);
 const LOOK_FOR_DEATHS: Duration = Duration::from_millis(50);
 /// A trigger that keeps firing makes no more snapshots than this.
 const BETWEEN_TRIGGERED: Duration = Duration::from_secs(1);
@@ -110,6 +114,8 @@ pub(super) struct RecorderProcess<'a> {
     pub alive: HashSet<u32>,
     /// Of all processes that were attached to; a number that came again is not attached to twice.
     pub known: HashSet<u32>,
+    /// Those that were found after their start, or too late, and when.
+    picked_up: HashMap<u32, Instant>,
     last_flush: Instant,
     last_death_look: Instant,
     last_triggered: Option<Instant>,
@@ -139,6 +145,7 @@ impl<'a> RecorderProcess<'a> {
             chunk: None,
             alive: HashSet::new(),
             known: HashSet::new(),
+            picked_up: HashMap::new(),
             last_flush: now,
             last_death_look: now,
             last_triggered: None,
@@ -332,7 +339,7 @@ impl<'a> RecorderProcess<'a> {
                 return Ok(());
             }
             if n_hits < 1000 {
-                std::thread::sleep(IDLE);
+                self.programs.wait(IDLE);
             }
         }
     }
@@ -503,6 +510,7 @@ impl<'a> RecorderProcess<'a> {
 
     /// Picks up programs that were started, and takes a snapshot of those that ended.
     fn watch_processes(&mut self) -> Result<(), SessionError> {
+        self.catch_programs();
         for pid in self.programs.fresh(&self.known) {
             self.known.insert(pid);
             // What a tracked process forks is followed from its first hit on.
@@ -520,6 +528,7 @@ impl<'a> RecorderProcess<'a> {
                 let _ = trigger.attach(pid, self.surroundings.is_stopped);
             }
             self.alive.insert(pid);
+            self.picked_up.insert(pid, Instant::now());
             let text = match notes.first() {
                 None => {
                     format!("process {pid} was picked up after it had started; its first hits may be missing")
@@ -548,12 +557,61 @@ impl<'a> RecorderProcess<'a> {
         Ok(())
     }
 
+    /// Opens the probes of programs that wait to be started, before their first instruction.
+    fn catch_programs(&mut self) {
+        while let Some((pid, gate)) = self.programs.waiting() {
+            let is_recorded = self.running.iter().any(|running| running.pids().contains(&pid));
+            // A process that is recorded already is followed into its next program by the doors.
+            if is_recorded || self.known.contains(&pid) {
+                gate.let_go(pid);
+                continue;
+            }
+            let channels = self.running.iter_mut().chain(&mut self.trigger);
+            let held = hold_at_exec(
+                pid as i32,
+                || gate.let_go(pid),
+                || channels.filter_map(|running| running.attach_held(pid).err()).collect::<Vec<LiveError>>(),
+            );
+            match held {
+                Ok(errors) => {
+                    self.programs.is_caught(pid);
+                    self.known.insert(pid);
+                    self.alive.insert(pid);
+                    for error in errors {
+                        let why = (self.surroundings.in_words)(&error);
+                        self.gap(format!("process {pid} could not be picked up: {why}"));
+                    }
+                    self.follow_start(pid);
+                    self.keep_state();
+                }
+                // It will be found by looking, and told as picked up late.
+                Err(error) => {
+                    (self.surroundings.log)(&format!("process {pid} was not caught at its start: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Opens the libraries that a program is linked with before the next one is caught: its loader waits only so long.
+    fn follow_start(&mut self, pid: u32) {
+        let end = Instant::now() + START;
+        let channels = self.running.iter_mut().chain(&mut self.trigger);
+        let mut lives: Vec<&mut Live> = channels.map(|running| &mut running.live).collect();
+        lives.retain_mut(|live| live.awaits_libraries(pid));
+        while !lives.is_empty() && Instant::now() < end && nopal_proc::Process::is_alive(pid) {
+            lives.retain_mut(|live| !live.follow_libraries());
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
     /// States which programs came and went unseen.
     fn note_missed(&mut self) {
-        let mut gaps: Vec<String> = self
-            .programs
-            .take_missed()
+        let missed = self.programs.take_missed();
+        // Whoever was found as it ended has been told of already.
+        self.picked_up.retain(|_, when| when.elapsed() < TOLD_TWICE);
+        let mut gaps: Vec<String> = missed
             .into_iter()
+            .filter(|pid| !self.picked_up.contains_key(pid))
             .map(|pid| format!("process {pid} ended before it could be picked up; its hits are missing"))
             .collect();
         if self.programs.take_lost() {

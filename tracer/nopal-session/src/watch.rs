@@ -5,7 +5,7 @@ use nopal_live::Live;
 use std::fmt;
 
 /// Takes the hits of a trigger.
-pub trait Watch: fmt::Debug {
+pub trait Watch: fmt::Debug + Send {
     /// The probes it needs.
     fn patterns(&self) -> Vec<String>;
 

@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// A program on a slow disk may take its time to be loaded.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long after it was let go a process of somebody else's may take to its exec.
+const EXEC_PATIENCE: Duration = Duration::from_secs(2);
 /// Offset of the debug registers in the kernel's `struct user`.
 const DEBUG_REGISTERS: usize = std::mem::offset_of!(libc::user, u_debugreg);
 /// Enables the first one, for execution of one byte.
@@ -138,6 +140,17 @@ impl Session {
         self.launch_with(command, |_, _| ())
     }
 
+    /// Opens the wanted sites of a process that [`hold_at_exec`] holds; to be called from what that does meanwhile.
+    pub fn open_held(&mut self, pid: i32) -> Result<ProcessReport> {
+        self.rings().set_enabled(!self.is_paused);
+        let traced = open_at_start(&mut self.core, pid)?;
+        if !self.is_only {
+            self.strangers.follow(pid as u32);
+        }
+        self.roots.push(pid);
+        Ok(self.keep(traced, code_mappings(pid)))
+    }
+
     /// The same; `before_start` may do more to the process, by its pid and what became of its sites, while it is held.
     pub fn launch_with<'a>(
         &mut self,
@@ -211,7 +224,7 @@ fn go_on(
         // What kept the child from being there says more than that it is not.
         Err(error) => return Err(join().ok().and_then(|spawned| spawned.err()).map_or(error, failed)),
     };
-    let at_exec = wait_for(pid, |stop| stop == Stop::Event(libc::PTRACE_EVENT_EXEC));
+    let at_exec = wait_for(pid, PATIENCE, |stop| stop == Stop::Event(libc::PTRACE_EVENT_EXEC));
     let child = match join() {
         Ok(Ok(child)) => child,
         Ok(Err(error)) => return Err(failed(error)),
@@ -235,18 +248,47 @@ fn go_on(
     }
 }
 
-fn arm(core: &mut Core, pid: i32) -> Result<Traced> {
-    process::check_startable(pid)?;
-    // The stop at exec is inside the call, whose return would overwrite a register; the next one is behind it.
+/// Holds a process of somebody else's, which is about to start another program, at the first instruction of that one, and
+/// does `work` meanwhile. `let_go` lets it go on to its exec. It runs on untraced, also if the tracer is killed.
+pub fn hold_at_exec<T: Send>(
+    pid: i32,
+    let_go: impl FnOnce() + Send,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T> {
+    in_own_thread(move || {
+        let seized = ptrace::seize(pid, libc::PTRACE_O_TRACEEXEC).map_err(|_| process::why_not_allowed(pid));
+        let_go();
+        seized?;
+        // Its exec may fail; then it is let go where it is when this thread ends.
+        wait_for(pid, EXEC_PATIENCE, |stop| stop == Stop::Event(libc::PTRACE_EVENT_EXEC))?;
+        leave_exec(pid)?;
+        let done = work();
+        let _ = ptrace::detach(pid, 0);
+        Ok(done)
+    })
+}
+
+/// The stop at exec is inside the call, whose return would overwrite a register; the next one is behind it.
+fn leave_exec(pid: i32) -> Result<()> {
     ptrace::interrupt(pid).map_err(Error::on(pid, "interrupt"))?;
     ptrace::resume(pid, 0).map_err(Error::on(pid, "resume"))?;
-    wait_for(pid, |stop| stop == Stop::Interrupted)?;
+    wait_for(pid, PATIENCE, |stop| stop == Stop::Interrupted)
+}
+
+fn arm(core: &mut Core, pid: i32) -> Result<Traced> {
+    leave_exec(pid)?;
     let loader = process::auxv(pid)?.loader_base;
     if loader != 0
         && let Some((state_call, state_word)) = loader_symbols(pid, loader)
     {
         run_to_consistent(pid, state_call, state_word)?;
     }
+    open_at_start(core, pid)
+}
+
+/// Opens the sites of a process that stands somewhere before its first constructor.
+fn open_at_start(core: &mut Core, pid: i32) -> Result<Traced> {
+    process::check_startable(pid)?;
     let mut objects = core.wanted_in(pid)?;
     if objects.is_empty() {
         // What it loads later may have what is wanted.
@@ -285,7 +327,7 @@ fn run_to_consistent(pid: i32, call: u64, state: Option<u64>) -> Result<()> {
     }
     loop {
         ptrace::resume(pid, 0).map_err(Error::on(pid, "resume"))?;
-        wait_for(pid, |stop| stop == Stop::Signal(libc::SIGTRAP))?;
+        wait_for(pid, PATIENCE, |stop| stop == Stop::Signal(libc::SIGTRAP))?;
         let is_consistent = match state {
             Some(at) => memory.read_vec(at, 4)? == [0; 4],
             None => true,
@@ -300,9 +342,9 @@ fn run_to_consistent(pid: i32, call: u64, state: Option<u64>) -> Result<()> {
 }
 
 /// Waits for one kind of stop; signals are delivered, other stops passed.
-fn wait_for(pid: i32, is_it: impl Fn(Stop) -> bool) -> Result<()> {
+fn wait_for(pid: i32, patience: Duration, is_it: impl Fn(Stop) -> bool) -> Result<()> {
     loop {
-        match ptrace::wait_stop(pid, PATIENCE).map_err(Error::on(pid, "wait for the program"))? {
+        match ptrace::wait_stop(pid, patience).map_err(Error::on(pid, "wait for the program"))? {
             Some(stop) if is_it(stop) => return Ok(()),
             Some(Stop::Ended) => return Err(Error::Gone { pid }),
             Some(Stop::Signal(signal)) => ptrace::resume(pid, signal).map_err(Error::on(pid, "resume"))?,

@@ -21,7 +21,7 @@ pub struct ProcessReport {
 }
 
 impl ProcessReport {
-    pub(super) fn failed(pid: i32, error: Error) -> ProcessReport {
+    pub fn failed(pid: i32, error: Error) -> ProcessReport {
         ProcessReport { pid, outcome: Err(error), interrupted: None, is_late: false }
     }
 

@@ -9,7 +9,7 @@ use super::{
 use nopal_capture::Wanted;
 use nopal_proc::MappedObject;
 use nopal_trace::clock::monotonic_ns;
-use nopal_user::libraries::{LIBRARY_PROBE, WAIT_MS};
+use nopal_user::libraries::{LIBRARY_PROBE, Libraries, WAIT_MS};
 use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_words};
 use nopal_user::session::ProcessReport;
 use nopal_user::session::{LastWords, Notice};
@@ -95,11 +95,19 @@ impl<S: Selection> Live<S> {
         news
     }
 
-    /// Threads that have loaded a library wait for us: its sites are opened by either door, then they go on.
-    pub(super) fn follow_libraries(&mut self) {
-        let Some((session, _)) = &mut self.user else { return };
+    /// Whether the loader of a process will wait for us when it has mapped the libraries that its program is linked with.
+    pub fn awaits_libraries(&mut self, pid: u32) -> bool {
+        let libraries = self.user.as_mut().map(|(session, _)| session.libraries(pid as i32));
+        matches!(libraries, Some(Libraries::AtOnce(_)))
+    }
+
+    /// Threads that have loaded a library wait for us: its sites are opened by either door, then they go on. Gives whether
+    /// there were any.
+    pub fn follow_libraries(&mut self) -> bool {
+        let Some((session, _)) = &mut self.user else { return false };
         let n_impatient = session.take_impatient();
-        if session.has_library_news() {
+        let has_news = session.has_library_news();
+        if has_news {
             let notices = session.follow_libraries();
             let mut news = std::mem::take(&mut self.pending);
             self.digest(notices, &mut news);
@@ -111,6 +119,7 @@ impl<S: Selection> Live<S> {
         if n_impatient > 0 {
             self.pending.push(News::Gap(impatient_in_words(n_impatient)));
         }
+        has_news
     }
 
     /// What came up since the last look. To be asked for once more after everything is closed.
@@ -210,7 +219,7 @@ impl<S: Selection> Live<S> {
             let libraries = self.user.as_mut().map(|(session, _)| session.libraries(report.pid));
             let is_at_once = self.entered.contains(&pid)
                 && !report.is_late
-                && matches!(libraries, Some(nopal_user::libraries::Libraries::AtOnce(_)));
+                && matches!(libraries, Some(Libraries::AtOnce(_)));
             self.inherit(pid);
             match self.take_reports(vec![report]) {
                 Ok(by_kernel) if !by_kernel.opened.is_empty() => {

@@ -16,6 +16,7 @@ const CONTROL_WORDS: usize = offset_of!(ControlPage, turn) / 4;
 const ENABLED: usize = offset_of!(ControlPage, enabled) / 4;
 const TURN: usize = CONTROL_WORDS;
 const TICKETS: usize = offset_of!(ControlPage, tickets) / 4;
+const LOOKING: usize = offset_of!(ControlPage, looking) / 4;
 
 /// A mapped ring.
 #[derive(Debug)]
@@ -75,6 +76,7 @@ impl RingMemory {
             turn: AtomicU32::new(0),
             tickets: AtomicU32::new(0),
             impatient: AtomicU64::new(0),
+            looking: AtomicU32::new(0),
         };
         // SAFETY: the mapping has at least one page, is page-aligned and writable, and no stub knows it yet.
         unsafe { page.write(control) };
@@ -131,7 +133,7 @@ impl RingMemory {
     }
 
     fn control_word(&self, word: usize) -> &AtomicU32 {
-        assert!(word <= TICKETS, "words of the control page");
+        assert!(word <= LOOKING, "words of the control page");
         // SAFETY: inside the first page and aligned; we never hold another reference to it.
         unsafe { AtomicU32::from_ptr(self.mapping.start().cast::<u32>().add(word)) }
     }
@@ -163,6 +165,11 @@ impl RingMemory {
     /// Whether a thread waits whose turn has not come.
     pub fn is_waited_for(&self) -> bool {
         self.tickets() != self.control_word(TURN).load(Ordering::Acquire)
+    }
+
+    /// Says to the threads that wait with tickets up to this one that they are being looked after.
+    pub fn begin_look(&self, ticket: u32) {
+        self.control_word(LOOKING).store(ticket, Ordering::Release);
     }
 
     /// Lets go on the threads that wait with tickets up to this one.

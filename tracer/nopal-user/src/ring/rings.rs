@@ -136,9 +136,14 @@ impl Rings {
         self.all().iter().any(|(_, ring, _)| ring.is_waited_for())
     }
 
-    /// How many threads have ever waited, or wait now, ring by ring.
-    pub(crate) fn tickets(&self) -> Tickets {
-        Tickets(self.all().into_iter().map(|(_, ring, _)| (ring.tickets(), ring)).collect())
+    /// Says to the threads that wait that they are being looked after; gives who they are.
+    pub(crate) fn begin_look(&self) -> Tickets {
+        let begin = |ring: Arc<RingMemory>| {
+            let ticket = ring.tickets();
+            ring.begin_look(ticket);
+            (ticket, ring)
+        };
+        Tickets(self.all().into_iter().map(|(_, ring, _)| begin(ring)).collect())
     }
 
     /// Lets go on the threads that wait with tickets up to these.

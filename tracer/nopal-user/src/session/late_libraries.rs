@@ -59,7 +59,7 @@ impl Session {
     /// [`Session::release`].
     pub fn follow_libraries(&mut self) -> Vec<Notice> {
         // Before anything is looked at: whoever comes from now on waits for the next look.
-        self.tickets = self.rings().tickets();
+        self.tickets = self.rings().begin_look();
         let mut again = Vec::new();
         for traced in &mut self.traced {
             let now = code_mappings(traced.pid);

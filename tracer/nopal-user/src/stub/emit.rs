@@ -563,10 +563,11 @@ impl<'a> Stubber<'a> {
 
     /// Takes a ticket and waits for its turn: until the tracer has finished a look that it began afterwards.
     fn wait(&mut self, timeout_ms: u32) {
-        let [begin, timeout, look, impatient] = std::array::from_fn(|_| self.asm.label());
+        let [begin, timeout, look, again_or_not, impatient] = std::array::from_fn(|_| self.asm.label());
         let word = |offset: usize| self.around.ring + offset as u64;
         let (turn, tickets) = (word(offset_of!(ControlPage, turn)), word(offset_of!(ControlPage, tickets)));
         let n_impatient = word(offset_of!(ControlPage, impatient));
+        let looking = word(offset_of!(ControlPage, looking));
         let (ticket, tries) = (at(RSP, self.size_at), at(RSP, self.size_at + 4));
         let (asm, exit) = (&mut self.asm, self.exit);
         asm.jmp(begin);
@@ -601,8 +602,14 @@ impl<'a> Stubber<'a> {
         asm.lea(R10, Mem::Label(timeout));
         asm.syscall();
         asm.alu_imm32(Alu::Cmp, RAX, -libc::ETIMEDOUT);
-        asm.jcc(Cond::Equal, impatient);
+        asm.jcc(Cond::NotEqual, again_or_not);
+        // A tracer that is at it is waited for longer.
+        asm.mov_imm(RDX, looking);
+        asm.load32(RAX, at(RDX, 0));
+        asm.cmp32(RAX, ticket);
+        asm.jcc(Cond::Below, impatient);
         // Signals end a wait, too.
+        asm.bind(again_or_not);
         asm.load32(RAX, tries);
         asm.alu_imm32(Alu::Sub, RAX, 1);
         asm.store(tries, RAX, Width::B4);

@@ -159,6 +159,20 @@ fn a_waiting_stub_goes_on_when_told_or_after_a_while() {
         waiting.join().unwrap();
     });
     harness.space.unlink(&stub);
+    // A tracer that is at it is waited for longer.
+    let stub = harness.attach(Place::TwoArguments, &wait(1000));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| hit2(1, 2));
+        while !harness.ring.is_waited_for() {
+            std::thread::yield_now();
+        }
+        harness.ring.begin_look(harness.ring.tickets());
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        assert_eq!((waiting.is_finished(), harness.ring.impatient()), (false, 0));
+        harness.ring.take_turn(harness.ring.tickets());
+        waiting.join().unwrap();
+    });
+    harness.space.unlink(&stub);
     let stub = harness.attach(Place::TwoArguments, &wait(30));
     hit2(3, 4);
     assert_eq!(harness.ring.impatient(), 1, "nobody told it, and it went on");
@@ -172,7 +186,7 @@ fn a_waiting_stub_goes_on_when_told_or_after_a_while() {
     harness.space.unlink(&stub);
     harness.attach(Place::TwoArguments, &wait(600_000));
     hit2(3, 4);
-    assert_eq!((harness.ring.tickets(), harness.ring.impatient()), (2 + 1 + 33, 1 + 33));
+    assert_eq!((harness.ring.tickets(), harness.ring.impatient()), (3 + 1 + 33, 1 + 33));
 }
 
 #[test]
