@@ -408,6 +408,7 @@ pub fn failure_of(error: &LiveError) -> Failure {
         LiveError::Kernel(_) => Failure::new("kernel-door", error.to_string())
             .hint("--door user needs no privilege for your own processes"),
         LiveError::Target(error) => target_failure(error),
+        LiveError::Launch(_) => Failure::new("not-started", error.to_string()),
         LiveError::Unfit(Unfit::Condition(e)) => Failure::new("bad-condition", error.to_string())
             .hint(format!("its arguments are: {}", e.arguments.join(", "))),
         LiveError::Unfit(Unfit::NoProbe { pattern, suggestion, has_probes }) => {
@@ -438,6 +439,7 @@ fn user_failure(error: &nopal_user::Error) -> Failure {
         nopal_user::Error::AlreadyTraced { .. } => "already-traced",
         nopal_user::Error::ThirtyTwoBit { .. } => "32-bit",
         nopal_user::Error::Seccomp { .. } => "seccomp",
+        nopal_user::Error::Launch(_) => "not-started",
         _ => "user-door",
     };
     let errno = match error {

@@ -12,5 +12,5 @@ mod selection;
 pub mod tasks;
 
 pub use live::*;
-pub use nopal_user::launch::hold_at_exec;
+pub use nopal_proc::launch::hold_at_exec;
 pub use selection::{Chosen, Place, Places, Selection};

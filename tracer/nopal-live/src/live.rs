@@ -26,11 +26,11 @@ use handover::Handovers;
 use nopal_abi::ring::Mode;
 use nopal_capture::record::RecordKind;
 use nopal_capture::{Came, Task, Wanted};
+use nopal_proc::launch::{self, Starting};
 use nopal_proc::missed_execs::MissedExecs;
 use nopal_proc::{MappedObject, TargetError, changeable_objects, possible_cpus};
 use nopal_trace::clock::monotonic_ns;
 use nopal_user::consumer::{self as reader, Reader, any_has_thread};
-use nopal_user::launch::Starting;
 use nopal_user::libraries::Libraries;
 use nopal_user::ring::{RingConfig, Rings, Set};
 use nopal_user::session::{self, ProcessReport, Session, SiteReport};
@@ -212,7 +212,7 @@ impl<S: Selection> Live<S> {
     }
 
     /// Opens the wanted probes of a process that stands at the first instruction of its program, held by the thread that
-    /// calls this ([`nopal_user::launch::hold_at_exec`]): not one of its hits is missed.
+    /// calls this ([`nopal_proc::launch::hold_at_exec`]): not one of its hits is missed.
     pub fn attach_held(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
         let opened = if let Some((session, _)) = &mut self.user {
             let report = match session.open_held(pid as i32) {
@@ -289,19 +289,16 @@ impl<S: Selection> Live<S> {
             }
             outcome = Ok(opened);
         };
-        let mut bare;
-        let session = match &mut self.user {
-            Some((session, _)) => session,
-            // The kernel door alone: the same way of starting, with nothing for the user door to open.
+        let mut child = match &mut self.user {
+            Some((session, _)) => session.launch_with(starting, while_held).map_err(LiveError::User)?.0,
             None => {
-                let ring = RingConfig::new(possible_cpus().map_err(LiveError::Cpus)?);
-                let options = session::Options { ring, is_only: true, can_relocate: false };
-                bare = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(LiveError::User)?;
-                bare.set_library_wait(0);
-                &mut bare
+                let held = |pid: i32| {
+                    while_held(pid, &[]);
+                    Ok(())
+                };
+                launch::launch(starting, held).map_err(LiveError::Launch)?.0
             }
         };
-        let (mut child, _) = session.launch_with(starting, while_held).map_err(LiveError::User)?;
         if let Some((session, _)) = &mut self.user {
             session.take_unreadable();
             // It was held: from here on it loads nothing without our knowing, if it can be made to tell.

@@ -1,6 +1,7 @@
 //! Running processes as the kernel shows them in `/proc`: their memory maps, the files they map, their children.
-//! Reads only; stopping and changing a process is the doors' work.
+//! Starts commands and holds them (`launch`); all else only reads. Changing a process is the doors' work.
 
+mod auxv;
 pub mod births;
 pub mod capability;
 mod cpus;
@@ -10,16 +11,19 @@ pub mod file_functions;
 pub mod functions;
 pub mod groups;
 mod image;
+pub mod launch;
 mod maps;
 pub mod missed_execs;
 mod objects;
 pub mod perf;
 pub mod perf_events;
 mod process;
+pub mod ptrace;
 pub mod symbols;
 mod tree;
 pub mod unwind;
 
+pub use auxv::Auxv;
 pub use cpus::possible_cpus;
 pub use error::TargetError;
 pub use image::{Bytes, Image};

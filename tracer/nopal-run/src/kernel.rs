@@ -5,15 +5,13 @@ use super::{Note, RunError, Step, later_points, never_came};
 use nopal_kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
 use nopal_live::UNTOLD;
 use nopal_live::{LiveError, late_in_words};
+use nopal_proc::launch::{self, Starting};
 use nopal_proc::missed_execs::MissedExecs;
-use nopal_proc::{FileId, MappedObject, mapped_objects, possible_cpus};
+use nopal_proc::{FileId, MappedObject, mapped_objects};
 use nopal_program::{PointKind, Program};
 use nopal_script::render::{Entry, Form};
 use nopal_trace::Verdict;
 use nopal_trace::clock::{epoch_ns, monotonic_ns};
-use nopal_user::launch::Starting;
-use nopal_user::ring::RingConfig;
-use nopal_user::session::{Options, Session};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -27,8 +25,6 @@ pub struct KernelRun {
     program: Arc<Program>,
     pub performer: Performer,
     door: ScriptDoor,
-    /// Kept for the process it holds back until its points are attached.
-    launcher: Option<Session>,
     child: Option<Child>,
     roots: Vec<u32>,
     /// By process: the files it maps code of.
@@ -74,7 +70,6 @@ impl KernelRun {
             came: HashSet::new(),
             program,
             door,
-            launcher: None,
             child: None,
             roots: Vec::new(),
             seen: HashMap::new(),
@@ -146,37 +141,21 @@ impl KernelRun {
 
     /// Starts a command with its points attached before it runs.
     pub fn launch<'a>(&mut self, command: impl Into<Starting<'a>>) -> Result<(), RunError> {
-        let live = |e| RunError::Live(LiveError::User(e));
-        let n_cpus = possible_cpus().map_err(|e| RunError::Live(LiveError::Cpus(e)))?;
-        let options = Options { ring: RingConfig::new(n_cpus), is_only: true, can_relocate: false };
-        let mut launcher = Session::new(&options, Box::new(|_, _| Vec::new())).map_err(live)?;
-        launcher.set_library_wait(0);
-        let (door, names, mut outcome) = (&mut self.door, &mut self.performer.names, Ok(Vec::new()));
+        let (door, names) = (&mut self.door, &mut self.performer.names);
         let strangers = &mut self.strangers;
-        let before_start = |pid: i32, _: &[_]| {
+        let (child, attached) = launch::launch(command, |pid| {
+            let pid = pid as u32;
             // It may have ended when its addresses are to be named.
-            names.follow(pid as u32);
-            names.remember(pid as u32);
-            strangers.follow(pid as u32);
-            outcome = door.attach_process(pid as u32);
-        };
-        let (mut child, _) = launcher.launch_with(command, before_start).map_err(live)?;
-        match outcome {
-            Ok(attached) => {
-                self.door.was_held(child.id());
-                self.keep(attached);
-            }
-            Err(error) => {
-                // The command was to be traced; without that it is not wanted.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(RunError::Kernel(error));
-            }
-        }
+            names.follow(pid);
+            names.remember(pid);
+            strangers.follow(pid);
+            door.attach_process(pid).map_err(RunError::Kernel)
+        })?;
+        self.door.was_held(child.id());
+        self.keep(attached);
         self.roots.push(child.id());
         self.seen.insert(child.id(), files_of(child.id()));
         self.child = Some(child);
-        self.launcher = Some(launcher);
         Ok(())
     }
 

@@ -25,6 +25,7 @@ pub use perform::{MapAccess, Performer};
 
 use nopal_kernel::script::ScriptError;
 use nopal_live::LiveError;
+use nopal_proc::launch::LaunchError;
 use nopal_program::captures::obstacle;
 use nopal_program::interpret::{BadProgram, Maps};
 use nopal_program::{LaterProbes, PointKind, Program};
@@ -58,6 +59,12 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
+
+impl From<LaunchError> for RunError {
+    fn from(error: LaunchError) -> RunError {
+        RunError::Live(LiveError::Launch(error))
+    }
+}
 
 /// What one round of a script gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

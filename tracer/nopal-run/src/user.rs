@@ -12,13 +12,13 @@ use super::{
 };
 use nopal_live::tasks::Tasks;
 use nopal_live::{self as live, BY_TRACEFS, Door, Live, News, Opened, Way, attach_when_free, late_in_words};
+use nopal_proc::launch::Starting;
 use nopal_program::captures::{Captures, is_order_free};
 use nopal_program::interpret::Interpreter;
 use nopal_program::{PointKind, Program};
 use nopal_script::render::Form;
 use nopal_trace::Verdict;
 use nopal_trace::clock::{epoch_ns, monotonic_ns};
-use nopal_user::launch::Starting;
 use std::cell::Cell;
 use std::process::Child;
 use std::sync::Arc;

@@ -9,10 +9,10 @@ use super::memory::Memory;
 use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::pass_fd::Caller;
 use super::process_page::{NOTES_BYTES, NOTES_OFFSET, SCRATCH_BYTES, SCRATCH_OFFSET};
-use super::ptrace;
 use super::stopped_thread::stop_all;
 use nopal_abi::PAGE_BYTES;
 use nopal_proc::Mapping;
+use nopal_proc::ptrace;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);

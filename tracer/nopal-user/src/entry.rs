@@ -10,8 +10,8 @@ use super::call_code::SINGLE_CALL;
 use super::error::{Error, Result};
 use super::memory::Memory;
 use super::process;
-use super::ptrace;
 use super::stopped_thread::stop_all;
+use nopal_proc::ptrace;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 

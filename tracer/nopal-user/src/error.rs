@@ -1,5 +1,6 @@
 //! Why the user door could not do what it was asked. Facts as fields; the text names the cause and the next step.
 
+use nopal_proc::launch::LaunchError;
 use std::fmt;
 use std::io;
 
@@ -93,10 +94,7 @@ pub enum Error {
         reason: String,
     },
     /// The command could not be started.
-    Launch {
-        command: String,
-        reason: String,
-    },
+    Launch(LaunchError),
     Io {
         what: String,
         source: io::Error,
@@ -161,7 +159,7 @@ impl Error {
             | Error::Permission { .. }
             | Error::NotApart { .. }
             | Error::KernelThread { .. }
-            | Error::Launch { .. }
+            | Error::Launch(_)
             | Error::Io { .. } => return None,
         };
         Some(step.to_owned())
@@ -242,7 +240,7 @@ impl fmt::Display for Cause<'_> {
                 "process {pid} has changed its credentials and could not be given a ring of its own ({reason}); \
                  it may read and forge the hits of those it was forked with"
             ),
-            Error::Launch { command, reason } => write!(f, "cannot start `{command}`: {reason}"),
+            Error::Launch(error) => write!(f, "{error}"),
             Error::Io { what, source } => write!(f, "{what}: {source}"),
         }
     }

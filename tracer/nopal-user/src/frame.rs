@@ -11,7 +11,7 @@
 //! low
 //! ```
 
-use super::ptrace::Regs;
+use nopal_proc::ptrace::Regs;
 use std::arch::x86_64::__cpuid_count;
 
 const RED_ZONE: u64 = 128;

@@ -21,15 +21,16 @@ use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::spaces_in;
 use super::pass_fd::Caller;
+use super::process;
 use super::protocol::{OPENING, Opening};
 use super::room::Room;
 use super::stopped_thread::Lock;
 use super::tactic::Refusal;
 use super::traced::{OpenSite, Traced};
 use super::wanted::{SiteReport, WantedObject};
-use super::{process, ptrace};
 use nopal_abi::PAGE_BYTES;
 use nopal_abi::stub_space::{PatchForm, Path, RSEQ_SIGNATURE};
+use nopal_proc::ptrace;
 use std::collections::HashMap;
 
 const PAGE: u64 = PAGE_BYTES as u64;

@@ -3,11 +3,11 @@
 use super::distance::BREAKPOINT;
 use super::error::{Error, Result};
 use super::memory::{Bytes, Memory};
-use super::ptrace;
 use super::stopped_thread::stop_all;
 use super::stub::space::Entry;
 use super::tactic::Way;
 use nopal_abi::stub_space::PatchForm;
+use nopal_proc::ptrace;
 use nopal_proc::{Image, MappedObject, mapped_objects};
 use std::collections::HashMap;
 

@@ -3,16 +3,14 @@
 use super::error::{Error, Result};
 use nopal_proc::TargetError;
 use nopal_proc::capability::Capability;
-use nopal_proc::{Process, read_short};
+use nopal_proc::{Auxv, Process, read_short};
 use std::fs;
 use std::io;
 use std::path::Path;
 
-const AT_BASE: u64 = 7;
-const AT_ENTRY: u64 = 9;
 const SYS_IO_PGETEVENTS: i64 = 333;
 
-/// The facts of `/proc/PID/status` and `/proc/PID/auxv` the engine needs.
+/// The facts of `/proc/PID/status` that the user door needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     pub name: String,
@@ -26,14 +24,6 @@ pub struct Status {
     pub is_kernel_thread: bool,
     /// A bit for each signal that has a handler, the first for signal 1.
     pub caught: u64,
-}
-
-/// What the kernel told the program at its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Auxv {
-    pub entry: u64,
-    /// Where the dynamic loader is; 0 for a static program.
-    pub loader_base: u64,
 }
 
 /// How a thread is spending its time, in the order in which threads are borrowed.
@@ -139,18 +129,8 @@ pub fn threads(pid: i32) -> Result<Vec<i32>> {
 }
 
 pub fn auxv(pid: i32) -> Result<Auxv> {
-    let bytes = fs::read(format!("/proc/{pid}/auxv")).map_err(Error::on(pid, "read the auxiliary vector"))?;
-    let mut auxv = Auxv { entry: 0, loader_base: 0 };
-    for pair in bytes.chunks_exact(16) {
-        let word =
-            |at: usize| u64::from_le_bytes(pair[at..at + 8].try_into().expect("eight bytes of sixteen"));
-        match word(0) {
-            AT_BASE => auxv.loader_base = word(8),
-            AT_ENTRY => auxv.entry = word(8),
-            _ => {}
-        }
-    }
-    if auxv.entry == 0 { Err(Error::Gone { pid }) } else { Ok(auxv) }
+    let auxv = Auxv::read(pid as u32).map_err(Error::on(pid, "read the auxiliary vector"))?;
+    auxv.ok_or(Error::Gone { pid })
 }
 
 /// Where the heap began or will begin; `None` if the kernel does not say (it says to those who may trace).

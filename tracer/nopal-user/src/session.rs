@@ -1,6 +1,7 @@
 //! A session: the sites of one or more processes opened, their records in rings, until it is detached.
 
 mod late_libraries;
+mod launch;
 mod orphans;
 mod separate;
 mod watch;
@@ -16,11 +17,11 @@ use super::neighbourhood::spaces_in;
 use super::patch::Found;
 use super::process;
 use super::ring::{RingConfig, Rings, Tickets};
-use super::stopped_thread::in_own_thread;
 use super::traced::{OpenSite, Traced};
 use super::wanted::WantedObject;
 use nopal_capture::RecordLayout;
 use nopal_proc::missed_execs::MissedExecs;
+use nopal_proc::ptrace::in_own_thread;
 use separate::Identity;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -44,21 +45,21 @@ pub struct Options {
 /// Tracing in progress. Dropping it detaches.
 #[derive(Debug)]
 pub struct Session {
-    pub(super) core: Core,
-    pub(super) traced: Vec<Traced>,
-    pub(super) roots: Vec<i32>,
-    pub(super) is_only: bool,
-    pub(super) is_paused: bool,
+    core: Core,
+    traced: Vec<Traced>,
+    roots: Vec<i32>,
+    is_only: bool,
+    is_paused: bool,
     is_patient: bool,
-    pub(super) strangers: MissedExecs,
+    strangers: MissedExecs,
     /// Who the processes are that have a ring of ours, by pid.
     identities: HashMap<i32, Identity>,
     /// Processes that could not be entered, not to be tried again.
-    pub(super) given_up: Vec<(i32, Option<u64>)>,
-    pub(super) last_look: Instant,
+    given_up: Vec<(i32, Option<u64>)>,
+    last_look: Instant,
     /// The last thread that had loaded something when libraries were last looked at.
-    pub(super) tickets: Tickets,
-    pub(super) n_impatient: u64,
+    tickets: Tickets,
+    n_impatient: u64,
     /// Descriptors that nobody else can use up: leaving takes some, and must not fail for want of them.
     spare: Vec<File>,
 }

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::process;
-use super::ptrace::{self, Stop};
+use nopal_proc::ptrace::{self, Stop};
 use std::time::{Duration, Instant};
 
 /// How long a thread may take to stop before it counts as stuck in the kernel.
@@ -171,12 +171,4 @@ pub fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<StoppedThread>> {
             }
         }
     }
-}
-
-/// ptrace binds a tracee to a thread: the work is done in one that ends with it, which frees everything it still holds.
-pub(super) fn in_own_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| match scope.spawn(work).join() {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
 }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::processes::ProcessArgs;
 use crate::tracing::{self, DoorArg};
 use input::Source;
-use nopal_live::LiveError;
+use nopal_proc::launch::HeldCommand;
 use nopal_program::Program;
 use nopal_run::catalog::LiveCatalog;
 use nopal_run::recording::{RecordingCatalog, RecordingRun};
@@ -16,7 +16,6 @@ use nopal_run::{RunError, Step, needs_process, user_door_obstacle};
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
 use nopal_trace::Recording;
-use nopal_user::launch::HeldCommand;
 use output::Out;
 use running::Running;
 use std::ffi::OsString;
@@ -172,10 +171,7 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
                 Some((program, arguments)) if script.names("cpid") => {
                     let mut command = Command::new(program);
                     command.args(arguments);
-                    Some(
-                        HeldCommand::new(command)
-                            .map_err(|e| failure_of(&RunError::Live(LiveError::User(e))))?,
-                    )
+                    Some(HeldCommand::new(command).map_err(|e| failure_of(&e.into()))?)
                 }
                 Some(_) | None => None,
             };

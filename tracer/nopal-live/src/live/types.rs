@@ -6,6 +6,7 @@ use crate::registry::{Choice, Unfit};
 use nopal_capture::Loss;
 use nopal_kernel::KernelError;
 use nopal_proc::TargetError;
+use nopal_proc::launch::LaunchError;
 use nopal_trace::Verdict;
 use nopal_trace::clock::epoch_ns;
 use std::fmt;
@@ -85,6 +86,8 @@ pub enum LiveError {
     User(nopal_user::Error),
     Kernel(KernelError),
     Target(TargetError),
+    /// A command could not be started.
+    Launch(LaunchError),
     /// A pattern or a condition fits no probe.
     Unfit(Unfit),
     /// There are probes, and no door opens any.
@@ -101,6 +104,7 @@ impl fmt::Display for LiveError {
             LiveError::User(error) => write!(f, "{error}"),
             LiveError::Kernel(error) => write!(f, "{error}"),
             LiveError::Target(error) => write!(f, "{error}"),
+            LiveError::Launch(error) => write!(f, "{error}"),
             LiveError::Unfit(unfit) => write!(f, "{unfit}"),
             LiveError::AllClosed(why) => write!(f, "no site could be opened: {why}"),
             LiveError::Cpus(error) => write!(f, "cannot tell how many CPUs there are: {error}"),

@@ -3,9 +3,9 @@
 use super::Work;
 use crate::error::{Error, Result};
 use crate::maps::Maps;
-use crate::ptrace;
 use crate::stopped_thread::stop_all;
 use nopal_proc::Mapping;
+use nopal_proc::ptrace;
 use std::ops::Range;
 use std::time::Duration;
 

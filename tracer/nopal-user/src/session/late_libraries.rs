@@ -9,9 +9,10 @@ use crate::libraries::{LIBRARY_EVENT, LIBRARY_PROBE, Libraries};
 use crate::maps::{Maps, code_mappings};
 use crate::neighbourhood::Neighbourhood;
 use crate::patch::Found;
-use crate::stopped_thread::{Lock, in_own_thread};
+use crate::stopped_thread::Lock;
 use crate::traced::{Health, OpenSite, ProcessReport, Traced};
 use nopal_abi::stub_space::JournalKind;
+use nopal_proc::ptrace::in_own_thread;
 
 impl Session {
     /// For processes entered from now on: how long a thread that loads a library waits at most; 0: libraries are

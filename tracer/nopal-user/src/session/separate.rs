@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::inject::rehouse;
 use crate::maps::Maps;
 use crate::process;
-use crate::stopped_thread::in_own_thread;
 use crate::traced::ProcessReport;
+use nopal_proc::ptrace::in_own_thread;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

@@ -9,9 +9,10 @@ use crate::maps::code_mappings;
 use crate::patch::{Direction, Found, apply};
 use crate::process;
 use crate::sandbox;
-use crate::stopped_thread::{Lock, in_own_thread};
+use crate::stopped_thread::Lock;
 use crate::traced::{Health, OpenSite, ProcessReport};
 use nopal_abi::stub_space::restraint;
+use nopal_proc::ptrace::in_own_thread;
 use std::time::{Duration, Instant};
 
 /// Something that happened to a traced process.

@@ -13,6 +13,14 @@ const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 const PTRACE_EVENT_STOP: i32 = 128;
 const NT_X86_XSTATE: usize = 0x202;
 
+/// Does work on a target in a thread that ends with it.
+pub fn in_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
 /// Why a traced thread stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
