@@ -60,7 +60,7 @@ impl Catalog for Everything {
 }
 
 fuzz_target!(|text: &str| {
-    let options = Options { is_unsafe: true };
+    let options = Options { is_unsafe: true, ..Options::default() };
     let parameters = ["one".to_string(), "-2".to_string()];
     let outcome = parse(text, "a.bt", &parameters, &options)
         .and_then(|script| compile_with_warnings(&script, &Everything));

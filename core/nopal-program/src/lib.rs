@@ -20,6 +20,24 @@ pub struct Program {
     /// Byte strings that [`Op::Constant`] copies.
     pub constants: Vec<Vec<u8>>,
     pub limits: Limits,
+    /// By map: what was declared of its room. Maps beyond its end have what `limits` says.
+    pub rooms: Vec<Room>,
+}
+
+impl Program {
+    /// How many entries a map may have, and whether it forgets old ones for new ones.
+    pub fn room(&self, map: usize) -> (u32, bool) {
+        let room = self.rooms.get(map).copied().unwrap_or_default();
+        (room.entries.unwrap_or(self.limits.map_entries), room.is_lru)
+    }
+}
+
+/// What a script declares of a map's room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Room {
+    pub entries: Option<u32>,
+    /// A new entry takes the place of the one that was not used for the longest time.
+    pub is_lru: bool,
 }
 
 /// One body of the script, and the points that run it.
@@ -134,11 +152,13 @@ pub struct Limits {
     pub string_bytes: u32,
     pub map_entries: u32,
     pub stack_frames: u32,
+    /// Maps are printed when the script ends.
+    pub prints_maps: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { string_bytes: 256, map_entries: 4096, stack_frames: 127 }
+        Limits { string_bytes: 256, map_entries: 4096, stack_frames: 127, prints_maps: true }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `nopal run`: scripts by each door, beside bpftrace, and the tools that are scripts.
 
 mod language_examples;
+mod newer;
 mod published_tools;
 mod run_cells;
 mod run_differential;

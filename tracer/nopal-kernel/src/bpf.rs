@@ -29,6 +29,8 @@ pub enum MapKind {
     Array = 2,
     PercpuHash = 5,
     PercpuArray = 6,
+    LruHash = 9,
+    LruPercpuHash = 10,
     Ringbuf = 27,
 }
 

@@ -355,6 +355,10 @@ impl LiveCatalog {
 }
 
 impl Catalog for LiveCatalog {
+    fn n_cpus(&self) -> u32 {
+        nopal_proc::possible_cpus().unwrap_or(1)
+    }
+
     fn child_pid(&self) -> Option<u32> {
         self.child_pid
     }

@@ -68,6 +68,13 @@ impl Cells {
             let is_of_sites = clause.points.iter().all(|p| is_of_site(&p.kind));
             let lowered = captures::lower(program, clause)
                 .filter(|lowered| is_of_sites && lowered.updates.iter().all(|u| can_keep(program, u)))
+                // Declared room is kept to exactly.
+                .filter(|lowered| {
+                    lowered
+                        .updates
+                        .iter()
+                        .all(|u| program.room(u.map as usize) == (program.limits.map_entries, false))
+                })
                 .filter(|lowered| cells.make_room(lowered, program.limits.map_entries));
             cells.lowered.push(lowered);
         }

@@ -1,17 +1,39 @@
 //! A script as a tree: what was written, with names not yet looked up and types not yet known.
 
+pub(crate) mod expand;
+pub(crate) mod scope;
 pub(crate) mod walk;
 
 use crate::catalog::PointSpec;
 use crate::ctype::{CType, Records};
 use crate::diagnostic::Span;
-use nopal_program::Limits;
+use nopal_program::{Limits, Room, StackForm};
 
 /// What the script may do, and how it is read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// `system` and the like are allowed.
     pub is_unsafe: bool,
+    /// Settings from outside, such as those of `BPFTRACE_*` variables; the script's own `config` goes before them.
+    pub settings: Vec<(String, String)>,
+    /// `--name`, `--name=value` and `--name value`, for `getopt`.
+    pub named: Vec<String>,
+}
+
+/// What becomes of a probe that is not there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum MissingProbes {
+    #[default]
+    Error,
+    Warn,
+    Ignore,
+}
+
+/// `let @map = lruhash(100)`.
+#[derive(Debug, Clone)]
+pub(crate) struct DeclaredMap {
+    pub name: String,
+    pub room: Room,
 }
 
 /// A script that has been read. [`compile`](crate::compile) makes a program of it.
@@ -24,6 +46,10 @@ pub struct Script {
     pub(crate) limits: Limits,
     pub(crate) options: Options,
     pub(crate) parameters: Vec<String>,
+    pub(crate) declared: Vec<DeclaredMap>,
+    pub(crate) missing_probes: MissingProbes,
+    /// Of stacks that do not say otherwise.
+    pub(crate) stack_form: StackForm,
 }
 
 impl Script {
@@ -183,6 +209,11 @@ pub(crate) enum ExprKind {
     Cast {
         to: CType,
         operand: Box<Expr>,
+    },
+    /// `{ statements; value }`.
+    Block {
+        body: Vec<Stmt>,
+        value: Option<Box<Expr>>,
     },
     Tuple(Vec<Expr>),
     /// `++` and `--`, of a variable or an entry of a map.

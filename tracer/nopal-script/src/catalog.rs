@@ -49,6 +49,11 @@ pub trait Catalog {
         None
     }
 
+    /// For `ncpus`.
+    fn n_cpus(&self) -> u32 {
+        1
+    }
+
     /// For `cpid`: the process started for the script.
     fn child_pid(&self) -> Option<u32> {
         None

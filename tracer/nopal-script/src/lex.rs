@@ -1,7 +1,10 @@
-//! Script text to tokens. Skips blanks, comments and the lines of the C preprocessor. Points are read by the parser from
+//! Script text to tokens. Skips blanks and comments, does what lines of the C preprocessor say. Points are read by the parser from
 //! the text itself, since a path in them may hold anything.
 
 use crate::diagnostic::{Diagnostic, Span};
+use crate::number::parse_number;
+use crate::preprocess::Defines;
+use std::collections::VecDeque;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
@@ -59,6 +62,9 @@ pub(crate) struct Lexer<'a> {
     n_conditionals: u32,
     /// A number after a dot is that of a tuple's member: `$t.2.1` has no fraction.
     is_after_dot: bool,
+    defines: Defines,
+    /// Tokens that a defined name stands for, all in its place.
+    pending: VecDeque<(Token, Span)>,
 }
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -67,7 +73,14 @@ impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a str) -> Lexer<'a> {
         // Editors of other systems begin a file with a byte order mark.
         let at = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
-        Lexer { text, at, n_conditionals: 0, is_after_dot: false }
+        Lexer {
+            text,
+            at,
+            n_conditionals: 0,
+            is_after_dot: false,
+            defines: Defines::default(),
+            pending: VecDeque::new(),
+        }
     }
 
     pub(crate) fn rest(&self) -> &'a str {
@@ -110,49 +123,87 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         let line = self.rest().lines().next().unwrap_or("");
         let span = Span::new(start, start + line.trim_end().len());
-        let mut words = line[1..].split_whitespace();
-        let word = words.next().unwrap_or("");
-        let is_defined = words.next() == Some("BPFTRACE_HAVE_BTF");
+        let after = line[1..].trim_start();
+        let (word, rest) =
+            after.split_at(after.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(after.len()));
         self.skip_line();
         if line.starts_with("#!") {
             return Ok(());
         }
         match word {
             "include" | "pragma" | "" => {}
-            "ifdef" | "ifndef" => {
+            "define" => self.defines.define(rest).map_err(|why| Diagnostic::error(span, why))?,
+            "undef" => self.defines.undefine(rest),
+            "error" => return Err(Diagnostic::error(span, rest.trim().to_owned())),
+            "if" | "ifdef" | "ifndef" => {
                 self.n_conditionals += 1;
-                if is_defined != (word == "ifdef") {
-                    self.skip_branch(span, true)?;
+                if !self.holds(word, rest, span)? {
+                    self.skip_branches(span)?;
                 }
             }
-            "else" if self.n_conditionals > 0 => self.skip_branch(span, false)?,
+            // The branch before it was taken.
+            "else" | "elif" if self.n_conditionals > 0 => self.skip_rest(span)?,
             "endif" if self.n_conditionals > 0 => self.n_conditionals -= 1,
-            "else" | "endif" => {
-                return Err(Diagnostic::error(span, format!("`#{word}` without `#ifdef`")));
+            "else" | "elif" | "endif" => {
+                return Err(Diagnostic::error(span, format!("`#{word}` without `#if`")));
             }
             _ => {
                 return Err(Diagnostic::error(span, format!("`#{word}` is not supported")).help(
-                    "of the C preprocessor only #ifdef, #ifndef, #else, #endif and #include are accepted",
+                    "there are #define, #undef, #if, #ifdef, #ifndef, #elif, #else, #endif, #error and #include",
                 ));
             }
         }
         Ok(())
     }
 
-    /// Past the matching `#endif`, or `#else` where that is wanted.
-    fn skip_branch(&mut self, opened: Span, stops_at_else: bool) -> Result<(), Diagnostic> {
-        let mut n_inner = 0u32;
-        while !self.rest().is_empty() {
-            let line = self.rest().lines().next().unwrap_or("").trim_start();
-            let word = line.strip_prefix('#').and_then(|line| line.split_whitespace().next()).unwrap_or("");
-            self.skip_line();
+    fn holds(&self, word: &str, rest: &str, span: Span) -> Result<bool, Diagnostic> {
+        match word {
+            "ifdef" => Ok(self.defines.is_defined(rest)),
+            "ifndef" => Ok(!self.defines.is_defined(rest)),
+            _ => self.defines.condition(rest).ok_or_else(|| {
+                Diagnostic::error(span, "this condition cannot be understood")
+                    .help("use numbers, names of #define, defined(NAME), ! && || == != < > and arithmetic")
+            }),
+        }
+    }
+
+    /// Past branches that do not hold: to the first that does, or behind `#endif`.
+    fn skip_branches(&mut self, opened: Span) -> Result<(), Diagnostic> {
+        loop {
+            let (word, rest, span) = self.skip_branch(opened)?;
             match word {
-                "ifdef" | "ifndef" | "if" => n_inner += 1,
-                "else" if n_inner == 0 && stops_at_else => return Ok(()),
-                "endif" if n_inner == 0 => {
+                "else" => return Ok(()),
+                "elif" if self.holds("if", rest, span)? => return Ok(()),
+                "elif" => {}
+                _ => {
                     self.n_conditionals -= 1;
                     return Ok(());
                 }
+            }
+        }
+    }
+
+    /// Past the matching `#endif`.
+    fn skip_rest(&mut self, opened: Span) -> Result<(), Diagnostic> {
+        while self.skip_branch(opened)?.0 != "endif" {}
+        self.n_conditionals -= 1;
+        Ok(())
+    }
+
+    /// Past the next `#else`, `#elif` or `#endif` of this level; gives its word and what follows.
+    fn skip_branch(&mut self, opened: Span) -> Result<(&'a str, &'a str, Span), Diagnostic> {
+        let mut n_inner = 0u32;
+        while !self.rest().is_empty() {
+            let start = self.at;
+            let line: &'a str = self.rest().lines().next().unwrap_or("");
+            let span = Span::new(start, start + line.trim_end().len());
+            let after = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
+            let length = after.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(after.len());
+            let (word, rest) = after.split_at(length);
+            self.skip_line();
+            match word {
+                "ifdef" | "ifndef" | "if" => n_inner += 1,
+                "else" | "elif" | "endif" if n_inner == 0 => return Ok((word, rest, span)),
                 "endif" => n_inner -= 1,
                 _ => {}
             }
@@ -161,6 +212,53 @@ impl<'a> Lexer<'a> {
     }
 
     pub(crate) fn next(&mut self) -> Result<(Token, Span), Diagnostic> {
+        if let Some(pending) = self.pending.pop_front() {
+            return Ok(pending);
+        }
+        let (token, span) = self.next_written()?;
+        match &token {
+            Token::Name(name) if self.defines.is_defined(name) => {
+                let name = name.clone();
+                self.stand_in(&name, span)?;
+                self.next()
+            }
+            _ => Ok((token, span)),
+        }
+    }
+
+    /// What a defined name stands for comes next.
+    fn stand_in(&mut self, name: &str, span: Span) -> Result<(), Diagnostic> {
+        let Some(text) = self.defines.text(name) else {
+            return Err(Diagnostic::error(span, format!("`{name}` is defined by itself")));
+        };
+        let text = text.to_owned();
+        let mut inner = Lexer::new(&text);
+        loop {
+            let (token, _) = inner.next_written().map_err(|error| {
+                Diagnostic::error(span, format!("`{name}` stands for `{text}`: {}", error.message))
+            })?;
+            match token {
+                Token::End => return Ok(()),
+                // A name in the middle of it.
+                Token::Name(part) if self.defines.is_defined(&part) => {
+                    if self.pending.len() > 1000 || part == name {
+                        return Err(Diagnostic::error(span, format!("`{name}` is defined by itself")));
+                    }
+                    let value = self.defines.text(&part).unwrap_or("");
+                    let mut part_lexer = Lexer::new(value);
+                    loop {
+                        match part_lexer.next_written() {
+                            Ok((Token::End, _)) | Err(_) => break,
+                            Ok((token, _)) => self.pending.push_back((token, span)),
+                        }
+                    }
+                }
+                token => self.pending.push_back((token, span)),
+            }
+        }
+    }
+
+    fn next_written(&mut self) -> Result<(Token, Span), Diagnostic> {
         self.skip_blank()?;
         let start = self.at;
         let rest = self.rest();
@@ -339,47 +437,6 @@ fn ends_predicate(rest: &str) -> bool {
     }
 }
 
-/// None if it is no number, Err if it is too large.
-pub(crate) fn parse_number(word: &str) -> Option<Result<u64, ()>> {
-    let word = word.replace('_', "");
-    let (digits, radix) = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
-        Some(hex) => (hex, 16),
-        None if word.len() > 1 && word.starts_with('0') => (&word[1..], 8),
-        None => (&word[..], 10),
-    };
-    let length = digits.bytes().take_while(|byte| (*byte as char).is_digit(radix)).count();
-    let (digits, suffix) = digits.split_at(length);
-    if digits.is_empty() && !(radix == 8 && suffix_factor(suffix).is_some()) {
-        return None;
-    }
-    let value = if digits.is_empty() { Ok(0) } else { u64::from_str_radix(digits, radix).map_err(|_| ()) };
-    let exponent = suffix.strip_prefix('e').or_else(|| suffix.strip_prefix('E'));
-    let factor = match exponent {
-        Some(exponent)
-            if radix == 10 && !exponent.is_empty() && exponent.bytes().all(|b| b.is_ascii_digit()) =>
-        {
-            exponent.parse().ok().and_then(|exponent| 10u64.checked_pow(exponent)).ok_or(())
-        }
-        _ => Ok(suffix_factor(suffix)?),
-    };
-    Some(value.and_then(|value| value.checked_mul(factor?).ok_or(())))
-}
-
-/// Units of time give nanoseconds; those of C say nothing here.
-fn suffix_factor(suffix: &str) -> Option<u64> {
-    Some(match suffix {
-        "" | "u" | "l" | "ul" | "lu" | "ll" | "ull" | "llu" | "U" | "L" | "UL" | "LU" | "LL" | "ULL"
-        | "LLU" | "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "d" => 86_400_000_000_000,
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,35 +449,6 @@ mod tests {
                 Token::End => return Ok(out),
                 token => out.push(token),
             }
-        }
-    }
-
-    #[test]
-    fn numbers() {
-        let cases: [(&str, Option<Result<u64, ()>>); 20] = [
-            ("0", Some(Ok(0))),
-            ("12", Some(Ok(12))),
-            ("0x1f", Some(Ok(31))),
-            ("0XFF", Some(Ok(255))),
-            ("017", Some(Ok(15))),
-            ("1_000", Some(Ok(1000))),
-            ("1e6", Some(Ok(1_000_000))),
-            ("10us", Some(Ok(10_000))),
-            ("2ms", Some(Ok(2_000_000))),
-            ("3s", Some(Ok(3_000_000_000))),
-            ("1m", Some(Ok(60_000_000_000))),
-            ("0s", Some(Ok(0))),
-            ("5UL", Some(Ok(5))),
-            ("18446744073709551615", Some(Ok(u64::MAX))),
-            ("18446744073709551616", Some(Err(()))),
-            ("1e30", Some(Err(()))),
-            ("999999999999s", Some(Err(()))),
-            ("12abc", None),
-            ("0x", None),
-            ("089", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(parse_number(text), expected, "{text}");
         }
     }
 
@@ -452,11 +480,16 @@ mod tests {
             })
             .collect();
         assert_eq!(ints, [1, 3, 4]);
+        let text = "#define A 5\n#define B A\n#if A == 5 && !defined(C)\nA\n# if 0\n6\n# elif 1\nB\n# else\n7\n# endif\n#elif 1\n8\n#else\n9\n#endif\n#undef A\n#ifdef A\n1\n#endif\n2";
+        let fives = [5, 5, 2].map(|value| Token::Int { value, is_signed: true });
+        assert_eq!(tokens(text).unwrap(), fives);
         for (text, message) in [
             ("/* a", "comment without an end"),
-            ("#define A 1", "`#define` is not supported"),
+            ("#define A(x) 1", "`A` takes parameters; a `macro` of the script can do that"),
+            ("#define A A\nA", "`A` is defined by itself"),
+            ("#unknown", "`#unknown` is not supported"),
             ("#ifdef A\n1", "no `#endif` for this"),
-            ("#endif", "`#endif` without `#ifdef`"),
+            ("#endif", "`#endif` without `#if`"),
             ("1.5", "numbers have no fraction"),
             ("`", "``` has no meaning here"),
         ] {

@@ -7,7 +7,9 @@ mod compile;
 pub mod ctype;
 mod diagnostic;
 mod lex;
+mod number;
 mod parse;
+mod preprocess;
 pub mod render;
 
 pub use ast::{Options, Script};

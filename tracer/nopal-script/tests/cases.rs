@@ -19,7 +19,7 @@ fn outcome(script: &str) -> String {
         Some(rest) => rest.split(' ').map(String::from).collect(),
         None => Vec::new(),
     };
-    let options = Options { is_unsafe: first == "// unsafe" };
+    let options = Options { is_unsafe: first == "// unsafe", ..Options::default() };
     let render = |diagnostics: &[nopal_script::Diagnostic]| {
         diagnostics
             .iter()

@@ -79,8 +79,9 @@ fn a_mistake_is_told_of_and_nothing_else_happens() {
         let script = words.concat();
         let tried = std::panic::catch_unwind(|| {
             let parameters = ["one".to_string(), "-2".to_string()];
-            let outcome = parse(&script, "a.bt", &parameters, &Options { is_unsafe: true })
-                .and_then(|parsed| compile_with_warnings(&parsed, &TestCatalog));
+            let outcome =
+                parse(&script, "a.bt", &parameters, &Options { is_unsafe: true, ..Options::default() })
+                    .and_then(|parsed| compile_with_warnings(&parsed, &TestCatalog));
             match outcome {
                 Ok((program, warnings)) => {
                     warnings.iter().for_each(|warning| drop(warning.render(&script, "a.bt", false)));

@@ -93,7 +93,11 @@ impl Interpreter {
         let most = |f: fn(&Code) -> usize| program.clauses.iter().map(|c| f(&c.code)).max().unwrap_or(0);
         let n_regs = most(|code| usize::from(code.n_regs));
         let frame_bytes = most(|code| code.frame_bytes as usize);
-        let maps = program.maps.iter().map(|def| Table::new(def, program.limits.map_entries, seed)).collect();
+        let make = |(map, def): (usize, &crate::MapDef)| {
+            let (entries, is_lru) = program.room(map);
+            Table::new(def, entries, seed).with_lru(is_lru)
+        };
+        let maps = program.maps.iter().enumerate().map(make).collect();
         Ok(Interpreter {
             maps,
             regs: vec![0; n_regs],

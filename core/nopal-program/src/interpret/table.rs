@@ -18,6 +18,9 @@ pub struct Table {
     /// 1 + the entry's number; 0 is an open place. Its length is a power of two.
     index: Vec<u32>,
     seed: u64,
+    /// By entry: when it was last changed, if the one unused for the longest time makes room for a new one.
+    used: Option<Vec<u64>>,
+    now: u64,
     /// Entries that were not made because the map was full.
     pub n_refused: u64,
 }
@@ -41,8 +44,16 @@ impl Table {
             len: 0,
             index: vec![0; FIRST_INDEX],
             seed,
+            used: None,
+            now: 0,
             n_refused: 0,
         }
+    }
+
+    /// Lets a full map forget old entries.
+    pub fn with_lru(mut self, is_lru: bool) -> Table {
+        self.used = is_lru.then(Vec::new);
+        self
     }
 
     pub fn len(&self) -> usize {
@@ -70,6 +81,10 @@ impl Table {
             Ok(entry) => entry,
             Err(place) => self.make(key, place)?,
         };
+        if let Some(used) = &mut self.used {
+            self.now += 1;
+            used[entry] = self.now;
+        }
         Some(&mut self.values[entry * self.value_words..(entry + 1) * self.value_words])
     }
 
@@ -104,6 +119,9 @@ impl Table {
             let (from, to) = (last * self.value_words, entry * self.value_words);
             self.values.copy_within(from..from + self.value_words, to);
         }
+        if let Some(used) = &mut self.used {
+            used.swap_remove(entry);
+        }
         self.len = last;
         self.keys.truncate(last * self.key_bytes);
         self.values.truncate(last * self.value_words);
@@ -114,6 +132,7 @@ impl Table {
     pub fn clear(&mut self) {
         self.keys.clear();
         self.values.clear();
+        self.used.iter_mut().for_each(Vec::clear);
         self.len = 0;
         self.index.fill(0);
     }
@@ -166,8 +185,13 @@ impl Table {
 
     fn make(&mut self, key: &[u8], mut place: usize) -> Option<usize> {
         if self.len >= self.max_entries {
-            self.n_refused += 1;
-            return None;
+            let Some(oldest) = self.oldest() else {
+                self.n_refused += 1;
+                return None;
+            };
+            let oldest = self.key(oldest).to_vec();
+            self.remove(&oldest);
+            place = self.find(key).err()?;
         }
         // At most half of the places are taken, so that a search is short.
         if (self.len + 1) * 2 > self.index.len() {
@@ -176,10 +200,18 @@ impl Table {
         }
         let entry = self.len;
         self.len += 1;
+        if let Some(used) = &mut self.used {
+            used.push(self.now);
+        }
         self.keys.extend_from_slice(key);
         self.values.resize(self.len * self.value_words, 0);
         self.index[place] = entry as u32 + 1;
         Some(entry)
+    }
+
+    fn oldest(&self) -> Option<usize> {
+        let used = self.used.as_ref()?;
+        (0..self.len).min_by_key(|entry| used[*entry])
     }
 
     fn grow(&mut self) {

@@ -66,6 +66,7 @@ fn program(ops: Vec<Op>) -> Program {
         actions: vec![Action::Clear { map: 0 }; 4],
         constants: vec![b"get".to_vec(), b"et\0".to_vec()],
         limits: Limits { map_entries: 4, ..Limits::default() },
+        ..Program::default()
     }
 }
 

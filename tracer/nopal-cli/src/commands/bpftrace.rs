@@ -104,6 +104,7 @@ fn work(options: Options) -> Result<u8, Failure> {
         format: if options.is_json { script::FormArg::Json } else { script::FormArg::Text },
         verbose: options.is_verbose,
         output: options.output,
+        named: options.named,
         manner: script::Manner {
             is_bpftrace: true,
             is_quiet: options.is_quiet,

@@ -102,6 +102,9 @@ pub struct Args {
     /// Starts this command and traces it from its first instruction on.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+    /// `--name=value` for `getopt("name")`; called as bpftrace, what stands behind `--`.
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub named: Vec<String>,
     #[arg(skip)]
     pub manner: Manner,
 }
@@ -144,7 +147,11 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
         args.command = input::words_of(line)?.into_iter().map(OsString::from).collect();
     }
     check(&args)?;
-    let options = nopal_script::Options { is_unsafe: args.is_unsafe };
+    let options = nopal_script::Options {
+        is_unsafe: args.is_unsafe,
+        settings: input::settings_of_environment(),
+        named: std::mem::take(&mut args.named),
+    };
     let script = nopal_script::parse(&source.text, &source.name, &args.words, &options)
         .map_err(|diagnostics| source.failure(&diagnostics))?;
     match &args.recording {
@@ -222,6 +229,7 @@ fn form(args: &Args) -> Form {
 }
 
 fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> Result<u8, Failure> {
+    let prints_maps = program.limits.prints_maps;
     let mut run = RecordingRun::new(program, form(args)).map_err(|e| match e {
         RunError::Unable(why) => {
             Failure::new("not-recorded", format!("the script cannot run over a recording: {why}"))
@@ -243,7 +251,7 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
         return Err(failure);
     }
     let rows = if args.json { Some(run.rows()) } else { None };
-    if rows.is_none() {
+    if rows.is_none() && prints_maps {
         run.print_maps();
     }
     out.take(&mut run.performer)?;
@@ -270,6 +278,7 @@ fn live(
         ));
     }
     let mut out = Out::open(args.output.as_deref())?;
+    let prints_maps = program.limits.prints_maps;
     let n_points = program.clauses.iter().map(|clause| clause.points.len()).sum();
     // Nothing will ever happen: what was to be done at the beginning has been done.
     let is_done = !has_target
@@ -344,7 +353,7 @@ fn live(
         running.performer().out.extend_from_slice(b"\n\n");
     }
     let rows = if args.json { Some(running.rows()) } else { None };
-    if rows.is_none() {
+    if rows.is_none() && prints_maps {
         running.print_maps();
     }
     out.take(running.performer())?;

@@ -25,17 +25,24 @@ pub struct HostMap {
 }
 
 impl HostMap {
-    pub fn new(def: &MapDef, max_entries: u32, n_cpus: usize) -> Result<HostMap, ScriptError> {
+    pub fn new(def: &MapDef, room: (u32, bool), n_cpus: usize) -> Result<HostMap, ScriptError> {
+        let (max_entries, is_lru) = room;
         let is_percpu = matches!(def.value, MapValue::Aggregate(_));
         let (key, value) = (def.key_bytes(), def.value_bytes());
         let made = if key == 0 {
             let kind = if is_percpu { MapKind::PercpuArray } else { MapKind::Array };
             bpf::create_map(kind, 4, value + PRESENCE_BYTES as u32, 1, 0, &def.name)
         } else {
-            let kind = if is_percpu { MapKind::PercpuHash } else { MapKind::Hash };
+            let kind = match (is_percpu, is_lru) {
+                (false, false) => MapKind::Hash,
+                (true, false) => MapKind::PercpuHash,
+                (false, true) => MapKind::LruHash,
+                (true, true) => MapKind::LruPercpuHash,
+            };
             let n_shares = if is_percpu { n_cpus as u64 } else { 1 };
             let all = u64::from(max_entries) * (u64::from(key) + u64::from(value) * n_shares);
-            let flags = if all > MAX_PREALLOCATED_BYTES { bpf::NO_PREALLOC } else { 0 };
+            // Those that forget have all their memory from the beginning.
+            let flags = if all > MAX_PREALLOCATED_BYTES && !is_lru { bpf::NO_PREALLOC } else { 0 };
             bpf::create_map(kind, key, value, max_entries, flags, &def.name)
         };
         let fd = made.map_err(|error| match error.raw_os_error() {

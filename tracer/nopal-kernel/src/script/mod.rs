@@ -185,7 +185,7 @@ impl ScriptDoor {
                     CodeError::AggregateTooLarge { map: def.name.clone(), n_words: aggregate.n_words() };
                 return Err(ScriptError::Code { clause: 0, error });
             }
-            maps.push(HostMap::new(def, program.limits.map_entries, n_cpus)?);
+            maps.push(HostMap::new(def, program.room(maps.len()), n_cpus)?);
         }
         Ok(ScriptDoor {
             program: program.clone(),

@@ -20,7 +20,7 @@ pub(crate) fn names(clause: &Clause, is_it: impl Fn(&str) -> bool) -> bool {
 /// Whether reading it changes a variable.
 pub(crate) fn has_step(expr: &Expr) -> bool {
     let mut found = false;
-    each_expr(expr, &mut |expr| found |= matches!(expr.kind, ExprKind::Step { .. }));
+    each_expr(expr, &mut |expr| found |= matches!(expr.kind, ExprKind::Step { .. } | ExprKind::Block { .. }));
     found
 }
 
@@ -83,6 +83,10 @@ fn each_expr(expr: &Expr, look: &mut dyn FnMut(&Expr)) {
             each_expr(condition, look);
             each_expr(then, look);
             each_expr(otherwise, look);
+        }
+        ExprKind::Block { body, value } => {
+            each_in(body, look);
+            value.iter().for_each(|value| each_expr(value, look));
         }
     }
 }

@@ -195,6 +195,14 @@ impl<'a, 's> Body<'a, 's> {
         self.ops.last_mut()
     }
 
+    /// Nobody wants to know whether what was just deleted had been there.
+    pub(crate) fn forget_presence(&mut self) {
+        if let [.., Op::MapHas { .. }, Op::MapDelete { .. }] = self.ops[..] {
+            let at = self.ops.len() - 2;
+            self.ops.remove(at);
+        }
+    }
+
     pub(crate) fn ops_since(&self, start: u32) -> &[Op] {
         &self.ops[start as usize..]
     }
@@ -380,7 +388,12 @@ impl<'a, 's> Body<'a, 's> {
             }
             None => Err(Diagnostic::error(
                 target,
-                format!("`${name}` holds {}, and is given {} here", variable.ty.text(), value.ty.text()),
+                format!(
+                    "`${}` holds {}, and is given {} here",
+                    crate::ast::scope::written(name),
+                    variable.ty.text(),
+                    value.ty.text()
+                ),
             )
             .label(value.ty.text())
             .related(variable.first, variable.ty.text())

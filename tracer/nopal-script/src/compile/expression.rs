@@ -6,7 +6,7 @@ use super::maps::Held;
 use super::types::{At, Ty, Value};
 use super::{Lowered, builtins};
 use crate::ast::walk;
-use crate::ast::{Expr, ExprKind, MapRef};
+use crate::ast::{Expr, ExprKind, MapRef, scope};
 use crate::catalog::Shape;
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span, nearest};
@@ -86,6 +86,13 @@ impl Body<'_, '_> {
                 self.ternary(condition, then, otherwise, span)
             }
             ExprKind::Cast { to, operand } => self.cast(to, operand, span),
+            ExprKind::Block { body, value } => {
+                self.block(body);
+                match value {
+                    Some(value) => self.place(value),
+                    None => Ok(Value::nothing(span)),
+                }
+            }
             ExprKind::Tuple(members) => self.tuple(members, span),
             ExprKind::Step { target, by, is_prefix } => self.step(target, *by, *is_prefix, span),
             ExprKind::SizeofType(what) => {
@@ -114,7 +121,7 @@ impl Body<'_, '_> {
             Some(digits) => (true, digits),
             None => (false, text.as_str()),
         };
-        match crate::lex::parse_number(digits) {
+        match crate::number::parse_number(digits) {
             Some(Ok(value)) if is_negative => Ok(Value::number((value as i64).wrapping_neg(), span)),
             Some(Ok(value)) => {
                 let ty = if value > i64::MAX as u64 { Ty::U64 } else { Ty::I64 };
@@ -166,6 +173,7 @@ impl Body<'_, '_> {
         match found {
             Some((variable, at)) => Ok(Value { ty: variable.ty.clone(), at, space: variable.space, span }),
             None => {
+                let name = scope::written(name);
                 let message = format!("nothing was assigned to `${name}` before this");
                 let known: Vec<&str> = self.assigned.iter().map(String::as_str).collect();
                 Err(match nearest(name, known.into_iter()) {
@@ -189,6 +197,12 @@ impl Body<'_, '_> {
         let start = self.frame_top();
         let mut values = Vec::new();
         let known = self.shared.maps.get(id).key.clone().map(|(known, _)| known).unwrap_or_default();
+        // `@x[(a, b)]` is `@x[a, b]`, and `@x[$both]` is it, too.
+        let (keys, known) = match keys {
+            [Expr { kind: ExprKind::Tuple(members), .. }] => (&members[..], known),
+            [_] if known.len() > 1 => (keys, vec![Ty::Tuple(known)]),
+            _ => (keys, known),
+        };
         for (index, key) in keys.iter().enumerate() {
             let cursor = self.frame_top();
             let mark = self.mark();
@@ -309,7 +323,7 @@ impl Body<'_, '_> {
         Ok(Value::new(ty, At::Slot(Slot { at: start, len }), span))
     }
 
-    fn tuple_member(&mut self, base: &Expr, index: u32, span: Span) -> Lowered<Value> {
+    pub(super) fn tuple_member(&mut self, base: &Expr, index: u32, span: Span) -> Lowered<Value> {
         let value = self.expr(base)?;
         match (&value.ty, value.at) {
             (Ty::Tuple(members), At::Slot(slot)) => match members.get(index as usize) {
@@ -475,13 +489,13 @@ impl Body<'_, '_> {
                 let At::Reg(reg) = value.at else {
                     return Err(Diagnostic::error(
                         span,
-                        format!("`${name}` is no number that can be changed"),
+                        format!("`${}` is no number that can be changed", scope::written(name)),
                     ));
                 };
                 if !value.ty.is_number() || self.bindings.iter().any(|(bound, _)| bound == name) {
                     return Err(Diagnostic::error(
                         span,
-                        format!("`${name}` is no number that can be changed"),
+                        format!("`${}` is no number that can be changed", scope::written(name)),
                     ));
                 }
                 let by = by * self.pointer_step(&value.ty, span)?;

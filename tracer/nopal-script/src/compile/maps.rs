@@ -70,6 +70,10 @@ impl Maps {
     /// Takes in a key used with the map.
     pub(crate) fn learn_key(&mut self, id: usize, key: &[Ty], span: Span) -> Lowered<()> {
         let map = &mut self.maps[id];
+        let key = match key {
+            [Ty::Tuple(members)] => &members[..],
+            _ => key,
+        };
         let key: Vec<Ty> = key.iter().map(widened).collect();
         let Some((known, first)) = &mut map.key else {
             map.key = Some((key, span));

@@ -98,7 +98,7 @@ impl Body<'_, '_> {
         }
         let is_curtask = matches!(&base.kind, ExprKind::Name(name) if name == "curtask");
         let (record_name, place) = match (&value.ty, value.at) {
-            (Ty::Int { .. }, _) if is_curtask && is_arrow => {
+            (Ty::Int { .. }, _) if is_curtask => {
                 let base = self.reg(&value);
                 ("struct task_struct".to_owned(), At::Memory { base, offset: 0, space: Space::Kernel })
             }
@@ -145,6 +145,31 @@ impl Body<'_, '_> {
         }
         let (element, n_elements, place) = match (&value.ty, value.at) {
             (Ty::Memory(CType::Array(of, n)), at) => ((**of).clone(), Some(*n), at),
+            (Ty::Tuple(members), _) => {
+                let n = members.len() as i64;
+                return match self.number(index)?.constant() {
+                    Some(constant) if (0..n).contains(&constant) => {
+                        self.tuple_member(base, constant as u32, span)
+                    }
+                    _ => Err(Diagnostic::error(
+                        index.span,
+                        format!("a constant from 0 to {} is needed", n - 1),
+                    )),
+                };
+            }
+            (Ty::Plain(Type::Str { max_bytes }), At::Slot(slot)) => {
+                let n = i64::from(*max_bytes);
+                let Some(constant) = self.number(index)?.constant().filter(|index| (0..n).contains(index))
+                else {
+                    let message = format!("a constant from 0 to {} is needed", n - 1);
+                    return Err(Diagnostic::error(index.span, message));
+                };
+                let at = slot.at + constant as u32;
+                let ty = Ty::Int { size_bytes: 1, is_signed: true };
+                let value =
+                    self.result(mark, ty, span, |dst| Op::Load { dst, at, size_bytes: 1, is_signed: true });
+                return Ok(value);
+            }
             (Ty::Pointer { to, space }, _) => {
                 let (to, space) = (to.clone(), *space);
                 (to, None, At::Memory { base: self.reg(&value), offset: 0, space })

@@ -14,6 +14,7 @@ mod statement;
 mod tidy;
 pub(crate) mod types;
 
+use crate::ast::MissingProbes;
 use crate::ast::{self, Script, walk};
 use crate::catalog::Catalog;
 use crate::ctype::Record;
@@ -60,16 +61,28 @@ fn compile_for(
     catalog: &dyn Catalog,
     has_later: bool,
 ) -> Result<(Program, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    let (mut errors, mut missing, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let mut bodies: Vec<Vec<(Variant, Vec<Variable>)>> = Vec::new();
     for clause in &script.clauses {
         match points::variants(script, clause, uses_args(clause), catalog, has_later, &mut warnings) {
             Ok(variants) => bodies.push(variants.into_iter().map(|variant| (variant, Vec::new())).collect()),
-            Err(error) => errors.push(error),
+            Err(error) => match script.missing_probes {
+                MissingProbes::Error => errors.push(error),
+                MissingProbes::Warn | MissingProbes::Ignore => {
+                    bodies.push(Vec::new());
+                    missing.push(error);
+                }
+            },
         }
     }
     if !errors.is_empty() {
         return Err(errors);
+    }
+    if bodies.iter().all(Vec::is_empty) {
+        return Err(missing);
+    }
+    if script.missing_probes == MissingProbes::Warn {
+        warnings.extend(missing.into_iter().map(|error| Diagnostic { severity: Severity::Warning, ..error }));
     }
     let mut shared = Shared {
         script,
@@ -184,9 +197,17 @@ impl Shared<'_> {
                 }
             }
         }
+        let maps = self.maps.definitions();
+        let declared = &self.script.declared;
+        let room = |name: &str| declared.iter().find(|d| d.name == name).map(|d| d.room).unwrap_or_default();
+        let rooms = match declared.is_empty() {
+            true => Vec::new(),
+            false => maps.iter().map(|map| room(&map.name)).collect(),
+        };
         let program = Program {
             clauses: names::shared(clauses),
-            maps: self.maps.definitions(),
+            rooms,
+            maps,
             actions: self.actions,
             constants: self.constants,
             limits: self.script.limits,

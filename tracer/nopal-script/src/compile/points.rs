@@ -4,7 +4,7 @@
 use crate::ast::{Clause, PointRef, Script};
 use crate::catalog::{Catalog, KnownArg, KnownPoint, PointSpec};
 use crate::diagnostic::{Diagnostic, Severity, nearest};
-use crate::lex::parse_number;
+use crate::number::parse_number;
 use nopal_program::op::Space;
 use nopal_program::{Point, PointKind, SoftwareEvent};
 

@@ -4,7 +4,7 @@ use super::body::{Body, Loop, Width};
 use super::maps::Held;
 use super::types::{At, Ty, Value};
 use super::{Lowered, builtins};
-use crate::ast::{BinaryOp, Clause, Expr, ExprKind, MapRef, Stmt, StmtKind};
+use crate::ast::{BinaryOp, Clause, Expr, ExprKind, MapRef, Stmt, StmtKind, scope};
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::op::{Binary, Op, Reg, Slot};
@@ -27,7 +27,7 @@ impl Body<'_, '_> {
     }
 
     /// What is wrong with one statement keeps none of the others from being looked at.
-    fn block(&mut self, statements: &[Stmt]) {
+    pub(super) fn block(&mut self, statements: &[Stmt]) {
         for statement in statements {
             if self.is_too_large() {
                 return;
@@ -121,7 +121,11 @@ impl Body<'_, '_> {
             return self.expr(&step).map(|_| ());
         }
         let value = self.place(expr)?;
-        let has_effect = matches!(&expr.kind, ExprKind::Call { .. } | ExprKind::Ternary { .. });
+        if matches!(&expr.kind, ExprKind::Call { name, .. } if name == "delete") {
+            self.forget_presence();
+        }
+        let has_effect =
+            matches!(&expr.kind, ExprKind::Call { .. } | ExprKind::Ternary { .. } | ExprKind::Block { .. });
         if !has_effect && value.ty != Ty::Unknown {
             self.shared.report(Diagnostic::warning(expr.span, "this value is not used"));
         }
@@ -141,7 +145,7 @@ impl Body<'_, '_> {
         if self.bindings.iter().any(|(bound, _)| bound == name) {
             return Err(Diagnostic::error(
                 target,
-                format!("`${name}` is the variable of the loop and cannot be changed"),
+                format!("`${}` is the variable of the loop and cannot be changed", scope::written(name)),
             ));
         }
         let start = self.here();

@@ -29,7 +29,8 @@ impl Parser<'_> {
         if !self.accept("?")? {
             return Ok(condition);
         }
-        let then = self.expression()?;
+        // `a ?: b` is `a` unless that is 0.
+        let then = if self.is_next(":")? { condition.clone() } else { self.expression()? };
         self.expect(":")?;
         let otherwise = self.expression()?;
         let span = condition.span.to(otherwise.span);
@@ -156,14 +157,53 @@ impl Parser<'_> {
             Token::ParamCount => ExprKind::ParamCount,
             Token::Var(name) => ExprKind::Var(name),
             Token::Map(name) => return self.map(name, span),
+            Token::Name(name) if name == "if" => return self.if_value(span),
             Token::Name(name) if self.is_next("(")? => return self.call(name, span),
             Token::Name(name) => ExprKind::Name(name),
             Token::Punct("(") => return self.parenthesised(span),
+            Token::Punct("{") => {
+                self.put_back((token, span));
+                return self.block_value();
+            }
             _ => {
                 return Err(Diagnostic::error(span, format!("expected a value, found {}", token.text())));
             }
         };
         make(kind, span, 0)
+    }
+
+    /// `{ statements; value }`.
+    fn block_value(&mut self) -> Parsed<Expr> {
+        let start = self.peek()?.1;
+        let (body, value) = self.deeper(Parser::block_with_value)?;
+        let depth = value.as_ref().map_or(0, |value| value.depth);
+        let span = Span::new(start.start as usize, self.last_end);
+        make(ExprKind::Block { body, value: value.map(Box::new) }, span, depth)
+    }
+
+    /// `if condition { a } else { b }` as a value.
+    fn if_value(&mut self, start: Span) -> Parsed<Expr> {
+        let condition = self.expression()?;
+        let then = self.block_value()?;
+        let (token, span) = self.take()?;
+        if token != Token::Name("else".to_owned()) {
+            return Err(Diagnostic::error(span, "an `if` that gives a value needs an `else`"));
+        }
+        let otherwise = match self.peek()?.clone() {
+            (Token::Name(name), span) if name == "if" => {
+                self.take()?;
+                self.deeper(|parser| parser.if_value(span))?
+            }
+            _ => self.block_value()?,
+        };
+        let depth = condition.depth.max(then.depth).max(otherwise.depth);
+        let span = start.to(otherwise.span);
+        let kind = ExprKind::Ternary {
+            condition: Box::new(condition),
+            then: Box::new(then),
+            otherwise: Box::new(otherwise),
+        };
+        make(kind, span, depth)
     }
 
     fn map(&mut self, name: String, start: Span) -> Parsed<Expr> {

@@ -2,15 +2,18 @@
 
 mod expression;
 mod latency;
+mod macros;
 mod points;
+mod settings;
 mod statement;
 mod types;
 
-use crate::ast::{Clause, Options, Script};
+use crate::ast::expand::Macro;
+use crate::ast::{Clause, MissingProbes, Options, Script, expand, scope};
 use crate::ctype::Records;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lex::{Lexer, Token};
-use nopal_program::Limits;
+use nopal_program::{Limits, StackForm};
 
 /// Levels a tree may have: what walks it later does so by calling itself.
 const MAX_DEPTH: u16 = 120;
@@ -31,23 +34,11 @@ pub fn parse(
             format!("{file} has {} bytes, more than the {MAX_TEXT_BYTES} a script may have", text.len());
         return Err(vec![Diagnostic::error(Span::default(), message)]);
     }
-    let mut parser = Parser {
-        lexer: Lexer::new(text),
-        peeked: None,
-        depth: 0,
-        script: Script {
-            clauses: Vec::new(),
-            specs: Vec::new(),
-            records: Records::default(),
-            limits: Limits::default(),
-            options: *options,
-            parameters: parameters.to_vec(),
-        },
-        last_end: 0,
-        n_anonymous: 0,
-        has_config: false,
-    };
-    match parser.script() {
+    let mut parser = Parser::of(text);
+    parser.script.options = options.clone();
+    parser.script.parameters = parameters.to_vec();
+    let read = parser.settings_from_outside().and_then(|()| parser.script());
+    match read.and_then(|()| parser.resolve()) {
         Ok(()) => Ok(parser.script),
         Err(diagnostic) => Err(vec![diagnostic]),
     }
@@ -58,13 +49,37 @@ pub(crate) struct Parser<'a> {
     peeked: Option<(Token, Span)>,
     depth: u16,
     script: Script,
+    macros: Vec<Macro>,
     /// Where the last token taken ended.
     last_end: usize,
     n_anonymous: u32,
     has_config: bool,
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    fn of(text: &'a str) -> Parser<'a> {
+        Parser {
+            lexer: Lexer::new(text),
+            peeked: None,
+            depth: 0,
+            script: Script {
+                clauses: Vec::new(),
+                specs: Vec::new(),
+                records: Records::default(),
+                limits: Limits::default(),
+                options: Options::default(),
+                parameters: Vec::new(),
+                declared: Vec::new(),
+                missing_probes: MissingProbes::default(),
+                stack_form: StackForm::default(),
+            },
+            macros: Vec::new(),
+            last_end: 0,
+            n_anonymous: 0,
+            has_config: false,
+        }
+    }
+
     fn script(&mut self) -> Parsed<()> {
         loop {
             self.lexer.skip_blank()?;
@@ -77,7 +92,10 @@ impl Parser<'_> {
                 "struct" | "union" | "enum" | "typedef" => self.definition()?,
                 "config" => self.config()?,
                 "latency" => self.latency()?,
-                "macro" | "fn" | "import" | "let" => {
+                "macro" => self.macro_definition()?,
+                "let" => self.map_declaration()?,
+                "import" => self.import()?,
+                "fn" => {
                     return Err(Diagnostic::error(
                         word_span,
                         format!("`{word}` at the top level is not supported"),
@@ -92,6 +110,14 @@ impl Parser<'_> {
             return Err(Diagnostic::error(span, "the script has no probe")
                 .help("write `probe { statements }`, such as `BEGIN { printf(\"hello\\n\"); }`"));
         }
+        Ok(())
+    }
+
+    /// Puts macros in place, and tells the variables of blocks apart.
+    fn resolve(&mut self) -> Parsed<()> {
+        let used: Vec<Macro> = macros::provided(&self.script, &self.macros)?;
+        expand::expand(&mut self.script.clauses, &used)?;
+        self.script.clauses.iter_mut().for_each(scope::resolve);
         Ok(())
     }
 
@@ -135,35 +161,24 @@ impl Parser<'_> {
             let (name, name_span) = self.name("the name of a setting")?;
             self.expect("=")?;
             let (value, value_span) = self.take()?;
-            self.setting(&name, name_span, &value, value_span)?;
+            let text = match &value {
+                Token::Int { value, .. } => value.to_string(),
+                Token::Str(text) => String::from_utf8_lossy(text).into_owned(),
+                Token::Name(name) => name.clone(),
+                other => {
+                    return Err(Diagnostic::error(
+                        value_span,
+                        format!("expected a value, found {}", other.text()),
+                    ));
+                }
+            };
+            self.setting(&name, &text, name_span, value_span)?;
             if !self.accept(";")? && !self.accept(",")? {
                 self.expect("}")?;
                 break;
             }
         }
         Ok(())
-    }
-
-    fn setting(&mut self, name: &str, name_span: Span, value: &Token, value_span: Span) -> Parsed<()> {
-        let limits = &mut self.script.limits;
-        let (place, range) = match name.to_ascii_lowercase().as_str() {
-            "max_strlen" | "bpftrace_max_strlen" => (&mut limits.string_bytes, 8..=4096),
-            "max_map_keys" | "bpftrace_max_map_keys" => (&mut limits.map_entries, 1..=1 << 24),
-            _ => {
-                return Err(Diagnostic::error(name_span, format!("there is no setting `{name}`"))
-                    .help("settings are `max_strlen` (256) and `max_map_keys` (4096)"));
-            }
-        };
-        match value {
-            Token::Int { value, .. } if range.contains(value) => {
-                *place = *value as u32;
-                Ok(())
-            }
-            _ => Err(Diagnostic::error(
-                value_span,
-                format!("`{name}` is a number from {} to {}", range.start(), range.end()),
-            )),
-        }
     }
 
     // Tokens.
@@ -182,6 +197,12 @@ impl Parser<'_> {
         };
         self.last_end = taken.1.end as usize;
         Ok(taken)
+    }
+
+    /// The token that was just taken comes next again.
+    fn put_back(&mut self, token: (Token, Span)) {
+        debug_assert!(self.peeked.is_none(), "only one token can be put back");
+        self.peeked = Some(token);
     }
 
     fn is_next(&mut self, punct: &str) -> Parsed<bool> {

@@ -8,12 +8,32 @@ use crate::lex::Token;
 impl Parser<'_> {
     /// `{ statements }`.
     pub(super) fn block(&mut self) -> Parsed<Vec<Stmt>> {
+        self.block_and_end().map(|(statements, _)| statements)
+    }
+
+    /// `{ statements; value }`: the last one is the value if no `;` follows it.
+    pub(super) fn block_with_value(&mut self) -> Parsed<(Vec<Stmt>, Option<Expr>)> {
+        let (mut statements, has_value) = self.block_and_end()?;
+        match statements.pop() {
+            Some(Stmt { kind: StmtKind::Expr(value), .. }) if has_value => Ok((statements, Some(value))),
+            last => {
+                statements.extend(last);
+                Ok((statements, None))
+            }
+        }
+    }
+
+    /// The statements, and whether the last ends without a `;`.
+    fn block_and_end(&mut self) -> Parsed<(Vec<Stmt>, bool)> {
         let open = self.expect("{")?;
         let mut statements = Vec::new();
+        let mut is_open_end = false;
         loop {
-            while self.accept(";")? {}
+            while self.accept(";")? {
+                is_open_end = false;
+            }
             if self.accept("}")? {
-                return Ok(statements);
+                return Ok((statements, is_open_end));
             }
             if let (Token::End, span) = self.peek()? {
                 return Err(Diagnostic::error(*span, "the body has no end")
@@ -32,6 +52,7 @@ impl Parser<'_> {
                     | StmtKind::Return
             );
             statements.push(statement);
+            is_open_end = true;
             if needs_semicolon && !self.is_next(";")? && !self.is_next("}")? {
                 let (token, _) = self.peek()?.clone();
                 let after = Span::new(self.last_end.saturating_sub(1), self.last_end);
@@ -51,7 +72,15 @@ impl Parser<'_> {
     fn statement(&mut self) -> Parsed<Stmt> {
         let (token, span) = self.peek()?.clone();
         let kind = match &token {
-            Token::Punct("{") => StmtKind::Block(self.block()?),
+            Token::Punct("{") => match self.block_with_value()? {
+                (body, None) => StmtKind::Block(body),
+                // The last value of a block that is a value itself.
+                (body, Some(value)) => {
+                    let (span, depth) = (Span::new(span.start as usize, self.last_end), value.depth + 1);
+                    let kind = ExprKind::Block { body, value: Some(Box::new(value)) };
+                    StmtKind::Expr(Expr { kind, span, depth })
+                }
+            },
             Token::Name(name) => match name.as_str() {
                 "if" => return self.if_statement(),
                 "while" => {

@@ -77,6 +77,15 @@ impl Source {
     }
 }
 
+/// `BPFTRACE_MAX_STRLEN` and the like, as settings of the script.
+pub fn settings_of_environment() -> Vec<(String, String)> {
+    let text = |value: std::ffi::OsString| value.into_string().ok();
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
+        .filter(|(name, _)| name.starts_with("BPFTRACE_"))
+        .collect()
+}
+
 /// A command line in words, as a shell takes it apart: blanks separate, quotes and backslashes keep together.
 pub fn words_of(line: &str) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();

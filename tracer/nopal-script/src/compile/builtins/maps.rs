@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "delete",
         signature: "delete(@map[key]), delete(@map, key)",
-        doc: "Forgets one entry.",
+        doc: "Forgets one entry; 1 if it was there, else 0.",
         n_args: 1..=2,
         lower: delete,
     },
@@ -97,9 +97,12 @@ fn entry(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<(usize, Slot)> {
 }
 
 fn delete(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let mark = body.mark();
     let (id, key) = entry(body, call)?;
+    let was_there = body.result(mark, Ty::I64, call.span, |dst| Op::MapHas { dst, map: id as u32, key });
     body.emit(Op::MapDelete { map: id as u32, key });
-    Ok(Value::nothing(call.span))
+    body.release_frame(mark);
+    Ok(was_there)
 }
 
 fn has_key(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {

@@ -2,6 +2,7 @@
 //! written, what it does, how many arguments it takes, and the code it becomes) and its cases in a `.cases` file.
 
 mod aggregates;
+mod labels;
 mod maps;
 mod memory;
 mod network;
@@ -88,7 +89,7 @@ pub fn reference() -> Vec<(&'static str, &'static str)> {
 }
 
 /// What bpftrace has and this has not.
-const LEFT_OUT_FUNCTIONS: [&str; 18] = [
+const LEFT_OUT_FUNCTIONS: [&str; 17] = [
     "signal",
     "override",
     "cgroup_path",
@@ -103,12 +104,11 @@ const LEFT_OUT_FUNCTIONS: [&str; 18] = [
     "fail",
     "assert",
     "tseries",
-    "getopt",
     "is_ptr",
     "memcmp",
     "kfunc_exist",
 ];
-const LEFT_OUT_VARIABLES: [&str; 6] = ["numaid", "jiffies", "ppid", "pcomm", "ncpus", "usermode"];
+const LEFT_OUT_VARIABLES: [&str; 3] = ["numaid", "jiffies", "usermode"];
 
 /// The code of a call.
 pub(crate) fn call(

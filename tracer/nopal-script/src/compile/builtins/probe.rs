@@ -38,6 +38,14 @@ const REGISTERS: [&[&str]; 21] = [
 const STACK_POINTER: u8 = 19;
 
 pub(super) const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "probetype",
+        doc: "The type of the point, such as `usdt`.",
+        lower: |body, span| {
+            let name = kind_name(body.variant.kind());
+            Ok(body.literal(name.as_bytes(), span))
+        },
+    },
     Variable { name: "probe", doc: "Full name of the point.", lower: probe },
     Variable { name: "func", doc: "Function the point is in.", lower: func },
     Variable {
@@ -256,4 +264,21 @@ fn reg(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let dst = body.temp();
     body.emit(Op::Register { dst, index: index as u8 });
     Ok(Value { ty: Ty::U64, at: At::Reg(dst), space: Some(body.variant.space()), span: call.span })
+}
+
+/// As a script writes it.
+fn kind_name(kind: &PointKind) -> &'static str {
+    match kind {
+        PointKind::Begin => "begin",
+        PointKind::End => "end",
+        PointKind::Usdt { .. } | PointKind::UsdtLater(_) => "usdt",
+        PointKind::Uprobe { .. } => "uprobe",
+        PointKind::Uretprobe { .. } => "uretprobe",
+        PointKind::Tracepoint { .. } => "tracepoint",
+        PointKind::Kprobe { .. } => "kprobe",
+        PointKind::Kretprobe { .. } => "kretprobe",
+        PointKind::Interval { .. } => "interval",
+        PointKind::Profile { .. } => "profile",
+        PointKind::Software { .. } => "software",
+    }
 }

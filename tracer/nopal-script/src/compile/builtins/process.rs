@@ -1,6 +1,7 @@
 //! pid, tid, uid, gid, username, comm, cpu, cgroup, curtask, rand, cpid: who is here.
 
-use super::{Builtin as Variable, Function};
+use super::{Builtin as Variable, Call, Function};
+use crate::ast::ExprKind;
 use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
@@ -37,22 +38,116 @@ pub(super) const VARIABLES: &[Variable] = &[
         doc: "A random number.",
         lower: |body, span| Ok(number(body, Builtin::Rand, span)),
     },
+    Variable {
+        name: "ncpus",
+        doc: "Number of CPUs there can be.",
+        lower: |body, span| Ok(Value::new(Ty::U64, At::Const(i64::from(body.shared.catalog.n_cpus())), span)),
+    },
     Variable { name: "cpid", doc: "The process started for the script.", lower: cpid },
 ];
 
-pub(super) const FUNCTIONS: &[Function] = &[Function {
-    name: "cgroupid",
-    signature: "cgroupid(\"path\")",
-    doc: "Number of the cgroup at a path, to be compared with `cgroup`.",
-    n_args: 1..=1,
-    lower: |body, call| {
-        let path = body.literal_text(call.name, &call.args[0])?;
-        match body.shared.catalog.cgroup_id(&path) {
-            Some(id) => Ok(Value::new(Ty::U64, At::Const(id as i64), call.span)),
-            None => Err(Diagnostic::error(call.args[0].span, format!("there is no cgroup at `{path}`"))),
-        }
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "pid",
+        signature: "pid()",
+        doc: "As `pid`.",
+        n_args: 0..=0,
+        lower: |body, call| Ok(number(body, Builtin::Pid, call.span)),
     },
-}];
+    Function {
+        name: "tid",
+        signature: "tid()",
+        doc: "As `tid`.",
+        n_args: 0..=0,
+        lower: |body, call| Ok(number(body, Builtin::Tid, call.span)),
+    },
+    Function {
+        name: "comm",
+        signature: "comm()",
+        doc: "As `comm`.",
+        n_args: 0..=0,
+        lower: |body, call| comm(body, call.span),
+    },
+    Function {
+        name: "getopt",
+        signature: "getopt(\"name\", default, \"description\")",
+        doc: "The value of `--name` behind `--` on the command line: a string, a number or a boolean, as the default is.",
+        n_args: 1..=3,
+        lower: getopt,
+    },
+    Function {
+        name: "cgroupid",
+        signature: "cgroupid(\"path\")",
+        doc: "Number of the cgroup at a path, to be compared with `cgroup`.",
+        n_args: 1..=1,
+        lower: |body, call| {
+            let path = body.literal_text(call.name, &call.args[0])?;
+            match body.shared.catalog.cgroup_id(&path) {
+                Some(id) => Ok(Value::new(Ty::U64, At::Const(id as i64), call.span)),
+                None => Err(Diagnostic::error(call.args[0].span, format!("there is no cgroup at `{path}`"))),
+            }
+        },
+    },
+];
+
+/// What stands behind `--name` is known when the script is compiled.
+fn getopt(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let name = body.literal_text(call.name, &call.args[0])?;
+    let named = body.shared.script.options.named.clone();
+    let (mut is_given, mut given) = (false, None);
+    for (index, word) in named.iter().enumerate() {
+        let Some(rest) = word.strip_prefix("--").and_then(|word| word.strip_prefix(name.as_str())) else {
+            continue;
+        };
+        if let Some(value) = rest.strip_prefix('=') {
+            (is_given, given) = (true, Some(value.to_owned()));
+        } else if rest.is_empty() {
+            is_given = true;
+            given = named.get(index + 1).filter(|next| !next.starts_with("--")).cloned();
+        }
+    }
+    let wrong = |value: &str, what: &str| {
+        Diagnostic::error(call.span, format!("`--{name}` is {what}, not `{value}`"))
+    };
+    let boolean = |value: Option<&str>| match value {
+        None | Some("true" | "1") => Ok(Value::number(1, call.span)),
+        Some("false" | "0") => Ok(Value::number(0, call.span)),
+        Some(other) => Err(wrong(other, "true or false")),
+    };
+    let Some(default) = call.args.get(1) else {
+        return if is_given { boolean(given.as_deref()) } else { Ok(Value::number(0, call.span)) };
+    };
+    match &default.kind {
+        ExprKind::Name(word) if word == "true" || word == "false" => match is_given {
+            true => boolean(given.as_deref()),
+            false => boolean(Some(word)),
+        },
+        ExprKind::Str(text) => match given {
+            Some(value) => Ok(body.literal(value.as_bytes(), call.span)),
+            None => Ok(body.literal(text, call.span)),
+        },
+        _ => {
+            let fallback = body.number(default)?;
+            let Some(text) = given else {
+                return match is_given {
+                    true => Err(wrong("", "a number")),
+                    false => Ok(fallback),
+                };
+            };
+            let (is_negative, digits) = match text.strip_prefix('-') {
+                Some(digits) => (true, digits),
+                None => (false, text.as_str()),
+            };
+            match crate::number::parse_number(digits) {
+                Some(Ok(value)) => {
+                    let value = value as i64;
+                    Ok(Value::number(if is_negative { value.wrapping_neg() } else { value }, call.span))
+                }
+                _ => Err(wrong(&text, "a number")),
+            }
+        }
+    }
+}
 
 pub(super) fn number(body: &mut Body<'_, '_>, what: Builtin, span: Span) -> Value {
     let dst = body.temp();

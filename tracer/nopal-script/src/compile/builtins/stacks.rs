@@ -15,12 +15,12 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable {
         name: "ustack",
         doc: "Stack of the program.",
-        lower: |body, span| Ok(stack(body, true, StackForm::default(), None, span)),
+        lower: |body, span| Ok(stack(body, true, body.shared.script.stack_form, None, span)),
     },
     Variable {
         name: "kstack",
         doc: "Stack of the kernel.",
-        lower: |body, span| Ok(stack(body, false, StackForm::default(), None, span)),
+        lower: |body, span| Ok(stack(body, false, body.shared.script.stack_form, None, span)),
     },
 ];
 
@@ -42,7 +42,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 fn limited(body: &mut Body<'_, '_>, call: &Call<'_>, is_user: bool) -> Lowered<Value> {
-    let (mut max_frames, mut form) = (None, StackForm::default());
+    let (mut max_frames, mut form) = (None, body.shared.script.stack_form);
     for (index, arg) in call.args.iter().enumerate() {
         match &arg.kind {
             ExprKind::Name(name) if index == 0 => {

@@ -1,5 +1,6 @@
 //! str, kstr, buf, join, strlen, strncmp, strcontains, strerror: strings and bytes.
 
+use super::labels;
 use super::{Call, Function};
 use crate::ast::{Expr, ExprKind};
 use crate::compile::Lowered;
@@ -16,6 +17,20 @@ const MAX_BUFFER_BYTES: i64 = 4096;
 const MAX_JOINED: u32 = 16;
 
 pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "syscall_name",
+        signature: "syscall_name(number)",
+        doc: "The name of a system call of x86-64; of others the number.",
+        n_args: 1..=1,
+        lower: |body, call| named(body, call, &labels::SYSCALLS),
+    },
+    Function {
+        name: "signal_name",
+        signature: "signal_name(number)",
+        doc: "A signal in words.",
+        n_args: 1..=1,
+        lower: |body, call| named(body, call, &labels::SIGNALS),
+    },
     Function {
         name: "str",
         signature: "str(address), str(address, length)",
@@ -76,6 +91,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
         lower: strcontains,
     },
 ];
+
+/// A number that is shown by its name.
+fn named(body: &mut Body<'_, '_>, call: &Call<'_>, names: &[(i64, &str)]) -> Lowered<Value> {
+    let number = body.number(&call.args[0])?;
+    let labels = names.iter().map(|(number, name)| (*number, (*name).to_owned())).collect();
+    Ok(Value { ty: Ty::Plain(Type::Enum { labels }), space: None, span: call.span, ..number })
+}
 
 fn string(body: &mut Body<'_, '_>, call: &Call<'_>, space: Option<Space>) -> Lowered<Value> {
     let span = call.span;
