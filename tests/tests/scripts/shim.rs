@@ -133,3 +133,28 @@ fn a_signal_prints_maps_and_the_command_ends_with_the_script() {
     let pid = fs::read_to_string(&pid_file).unwrap();
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "the command still runs");
 }
+
+#[test]
+fn scripts_are_formatted_in_place_and_errors_left_alone() {
+    let folder = scratch("formatted");
+    let ours = link(&folder);
+    let (good, bad) = (folder.join("good.bt"), folder.join("bad.bt"));
+    let form = "BEGIN\n{\n  print(1); // one\n}\n";
+    fs::write(&good, "BEGIN{print(1);// one\n}").unwrap();
+    fs::write(&bad, "BEGIN{print(1;}").unwrap();
+    let fmt = |args: &[&Path]| Command::new(nopal()).arg("fmt").args(args).output().unwrap();
+    let output = call(&ours, &folder, &["--fmt", "good.bt"]);
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), (form, Some(0)));
+    let output = fmt(&[Path::new("--check"), &good]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), format!("{}\n", good.display())));
+    assert!(fmt(&[&good]).status.success());
+    assert_eq!(fs::read_to_string(&good).unwrap(), form);
+    assert!(fmt(&[Path::new("--check"), &good]).status.success());
+    let output = fmt(&[&bad]);
+    assert!(
+        !output.status.success() && text(&output.stderr).contains("bad.bt:1:"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(fs::read_to_string(&bad).unwrap(), "BEGIN{print(1;}");
+}

@@ -49,6 +49,7 @@ OPTIONS:
     --include FILE add an #include file before preprocessing
     --unsafe       allow unsafe/destructive functionality
     --dry-run      terminate execution right after attaching all the probes
+    --fmt          format the input script and print it
 
 SIGUSR1 prints all maps. `nopal run --help` shows what goes beyond bpftrace.
 
@@ -91,6 +92,9 @@ fn work(options: Options) -> Result<u8, Failure> {
     if options.is_listing && options.script.is_none() {
         return listing(&options).map(|()| 0);
     }
+    if options.is_format {
+        return form(options).map(|()| 0);
+    }
     let has_target = options.pid.is_some() || options.command.is_some();
     let args = script::Args {
         words: options.words,
@@ -129,6 +133,16 @@ fn listing(options: &Options) -> Result<(), Failure> {
     let mut text = String::new();
     found.iter().for_each(|name| _ = writeln!(text, "{name}"));
     script::output::Out::default().write(text.as_bytes())?;
+    Ok(())
+}
+
+/// Prints the script in its form, or writes it to a file.
+fn form(options: Options) -> Result<(), Failure> {
+    let (mut words, script) = (options.words, options.script.into_iter().collect());
+    let mut source = script::input::Source::read(&mut words, script)?;
+    source.is_bpftrace = true;
+    let text = super::fmt::formatted(&source)?;
+    script::output::Out::open(options.output.as_deref())?.write(text.as_bytes())?;
     Ok(())
 }
 

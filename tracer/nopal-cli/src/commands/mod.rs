@@ -17,6 +17,7 @@ mod diff;
 mod doctor;
 mod dtrace;
 mod export;
+mod fmt;
 mod list;
 mod overview;
 mod query;
@@ -44,6 +45,7 @@ enum Verb {
     List(list::Args),
     Trace(trace::Args),
     Run(run::Args),
+    Fmt(fmt::Args),
     Record(record::Args),
     View(view::Args),
     Spans(answers::spans::Args),
@@ -115,6 +117,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
                 Err(failure) => (is_json, Err(failure)),
             }
         }
+        Verb::Fmt(args) => (args.json, fmt::run(args)),
         Verb::Record(args) => (args.json, record::run(args)),
         Verb::View(args) => (args.json, view::run(args)),
         Verb::Spans(args) => (args.json, answers::spans::run(args)),

@@ -1,6 +1,6 @@
 //! `nopal run`: bpftrace scripts, through the user door, in the kernel, or over a recording.
 
-mod input;
+pub(super) mod input;
 pub mod output;
 mod running;
 

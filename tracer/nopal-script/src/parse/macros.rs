@@ -70,6 +70,8 @@ impl Parser<'_> {
             }
         }
         self.expect(")")?;
+        let open = self.peek()?.1;
+        self.note_body(open);
         let (body, value) = self.block_with_value()?;
         if let Some(same) = self.macros.iter().find(|m| m.name == name && m.params.len() == params.len()) {
             return Err(Diagnostic::error(span, format!("the macro `{name}` is there already"))

@@ -1,6 +1,7 @@
 //! Tokens to tree: the top level of a script. Points, statements, expressions and types have a file each.
 
 mod expression;
+pub(crate) mod items;
 mod latency;
 mod macros;
 mod points;
@@ -50,6 +51,7 @@ pub(crate) struct Parser<'a> {
     depth: u16,
     script: Script,
     macros: Vec<Macro>,
+    items: Vec<items::Item>,
     /// Where the last token taken ended.
     last_end: usize,
     n_anonymous: u32,
@@ -74,6 +76,7 @@ impl<'a> Parser<'a> {
                 stack_form: StackForm::default(),
             },
             macros: Vec::new(),
+            items: Vec::new(),
             last_end: 0,
             n_anonymous: 0,
             has_config: false,
@@ -87,8 +90,12 @@ impl<'a> Parser<'a> {
             let word = self.lexer.word();
             let word_span = Span::new(start, self.lexer.at);
             self.lexer.at = start;
+            self.items.push(items::Item { start, is_setting: word == "config", ..items::Item::default() });
             match word.as_str() {
-                _ if self.lexer.rest().is_empty() => break,
+                _ if self.lexer.rest().is_empty() => {
+                    self.items.pop();
+                    break;
+                }
                 "struct" | "union" | "enum" | "typedef" => self.definition()?,
                 "config" => self.config()?,
                 "latency" => self.latency()?,
@@ -103,6 +110,10 @@ impl<'a> Parser<'a> {
                     .help("a script is made of `probe { statements }`"));
                 }
                 _ => self.clause()?,
+            }
+            let end = self.last_end;
+            if let Some(item) = self.items.last_mut() {
+                item.end = end;
             }
         }
         if self.script.clauses.is_empty() {
@@ -125,6 +136,7 @@ impl<'a> Parser<'a> {
     fn clause(&mut self) -> Parsed<()> {
         let points = self.points()?;
         let mut predicate = None;
+        let predicate_at = self.lexer.at;
         if self.lexer.rest().starts_with('/') {
             self.lexer.at += 1;
             predicate = Some(self.expression()?);
@@ -138,7 +150,13 @@ impl<'a> Parser<'a> {
                 return Err(Diagnostic::error(span, message).help(help));
             }
         }
+        let predicate_end = self.last_end;
         let (token, span) = self.peek()?.clone();
+        if let Some(item) = self.items.last_mut() {
+            item.points = points.iter().map(|p| (p.span.start as usize, p.span.end as usize)).collect();
+            item.predicate = predicate.is_some().then_some((predicate_at, predicate_end));
+            item.body = Some(span.start as usize);
+        }
         if token != Token::Punct("{") {
             return Err(Diagnostic::error(span, format!("expected `{{`, found {}", token.text()))
                 .help("the statements of a probe stand in braces: `probe { statements }`"));
@@ -156,7 +174,8 @@ impl<'a> Parser<'a> {
         }
         self.has_config = true;
         self.expect("=")?;
-        self.expect("{")?;
+        let open = self.expect("{")?;
+        self.note_body(open);
         while !self.accept("}")? {
             let (name, name_span) = self.name("the name of a setting")?;
             self.expect("=")?;
@@ -179,6 +198,13 @@ impl<'a> Parser<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Where the statements of what is being read begin.
+    fn note_body(&mut self, open: Span) {
+        if let Some(item) = self.items.last_mut() {
+            item.body = Some(open.start as usize);
+        }
     }
 
     // Tokens.
