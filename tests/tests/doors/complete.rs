@@ -401,11 +401,27 @@ fn whatever_goes_wrong_by_chance_complete_is_true() {
     }
 }
 
-/// Rounds of `./x faults`: a tracer killed beside another one; a disk that is full; bpftrace, gdb and perf at one place;
-/// namespaces and users under strace; a program that is killed.
+#[test]
+fn what_no_door_opens_is_missing() {
+    let place = Place::new("closed");
+    let program = text(&build("closely", &["closely.c"], Build::Pie));
+    let out = text(&place.dir.join("rec"));
+    // The kernel door does not open closely:leaf.
+    let record =
+        ["record", "--json", "--door", "kernel", "-e", "closely:*", "-o", &out, "--", &program, "10"];
+    let output = place.nopal(&record).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let recorded = json(&output, false);
+    assert!(recorded["events"].as_u64() > Some(0) && said.contains("closely:leaf"), "{recorded} {said}");
+    assert_eq!(recorded["complete"], false, "{recorded} {said}");
+}
+
+/// Rounds of `./x faults`: plug-ins, a second tracer and a third; a tracer killed beside another one; a disk that is full;
+/// bpftrace, gdb and perf at one place; namespaces and users under strace; a program that is killed; children that two
+/// tracers come to at once.
 #[test]
 fn faults_of_known_seeds_do_no_harm() {
-    for seed in [1036, 1037, 1039, 1040, 1041] {
+    for seed in [1036, 1037, 1039, 1040, 1041, 2026] {
         let mut faults = Command::new(env!("CARGO_BIN_EXE_faults"));
         faults.args(["--seed", &seed.to_string(), "--once", "-v"]).env("NOPAL_BIN", nopal());
         println!("{}", run(&mut faults));

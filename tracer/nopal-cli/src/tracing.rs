@@ -7,6 +7,7 @@ use nopal_live::plan::Limits;
 use nopal_live::registry::{Choice, Unfit};
 use nopal_live::{
     self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Options, Request, Way, attach_when_free,
+    closed_in_words,
 };
 use nopal_proc::{TargetError, possible_cpus};
 use nopal_trace::Verdict;
@@ -122,7 +123,8 @@ impl TargetArgs {
             }
             None => None,
         };
-        Ok(Open {
+        let closed = closed_in_words(&opened);
+        let mut open = Open {
             live,
             opened,
             child,
@@ -134,7 +136,9 @@ impl TargetArgs {
             groups: self.processes.clone(),
             next_look_at_groups: Instant::now() + LOOK_AT_GROUPS,
             not_followed: BTreeSet::new(),
-        })
+        };
+        closed.into_iter().for_each(|text| open.gap(text));
+        Ok(open)
     }
 }
 
@@ -226,6 +230,7 @@ impl Open {
                     if self.is_verbose {
                         announce(&opened, true);
                     }
+                    closed_in_words(&opened).into_iter().for_each(|text| self.gap(text));
                     self.opened.extend(opened);
                 }
                 News::Gap(text) => self.gap(text),

@@ -4,6 +4,8 @@
 use nopal_trace::clock::monotonic_ns;
 use std::collections::VecDeque;
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// One reading of both clocks at the same moment.
@@ -22,7 +24,7 @@ struct Segment {
 }
 
 /// Converts readings between the anchors it was given, and a little beyond the last one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TscClock {
     first: Anchor,
     last: Anchor,
@@ -69,6 +71,49 @@ impl Anchor {
 fn read_tsc() -> u64 {
     // SAFETY: reading the counter has no effect on memory; user code may read it unless the kernel forbids it by prctl.
     unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The one clock of this process as a reader has it: whoever corrects it does so for all, so that readers agree on the time
+/// of a reading.
+#[derive(Debug)]
+pub struct SharedClock {
+    copy: TscClock,
+    n_corrections: u64,
+}
+
+static CLOCK: OnceLock<Mutex<TscClock>> = OnceLock::new();
+/// How often it was corrected: a copy with fewer corrections is old.
+static N_CORRECTIONS: AtomicU64 = AtomicU64::new(0);
+
+impl SharedClock {
+    /// The first of a process takes a few milliseconds.
+    pub fn get() -> SharedClock {
+        let clock = CLOCK.get_or_init(|| Mutex::new(TscClock::start()));
+        let clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
+        SharedClock { copy: clock.clone(), n_corrections: N_CORRECTIONS.load(Ordering::Acquire) }
+    }
+
+    /// Takes over what others have corrected, and corrects the clock if it is time, or `is_now`.
+    pub fn follow(&mut self, is_now: bool) {
+        let is_old = N_CORRECTIONS.load(Ordering::Acquire) != self.n_corrections;
+        if !is_old && !is_now && !self.copy.is_due() {
+            return;
+        }
+        let Some(clock) = CLOCK.get() else { return };
+        let mut clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_now || clock.is_due() {
+            clock.correct(Anchor::now());
+            N_CORRECTIONS.fetch_add(1, Ordering::Release);
+        }
+        self.copy.clone_from(&clock);
+        self.n_corrections = N_CORRECTIONS.load(Ordering::Acquire);
+    }
+
+    /// Nanoseconds of CLOCK_MONOTONIC at a reading of the counter.
+    #[inline]
+    pub fn ns(&self, tsc: u64) -> u64 {
+        self.copy.ns(tsc)
+    }
 }
 
 impl TscClock {
@@ -133,6 +178,20 @@ mod tests {
 
     fn anchor(tsc: u64, monotonic_ns: u64) -> Anchor {
         Anchor { tsc, monotonic_ns }
+    }
+
+    #[test]
+    fn all_readers_of_a_process_have_one_time() {
+        let (mut one, mut other) = (SharedClock::get(), SharedClock::get());
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(2));
+            one.follow(true);
+            other.follow(false);
+            let now = Anchor::now().tsc;
+            for tsc in [now, now - 1_000_000, now + 1_000_000_000] {
+                assert_eq!(one.ns(tsc), other.ns(tsc));
+            }
+        }
     }
 
     #[test]

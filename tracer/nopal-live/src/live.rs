@@ -13,10 +13,10 @@ mod way;
 pub use consumer::{Consumer, widen};
 pub use follow::UNTOLD;
 pub use nopal_capture::{Hit, Loss, StreamId, StreamKind};
-pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, late_in_words};
+pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, closed_in_words, late_in_words};
 pub use way::{BY_TRACEFS, Closed, NotByKernel, NotByUser, Way};
 
-use crate::clock::{Anchor, TscClock};
+use crate::clock::SharedClock;
 use crate::registry::{Registry, Unfit};
 use crate::selection::Selection;
 use crate::tasks::Tasks;
@@ -48,7 +48,7 @@ pub struct Live<S: Selection = Registry> {
     options: Options,
     user: Option<(Session, Reader)>,
     kernel: Option<Kernel>,
-    clock: TscClock,
+    clock: SharedClock,
     pub tasks: Tasks,
     roots: Vec<u32>,
     /// By process: the sites the user door left to the kernel door, with the reason.
@@ -57,6 +57,8 @@ pub struct Live<S: Selection = Registry> {
     code: HashMap<u32, Vec<u64>>,
     /// Processes with open sites, opened or inherited.
     entered: HashSet<u32>,
+    /// Processes of which it was told that they could not be entered again.
+    unentered: HashSet<u32>,
     /// Processes, by the pid they know of themselves, that left hits before anybody had seen them.
     unseen: HashSet<u32>,
     /// Processes that have started another program, and a time between its hits and those of the program before.
@@ -132,12 +134,13 @@ impl<S: Selection> Live<S> {
             options,
             user,
             kernel: None,
-            clock: TscClock::start(),
+            clock: SharedClock::get(),
             tasks: Tasks::default(),
             roots: Vec::new(),
             left: HashMap::new(),
             code: HashMap::new(),
             entered: HashSet::new(),
+            unentered: HashSet::new(),
             unseen: HashSet::new(),
             restarts: Vec::new(),
             strangers: MissedExecs::default(),
@@ -372,9 +375,7 @@ impl<S: Selection> Live<S> {
         if !self.is_closed {
             self.know_writers();
         }
-        if self.clock.is_due() {
-            self.clock.correct(Anchor::now());
-        }
+        self.clock.follow(false);
         let mut polled = Polled::default();
         let selection = lock(&self.selection);
         let Options { is_only, has_time, has_task, .. } = self.options;
@@ -462,7 +463,7 @@ impl<S: Selection> Live<S> {
     /// Hands out what the rings that are written over hold now, oldest first on each CPU; it stays there. Hits of the
     /// kernel door and of threads without rseq are not among them: [`Live::poll`] gives those.
     pub fn snapshot(&mut self, mut each: impl FnMut(&S, Hit<'_>)) -> Polled {
-        self.clock.correct(Anchor::now());
+        self.clock.follow(true);
         let mut polled = Polled::default();
         let selection = lock(&self.selection);
         let Some((_, reader)) = &mut self.user else { return polled };

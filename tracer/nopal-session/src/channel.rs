@@ -8,7 +8,9 @@ use super::watch::{Fired, Watch};
 use crate::ctf_recorder::Recorder;
 use nopal_live::plan::Limits;
 use nopal_live::registry::{Registry, Unfit};
-use nopal_live::{Live, LiveError, News, Opened, Options, Request, Way, attach_when_free, late_in_words};
+use nopal_live::{
+    Live, LiveError, News, Opened, Options, Request, Way, attach_when_free, closed_in_words, late_in_words,
+};
 use nopal_proc::possible_cpus;
 use nopal_trace::Error;
 use nopal_trace::clock::monotonic_ns;
@@ -39,6 +41,8 @@ pub(super) struct Running {
     pub sites: Sites,
     /// Of a trigger that more than one event decides.
     pub watch: Option<Box<dyn Watch>>,
+    /// What is missing since processes were attached to, until it is told.
+    untold: Vec<String>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -77,6 +81,7 @@ impl Running {
             held: FlightBuffer::new(ring_bytes as usize),
             sites: Sites::default(),
             watch: None,
+            untold: Vec::new(),
         })
     }
 
@@ -111,6 +116,7 @@ impl Running {
         self.attached.insert(pid);
         self.count(&opened);
         self.know(&opened);
+        self.untold.extend(closed_in_words(&opened));
         Ok(())
     }
 
@@ -190,12 +196,13 @@ impl Running {
     }
 
     fn tell(&mut self, news: Vec<News>, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
-        let mut gaps = Vec::new();
+        let mut gaps = std::mem::take(&mut self.untold);
         for news in news {
             match news {
                 News::Opened(opened) => {
                     self.count(&opened);
                     self.know(&opened);
+                    gaps.extend(closed_in_words(&opened));
                 }
                 News::Gap(text) => gaps.push(text),
                 News::NotFollowed { pid, error } => {

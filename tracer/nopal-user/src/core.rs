@@ -11,7 +11,7 @@ use super::stub::space::{self, ObjectIdentity};
 use super::wanted::{LazyFixed, Select, WantedObject};
 use nopal_capture::{RecordLayout, Wanted};
 use nopal_proc::MappedObject;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ pub struct Core {
     pub neighbourhoods: Vec<Neighbourhood>,
     /// Inodes of stub spaces we have replaced by copies for the processes of a ring, and which copy.
     pub adopted: HashMap<(u64, usize), usize>,
+    /// By process: events that somebody else opens there, which must not be told twice.
+    pub elsewhere: HashMap<i32, HashSet<u32>>,
     /// By inode of the neighbourhood.
     pub sessions: HashMap<u64, space::Session>,
     /// By neighbourhood and address of the site; whether it is in the chain.
@@ -60,6 +62,7 @@ impl Core {
             generation,
             neighbourhoods: Vec::new(),
             adopted: HashMap::new(),
+            elsewhere: HashMap::new(),
             sessions: HashMap::new(),
             stubs: HashMap::new(),
             layouts: HashMap::new(),
@@ -97,7 +100,10 @@ impl Core {
         let mut wanted = Vec::new();
         for object in mapped.into_iter().filter(|o| !o.path.starts_with(neighbourhood::MEMFD_NAME)) {
             let Some(read) = self.read_object(&object) else { continue };
-            let sites = (self.select)(&object, &read.object);
+            let mut sites = (self.select)(&object, &read.object);
+            if let Some(events) = self.elsewhere.get(&pid) {
+                sites.retain(|wanted| !events.contains(&wanted.event));
+            }
             if sites.is_empty() {
                 continue;
             }

@@ -41,3 +41,4 @@ mod traced;
 mod wanted;
 
 pub use error::{Error, Result};
+pub use neighbourhood::MEMFD_NAME as STUBS_NAME;

@@ -146,8 +146,12 @@ impl Session {
             for pid in fresh {
                 self.strangers.follow_for_free(pid as u32);
                 let about = nopal_proc::Process::read(pid as u32);
+                let parent = about.as_ref().map_or(0, |process| process.parent as i32);
                 let is_copy = about.map_or(true, |process| !process.has_program_of_its_own)
                     && !self.strangers.waiting().any(|waiting| waiting == pid as u32);
+                if let Some(events) = self.core.elsewhere.get(&parent).filter(|_| is_copy).cloned() {
+                    self.core.elsewhere.insert(pid, events);
+                }
                 let mut attached = self.attach_one(pid);
                 if matches!(attached, Err(Error::Gone { .. })) && process::is_alive(pid) {
                     // It has just started another program.
@@ -295,6 +299,27 @@ impl Session {
             }
         }
         sites
+    }
+
+    /// From now on these events of a process are somebody else's to open.
+    pub fn leave_elsewhere(&mut self, pid: i32, events: impl Iterator<Item = u32>) {
+        self.core.elsewhere.entry(pid).or_default().extend(events);
+    }
+
+    /// What is open in a process, also in one that could not be entered (again): events, and the addresses of their sites in
+    /// the file. A child has what its parent had.
+    pub fn open_in(&mut self, pid: i32) -> Vec<(u32, u64)> {
+        let sites = match self.traced.iter().find(|traced| traced.pid == pid) {
+            Some(traced) => traced.sites.clone(),
+            None => match self.core.wanted_in(pid) {
+                Ok(objects) => self.inherited_sites(pid, &objects),
+                Err(_) => Vec::new(),
+            },
+        };
+        let reports = || self.traced.iter().flat_map(|traced| &traced.reports);
+        let of_site =
+            |site: &OpenSite| reports().find(|r| r.address == site.address && r.probe == site.probe);
+        sites.iter().filter_map(of_site).map(|report| (report.event, report.site.address)).collect()
     }
 
     /// The rings of the session; processes with other credentials have other ones.

@@ -9,6 +9,7 @@ use super::{
 use nopal_capture::Wanted;
 use nopal_proc::MappedObject;
 use nopal_trace::clock::monotonic_ns;
+use nopal_user::STUBS_NAME;
 use nopal_user::libraries::{LIBRARY_PROBE, Libraries, WAIT_MS};
 use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_words};
 use nopal_user::session::ProcessReport;
@@ -70,6 +71,8 @@ impl<S: Selection> Live<S> {
                 _ if !is_ours(object) => {}
                 Ok(wanted) if wanted.iter().any(|w| !is_known(w.event)) => loaded.push(object.clone()),
                 Ok(_) => {}
+                // The stubs of another nopal, or of this one.
+                Err(_) if object.path.starts_with(STUBS_NAME) => {}
                 Err(_) => unreadable.push((object.pid, object.path.clone())),
             }
         };
@@ -192,6 +195,7 @@ impl<S: Selection> Live<S> {
                     }
                     self.left.remove(&(pid as u32));
                     self.entered.remove(&(pid as u32));
+                    self.unentered.remove(&(pid as u32));
                     let seen_ns = monotonic_ns().saturating_sub(seen.elapsed().as_nanos() as u64);
                     // Who does not ask has no use for them.
                     if self.restarts.len() < MAX_RESTARTS {
@@ -272,6 +276,7 @@ impl<S: Selection> Live<S> {
         }
         self.left.retain(|pid, _| known.contains(pid));
         self.entered.retain(|pid| known.contains(pid));
+        self.unentered.retain(|pid| known.contains(pid));
         self.code.retain(|pid, _| known.contains(pid));
     }
 
@@ -445,10 +450,26 @@ impl<S: Selection> Live<S> {
                     left
                 }
                 // A descendant that cannot be entered is left to the kernel door whole.
+                // What it has from before, or from its parent, is open by the user door, and must not be told twice.
                 Err(error) => {
+                    let session = self.user.as_mut().map(|(session, _)| session);
+                    let open = session.map(|session| session.open_in(report.pid)).unwrap_or_default();
                     let wanted = wanted_in(&self.selection, pid).unwrap_or_default();
+                    if !open.is_empty() && is_alive(&pid) && self.unentered.insert(pid) {
+                        self.pending.push(News::Gap(format!(
+                            "process {pid} could not be entered again, hits of what it loads may be missing: {error}"
+                        )));
+                    }
+                    let is_open = |w: &Wanted| open.contains(&(w.event, w.site.address));
                     let error = Arc::new(error);
-                    wanted.into_iter().map(|w| (w, NotByUser::Process(Arc::clone(&error)))).collect()
+                    let left = wanted.into_iter().filter(|w| !is_open(w));
+                    let left: Vec<_> = left.map(|w| (w, NotByUser::Process(Arc::clone(&error)))).collect();
+                    if let Some((session, _)) = &mut self.user
+                        && self.options.door != Door::User
+                    {
+                        session.leave_elsewhere(report.pid, left.iter().map(|(w, _)| w.event));
+                    }
+                    left
                 }
             };
             // A process that has loaded another library is reported again as a whole.

@@ -145,6 +145,21 @@ pub fn late_in_words(pid: u32, n_sites: usize) -> String {
     }
 }
 
+/// What is missing because no door opens it, if something is.
+pub fn closed_in_words(opened: &[Opened]) -> Option<String> {
+    let mut closed = opened.iter().filter_map(|site| match &site.way {
+        Way::Closed(why) => Some((site, why)),
+        Way::User(_) | Way::Kernel { .. } => None,
+    });
+    let (first, why) = closed.next()?;
+    let probe = nopal_trace::escape(&first.probe);
+    let first = format!("{probe} at {:#x} in process {}: {why}", first.address, first.pid);
+    Some(match closed.count() {
+        0 => format!("a site is not open, its hits are missing: {first}"),
+        n => format!("{} sites are not open, their hits are missing; the first is {first}", n + 1),
+    })
+}
+
 /// What one look at the rings gave beside hits.
 #[derive(Debug, Default)]
 pub struct Polled {

@@ -32,8 +32,9 @@ impl Work<'_, '_> {
                 continue;
             }
             let at = match (self.core.adopted.get(&(inode, self.ring)), known) {
-                // A relative of this process shares the original; it shares the copy as well.
-                (Some(at), _) => {
+                // A relative of this process shares the original; it shares the copy as well, if it has what the copy's
+                // stubs need.
+                (Some(at), _) if self.can_share(*at) => {
                     let reused = &self.core.neighbourhoods[*at].reused;
                     if !reused.is_empty() && !self.is_nobody_in(reused)? {
                         return Err(Error::Busy { pid: self.pid() });
@@ -41,8 +42,8 @@ impl Work<'_, '_> {
                     *at
                 }
                 // It was a relative's when this process was what that one is.
-                (None, Some(known)) => self.make_twin(known)?,
-                (None, None) => {
+                (_, Some(known)) => self.make_twin(known)?,
+                (_, None) => {
                     let mut copy = Neighbourhood::copy_of(self.entered.memory, address)?;
                     if !objects.iter().any(|o| copy.reaches(o.text().0, o.text().1)) {
                         self.entered.use_lists(&copy, &self.maps);
@@ -62,6 +63,11 @@ impl Work<'_, '_> {
             copy.fault_in()?;
             let file = copy.file().try_clone_to_owned().map_err(Error::io("keep the stub space open"))?;
             let fd = self.pass(copy.inode, file.as_fd())?;
+            // Before its stubs: whoever can come to them, in this process or in one that is forked at this moment, must
+            // have the ring.
+            if !objects.is_empty() && !self.has_ring_of(at) {
+                self.enter_session(at)?;
+            }
             let copy = &self.core.neighbourhoods[at];
             let mut calls = vec![Call::new(
                 "map",
@@ -85,6 +91,28 @@ impl Work<'_, '_> {
         self.refresh()
     }
 
+    /// Whether this process has the rings of all sessions in one of our spaces, and room for our own: their stubs run as
+    /// soon as the space is mapped.
+    fn can_share(&self, at: usize) -> bool {
+        let generation = self.core.generation();
+        let lines = self.core.neighbourhoods[at].space.session_lines();
+        lines.filter(|(_, line)| line.is_live).all(|(_, line)| match line.generation == generation {
+            true => self.can_have_ring(line.ring_address),
+            false => self.is_ring_at(line.ring_address),
+        })
+    }
+
+    /// Whether there is a ring where our session in one of our spaces has it.
+    fn has_ring_of(&self, at: usize) -> bool {
+        let n = &self.core.neighbourhoods[at];
+        let index = n.session(self.core.generation());
+        index.is_some_and(|index| self.is_ring_at(n.space.session_line(index).ring_address))
+    }
+
+    fn is_ring_at(&self, address: u64) -> bool {
+        self.maps.find(address).is_some_and(|range| is_ring(range) && range.start == address)
+    }
+
     /// Keeps a copy: in the place of our own space that another session has replaced here, if there is one, so that
     /// sessions that take turns do not pile copies up. Its index.
     fn supersede(&mut self, copy: Neighbourhood) -> usize {
@@ -97,6 +125,8 @@ impl Work<'_, '_> {
         let old = std::mem::replace(&mut self.core.neighbourhoods[at], copy);
         self.core.sessions.remove(&old.inode);
         self.core.stubs.retain(|(inode, _), _| *inode != old.inode);
+        // Whoever has one of the spaces that the old one stood for may lack what is in the new one.
+        self.core.adopted.retain(|_, place| *place != at);
         at
     }
 
@@ -193,7 +223,8 @@ impl Work<'_, '_> {
             return self.enter_session(at).map(|()| at);
         }
         let facts = self.thread_facts()?;
-        let shared = self.core.neighbourhoods.iter().position(|n| {
+        let shared = (0..self.core.neighbourhoods.len()).find(|at| {
+            let n = &self.core.neighbourhoods[*at];
             let path = ThreadPath {
                 path: facts.path as u32,
                 rseq_offset: facts.rseq_offset,
@@ -201,14 +232,10 @@ impl Work<'_, '_> {
                 tid_offset: facts.tid_offset,
             };
             let is_alike = n.space.rseq_signature() == facts.signature && n.space.path() == path;
-            let ring_is_free = n.session(self.core.generation()).is_none_or(|index| {
-                let address = n.space.session_line(index).ring_address;
-                self.can_have_ring(address)
-            });
             is_alike
                 && n.ring == self.ring
-                && ring_is_free
                 && n.reaches(low, high)
+                && self.can_share(*at)
                 && self.room.check(n.address(), Neighbourhood::RESERVED).is_ok()
         });
         if let Some(at) = shared {

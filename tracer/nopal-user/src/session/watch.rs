@@ -113,6 +113,8 @@ impl Session {
                 traced.sites.clear();
                 traced.reports.clear();
                 traced.health.clear();
+                // What was opened by others went with the program.
+                self.core.elsewhere.remove(&pid);
                 again.push(pid);
                 continue;
             }
@@ -220,6 +222,7 @@ impl Session {
         self.traced.retain(|traced| !ended.contains(&traced.pid));
         for pid in ended {
             self.forget_identity(pid);
+            self.core.elsewhere.remove(&pid);
         }
         notices.extend(self.strangers.take_gone().into_iter().map(|pid| {
             let pid = pid as i32;
