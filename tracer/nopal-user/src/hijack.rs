@@ -356,6 +356,37 @@ impl<'a> Hijack<'a> {
         self.give_back_entry()
     }
 
+    /// Lets the thread run on as it was, until [`Hijack::stop_again`]; it stays traced, so that nobody else comes. False if
+    /// it was stopped before we came: then it stays so.
+    pub fn rest(&mut self) -> Result<bool> {
+        if self.held.is_group_stopped || self.held.is_kept {
+            return Ok(false);
+        }
+        self.restore()?;
+        ptrace::resume(self.held.tid, 0).map_err(Error::on(self.held.pid, "let a thread go on"))?;
+        Ok(true)
+    }
+
+    /// Stops the thread again and prepares it. Fails if it has ended, or is where it cannot be borrowed.
+    pub fn stop_again(&mut self) -> Result<()> {
+        const TRIES: usize = 20;
+        let pid = self.held.pid;
+        let mut outcome = Ok(());
+        for _ in 0..TRIES {
+            ptrace::interrupt(self.held.tid).map_err(Error::on(pid, "interrupt"))?;
+            if !self.held.settle()? {
+                return Err(Error::NoSafeThread { pid, reason: "it waits in the kernel".to_owned() });
+            }
+            outcome = self.take();
+            if outcome.is_ok() {
+                break;
+            }
+            ptrace::resume(self.held.tid, 0).map_err(Error::on(pid, "let a thread go on"))?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        outcome
+    }
+
     fn give_back_entry(&mut self) -> Result<()> {
         match self.entry.take() {
             Some(entry) => entry.give_back(self.memory, self.held.tid),

@@ -43,6 +43,8 @@ const FREE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 const REPLACE: u64 = libc::MAP_FIXED as u64;
 const NO_FILE: u64 = u64::MAX;
 const RELOCATION_TRIES: usize = 20;
+/// So many sites are made ready while a thread of the program is held.
+const AT_ONCE: usize = 100;
 
 /// How the threads of a process can be told apart and find their CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,17 +188,23 @@ impl Work<'_, '_> {
         self.adopt_spaces(objects)?;
         let mut reports = Vec::new();
         let mut ready = Vec::new();
+        let mut settled = Vec::with_capacity(objects.len());
         for object in objects {
             let (low, high) = object.text();
-            let at = match self.settle(low, high) {
-                Ok(at) => at,
-                Err(Error::NoRoom { .. }) => {
-                    reports.extend(
-                        object.sites.iter().map(|s| SiteReport::new(object, s, Err(Refusal::OutOfReach))),
-                    );
-                    continue;
-                }
+            settled.push(match self.settle(low, high) {
+                Ok(at) => Some(at),
+                Err(Error::NoRoom { .. }) => None,
                 Err(e) => return Err(e),
+            });
+        }
+        // Making many sites ready takes long, and needs nothing of the program.
+        let is_long = objects.iter().map(|object| object.sites.len()).sum::<usize>() > AT_ONCE;
+        let is_resting = is_long && self.rest()?;
+        for (object, at) in objects.iter().zip(settled) {
+            let Some(at) = at else {
+                let refused = |s| SiteReport::new(object, s, Err(Refusal::OutOfReach));
+                reports.extend(object.sites.iter().map(refused));
+                continue;
             };
             for wanted in &object.sites {
                 let report = reports.len();
@@ -211,6 +219,9 @@ impl Work<'_, '_> {
                     Err(Failure::All(error)) => return Err(error),
                 }
             }
+        }
+        if is_resting {
+            self.resume_work()?;
         }
         arm::spare_kernel_pages(&mut ready, &mut reports);
         self.map_landings(&mut ready, &mut reports)?;
@@ -230,6 +241,24 @@ impl Work<'_, '_> {
             }
         }
         Ok((sites, reports))
+    }
+
+    /// Lets the borrowed thread run on, if that can be; whether it does.
+    fn rest(&mut self) -> Result<bool> {
+        self.entered.hijack.rest()
+    }
+
+    /// Borrows the thread again, or another where that one cannot be borrowed any more.
+    fn resume_work(&mut self) -> Result<()> {
+        if self.entered.hijack.stop_again().is_err() {
+            self.entered.hijack = Hijack::choose(self.entered.memory, None)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the borrowed thread run for a moment.
+    fn breathe(&mut self) -> Result<()> {
+        if self.rest()? { self.resume_work() } else { Ok(()) }
     }
 
     /// Asks the borrowed thread, which stands for all: a C library gives every thread the same layout, and a thread

@@ -82,39 +82,36 @@ pub fn pages(pieces: &[Piece]) -> Vec<u64> {
 #[derive(Debug)]
 pub struct Landings<'n> {
     n: &'n Neighbourhood,
-    /// Offset in the memfd, by address.
-    shown: BTreeMap<u64, u64>,
 }
 
 impl<'n> Landings<'n> {
     pub fn of(n: &'n Neighbourhood) -> Landings<'n> {
-        Landings { n, shown: n.landing_pages().into_iter().collect() }
+        Landings { n }
     }
 
     pub fn has(&self, page: u64) -> bool {
-        self.shown.contains_key(&page)
+        self.n.space.landing_at(page).is_some()
     }
 
     /// Whether none of the pieces meets another site's, in pages that are there already.
     pub fn fit(&self, pieces: &[Piece]) -> bool {
         pages(pieces).into_iter().all(|page| {
-            let offset = self.shown.get(&page);
-            offset.is_none_or(|offset| fit_into(&self.content(*offset), page, pieces))
+            let offset = self.n.space.landing_at(page);
+            offset.is_none_or(|offset| fit_into(&self.content(offset), page, pieces))
         })
     }
 
     /// Writes the pieces, which must fit. The opcode of each last: whoever comes by meanwhile finds none.
-    pub fn write(&mut self, pieces: &[Piece]) -> Result<()> {
+    pub fn write(&self, pieces: &[Piece]) -> Result<()> {
         for page in pages(pieces) {
-            let offset = match self.shown.get(&page) {
-                Some(offset) => *offset,
+            let offset = match self.n.space.landing_at(page) {
+                Some(offset) => offset,
                 None => {
                     let offset = match self.shared(page, pieces) {
                         Some(offset) => offset,
                         None => self.n.add_page()?,
                     };
                     self.n.note_landing_page(page, offset)?;
-                    self.shown.insert(page, offset);
                     offset
                 }
             };
@@ -130,8 +127,7 @@ impl<'n> Landings<'n> {
 
     /// A page of the memfd that can be shown at one more address.
     fn shared(&self, page: u64, pieces: &[Piece]) -> Option<u64> {
-        let offsets: BTreeSet<u64> = self.shown.values().copied().collect();
-        offsets.into_iter().rev().take(TRIED).find(|offset| {
+        self.n.space.landing_places(TRIED).into_iter().find(|offset| {
             let content = self.content(*offset);
             let n_used = used(&content).iter().filter(|is_used| **is_used).count();
             n_used < FULL && fit_into(&content, page, pieces)

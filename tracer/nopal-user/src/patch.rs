@@ -127,6 +127,9 @@ impl Patch {
     }
 }
 
+/// While these are changed, the program stands still.
+const PATCHES_AT_A_TIME: usize = 256;
+
 /// Which way bytes are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
@@ -147,14 +150,15 @@ pub fn apply(
     for (i, patch) in patches.iter().enumerate().filter(|(_, p)| p.original.len() == 1) {
         outcome[i] = patch.change(memory, direction)?;
     }
-    if patches.iter().any(|p| p.original.len() > 1) {
+    let several: Vec<usize> = (0..patches.len()).filter(|i| patches[*i].original.len() > 1).collect();
+    for some in several.chunks(PATCHES_AT_A_TIME) {
         let tids: Vec<i32> = held.iter().map(|h| h.0).collect();
         let others = stop_all(pid, &tids)?;
         let mut pointers: Vec<u64> = held.iter().map(|h| h.1).collect();
         for thread in &others {
             pointers.push(ptrace::regs(thread.tid).map_err(Error::on(pid, "read registers"))?.rip);
         }
-        for (i, patch) in patches.iter().enumerate().filter(|(_, p)| p.original.len() > 1) {
+        for (i, patch) in some.iter().map(|i| (*i, &patches[*i])) {
             // At the first byte a thread executes the old instruction or the new one; between, neither.
             let inside = patch.address + 1..patch.address + patch.original.len() as u64;
             if pointers.iter().any(|p| inside.contains(p)) {

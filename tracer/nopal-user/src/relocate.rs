@@ -10,7 +10,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use nopal_abi::PAGE_BYTES;
 use nopal_proc::functions::search_table;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Bytes that a jump takes.
 pub const WINDOW: u64 = 5;
@@ -38,7 +38,8 @@ pub struct Fixed {
     decoded: BTreeMap<u64, u64>,
     /// Sites behind which something leads, and how far behind.
     entered: BTreeSet<(u64, u64)>,
-    exceptions: Vec<u8>,
+    /// Distances from a function that its tables of exceptions may name.
+    pads: HashSet<u64>,
 }
 
 impl Fixed {
@@ -46,7 +47,7 @@ impl Fixed {
     pub fn of<'a, R: ReadRef<'a>>(image: R, sites: &'a [u64]) -> Fixed {
         match Survey::new(image, sites) {
             Some(survey) => survey.judge(),
-            None => Fixed { decoded: BTreeMap::new(), entered: BTreeSet::new(), exceptions: Vec::new() },
+            None => Fixed { decoded: BTreeMap::new(), entered: BTreeSet::new(), pads: HashSet::new() },
         }
     }
 
@@ -62,10 +63,7 @@ impl Fixed {
             return Err("its function cannot be decoded");
         };
         // Landing pads are written as distances from their function: any bytes that could be such a one count.
-        let is_landing_pad = (1..window).any(|inside| {
-            let encoded = uleb128(site + inside - start);
-            self.exceptions.windows(encoded.len()).any(|bytes| bytes == encoded)
-        });
+        let is_landing_pad = (1..window).any(|inside| self.pads.contains(&(site + inside - start)));
         if is_landing_pad { Err("an exception may land in them") } else { Ok(()) }
     }
 }
@@ -86,10 +84,7 @@ impl Fixed {
             return Err("a branch leads into them");
         }
         let start = self.decoded.get(&site).ok_or("its function cannot be decoded")?;
-        let is_landing_pad = line.into_iter().any(|address| {
-            let encoded = uleb128(address - start);
-            self.exceptions.windows(encoded.len()).any(|bytes| bytes == encoded)
-        });
+        let is_landing_pad = line.into_iter().any(|address| self.pads.contains(&(address - start)));
         if is_landing_pad { Err("an exception may land in them") } else { Ok(()) }
     }
 }
@@ -195,7 +190,7 @@ impl<'a> Survey<'a> {
         Fixed {
             decoded: decoded.collect(),
             entered: std::mem::take(&mut self.entered),
-            exceptions: self.exceptions.to_vec(),
+            pads: (0..self.exceptions.len()).filter_map(|at| uleb128(&self.exceptions[at..])).collect(),
         }
     }
 
@@ -282,17 +277,15 @@ impl<'a> Survey<'a> {
     }
 }
 
-fn uleb128(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    loop {
-        let low = (value & 0x7f) as u8;
-        value >>= 7;
-        if value == 0 {
-            bytes.push(low);
-            return bytes;
-        }
-        bytes.push(low | 0x80);
+/// The number that these bytes begin with, if it is written as short as can be.
+fn uleb128(bytes: &[u8]) -> Option<u64> {
+    /// No function is longer.
+    const MAX_BYTES: usize = 5;
+    let len = 1 + bytes.iter().take(MAX_BYTES).position(|byte| byte & 0x80 == 0)?;
+    if len > 1 && bytes[len - 1] == 0 {
+        return None;
     }
+    Some(bytes[..len].iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f)))
 }
 
 #[cfg(test)]

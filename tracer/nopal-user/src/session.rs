@@ -23,7 +23,7 @@ use nopal_capture::RecordLayout;
 use nopal_proc::missed_execs::MissedExecs;
 use nopal_proc::ptrace::in_own_thread;
 use separate::Identity;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -262,14 +262,10 @@ impl Session {
     /// A child forked after its parent was opened has everything already.
     fn inherits_all(&self, pid: i32, objects: &[WantedObject]) -> bool {
         let inherited = self.inherited_sites(pid, objects);
-        let is_refused = |address| {
-            let reports = || self.traced.iter().flat_map(|t| &t.reports);
-            reports().any(|r| r.address == address && r.outcome.is_err())
-        };
-        let mut wanted =
-            objects.iter().flat_map(|o| o.sites.iter().map(|s| o.bias.wrapping_add(s.site.address)));
-        !inherited.is_empty()
-            && wanted.all(|address| inherited.iter().any(|s| s.address == address) || is_refused(address))
+        let refused = self.traced.iter().flat_map(|t| &t.reports).filter(|r| r.outcome.is_err());
+        let done: HashSet<u64> =
+            inherited.iter().map(|s| s.address).chain(refused.map(|r| r.address)).collect();
+        !inherited.is_empty() && addresses_in(objects).all(|address| done.contains(&address))
     }
 
     fn inherited_sites(&self, pid: i32, objects: &[WantedObject]) -> Vec<OpenSite> {
@@ -284,17 +280,15 @@ impl Session {
         }
         let Ok(memory) = Memory::open(pid) else { return Vec::new() };
         let mut sites: Vec<OpenSite> = Vec::new();
+        // Those that are wanted and not found yet.
+        let mut missing: HashSet<u64> = addresses_in(objects).collect();
         for site in self.traced.iter().flat_map(|t| &t.sites) {
-            let is_wanted = objects
-                .iter()
-                .any(|o| o.sites.iter().any(|s| o.bias.wrapping_add(s.site.address) == site.address));
-            let is_new = !sites.iter().any(|s| s.address == site.address);
-            if is_wanted
-                && is_new
+            if missing.contains(&site.address)
                 && spaces.contains(&site.space)
                 && site.patch.found(&memory).is_ok_and(|f| f == Found::Ours)
                 && !site.is_reset(&memory)
             {
+                missing.remove(&site.address);
                 sites.push(site.clone());
             }
         }
@@ -361,4 +355,9 @@ impl Drop for Session {
         }
         leave::free_rings(&self.core);
     }
+}
+
+/// Where the wanted sites are in the process.
+fn addresses_in(objects: &[WantedObject]) -> impl Iterator<Item = u64> {
+    objects.iter().flat_map(|o| o.sites.iter().map(|s| o.bias.wrapping_add(s.site.address)))
 }

@@ -16,6 +16,9 @@ use nopal_abi::stub_space::{JournalKind, NO_SESSION};
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 
+/// While these are made, one thread of the program stands still.
+const CALLS_AT_A_TIME: usize = 400;
+
 impl Work<'_, '_> {
     pub(super) fn map_landings(&mut self, ready: &mut Vec<Ready>, reports: &mut [SiteReport]) -> Result<()> {
         for at in 0..self.core.neighbourhoods.len() {
@@ -27,10 +30,9 @@ impl Work<'_, '_> {
                 .collect();
             pages.sort_unstable();
             pages.dedup();
-            let known = n.landing_pages();
             let missing: Vec<(u64, u64)> = pages
                 .into_iter()
-                .filter_map(|page| known.iter().find(|(a, _)| *a == page).copied())
+                .filter_map(|page| Some((page, n.space.landing_at(page)?)))
                 .filter(|(page, _)| self.maps.find(*page).is_none())
                 .collect();
             if missing.is_empty() {
@@ -45,7 +47,13 @@ impl Work<'_, '_> {
                     Call::new("map", libc::SYS_mmap, [*page, PAGE, EXECUTABLE, SHARED | FREE, fd, *offset])
                 })
                 .collect();
-            let results = self.entered.calls(&calls)?;
+            let mut results = Vec::with_capacity(calls.len());
+            for some in calls.chunks(CALLS_AT_A_TIME) {
+                if !results.is_empty() {
+                    self.breathe()?;
+                }
+                results.extend(self.entered.calls(some)?);
+            }
             for ((page, _), result) in missing.iter().zip(results) {
                 if result as u64 == *page {
                     continue;

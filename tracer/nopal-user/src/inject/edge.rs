@@ -33,12 +33,17 @@ impl Work<'_, '_> {
             return Err(Refusal::NotMapped.into());
         }
         let is_readable = range.is_some_and(|r| r.is_readable);
+        // Read once for all ways, unless the end of the code is near.
+        let line = self.entered.memory.read_vec(base, edge.code.len()).ok();
         let place = |way: &Way| -> Result<Option<Place<'_>>, Failure> {
             let first = way.patch - way.kept_len as u64;
             let end = (way.jump + JUMP_BYTES as u64).max(way.patch + way.patch_len as u64);
             let (from, to) = ((first - base) as usize, (end - base) as usize);
             let Some(code) = edge.code.get(from..to) else { return Ok(None) };
-            let now = self.entered.memory.read_vec(first, code.len()).map_err(Failure::All)?;
+            let now = match line.as_ref().and_then(|line| line.get(from..to)) {
+                Some(now) => now.to_vec(),
+                None => self.entered.memory.read_vec(first, code.len()).map_err(Failure::All)?,
+            };
             Ok(Some(Place { object, wanted, address, base: first, code, now, is_readable }))
         };
         // Another session has it open; ours is one more on the same way.

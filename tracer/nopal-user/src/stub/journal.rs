@@ -3,7 +3,7 @@
 //! that was found in a process were written by somebody else: whatever they say, finding one takes no longer.
 
 use core::mem::offset_of;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicU16;
 
 use nopal_abi::PAGE_BYTES;
@@ -114,6 +114,8 @@ pub(super) struct Journal {
     stubs_by_code: HashMap<u32, usize>,
     /// Page and place in the space, the first of each page.
     landings: HashMap<u64, u64>,
+    /// Places in the space that landing pages show.
+    landing_places: BTreeSet<u64>,
     relocations: HashSet<u64>,
     /// By address of the first changed byte.
     patches: HashMap<u64, Vec<usize>>,
@@ -150,7 +152,7 @@ impl Journal {
             JournalKind::Landing => {
                 let (page, place) = (entry.address, u64::from(entry.code));
                 if page % PAGE_BYTES as u64 == 0 && place % PAGE_BYTES as u64 == 0 && place != 0 {
-                    self.landings.entry(page).or_insert(place);
+                    self.landing_places.insert(*self.landings.entry(page).or_insert(place));
                 }
             }
             JournalKind::Patch => {
@@ -250,6 +252,11 @@ impl Journal {
 
     pub fn landings(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.landings.iter().map(|(page, place)| (*page, *place))
+    }
+
+    /// Places that landing pages show, the highest first.
+    pub fn landing_places(&self) -> impl Iterator<Item = u64> + '_ {
+        self.landing_places.iter().rev().copied()
     }
 
     pub fn landing(&self, page: u64) -> Option<u64> {

@@ -371,6 +371,11 @@ impl Space {
         self.books().landings().filter(is_inside).collect()
     }
 
+    /// The highest places that landing pages show, at most `limit`.
+    pub fn landing_places(&self, limit: usize) -> Vec<u64> {
+        self.books().landing_places().filter(|place| self.has_page(*place)).take(limit).collect()
+    }
+
     /// The place of one landing page.
     pub fn landing_at(&self, page: u64) -> Option<u64> {
         self.books().landing(page).filter(|place| self.has_page(*place))
