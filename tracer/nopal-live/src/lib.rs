@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod context;
 mod context_field;
+mod functions;
 mod live;
 pub mod plan;
 pub mod predicate;

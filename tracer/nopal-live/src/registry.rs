@@ -2,6 +2,7 @@
 //! of any process and either door can be read.
 
 use crate::context_field::ContextField;
+use crate::functions::{self, FunctionPattern};
 use crate::plan::{EventPlan, Limits};
 use crate::predicate::{
     Comparison, Constant, Context, Mismatch, Predicate, PredicateError, Source, Truth, Value,
@@ -46,7 +47,18 @@ impl Choice {
         }
     }
 
-    fn accepts(&self, probe: &Probe) -> bool {
+    /// `function:FILE:NAME` means functions, and no probes.
+    fn functions(&self) -> Option<FunctionPattern<'_>> {
+        FunctionPattern::parse(self.pattern.text())
+    }
+
+    fn accepts(&self, probe: &Probe, is_function: bool) -> bool {
+        if let Some(functions) = self.functions() {
+            return is_function && functions.accepts(probe);
+        }
+        if is_function {
+            return false;
+        }
         let level = probe.about.as_ref().and_then(|about| about.log_level).unwrap_or(DEFAULT_LOG_LEVEL);
         self.pattern.matches(&probe.provider, &probe.name)
             && !self.except.iter().any(|pattern| pattern.matches(&probe.provider, &probe.name))
@@ -249,9 +261,15 @@ impl Selection for Registry {
     fn choose(&mut self, mapped: &MappedObject, object: &Object) -> Vec<Chosen> {
         let mut probes = object.probes.clone();
         nopal_sdt::describe(&mut probes, &self.given);
+        let n_static = probes.len();
+        let functions: Vec<FunctionPattern<'_>> = self.choices.iter().filter_map(Choice::functions).collect();
+        if !functions.is_empty() {
+            let taken: Vec<u64> = probes.iter().flat_map(|p| p.sites.iter().map(|s| s.address)).collect();
+            probes.extend(functions::probes(mapped, &functions, taken.into_iter()));
+        }
         let mut chosen = Vec::new();
-        for probe in &probes {
-            let is_asked_for = |c: &&Choice| c.accepts(probe);
+        for (at, probe) in probes.iter().enumerate() {
+            let is_asked_for = |c: &&Choice| c.accepts(probe, at >= n_static);
             if !self.choices.iter().any(|c| is_asked_for(&c)) {
                 self.others.push((probe.provider.clone(), probe.name.clone()));
                 continue;
@@ -463,9 +481,9 @@ mod tests {
             ("set", None, false),
             ("get_hit", Some(4), false),
         ] {
-            assert_eq!(choice.accepts(&probe(name, log_level)), is_accepted, "{name} {log_level:?}");
+            assert_eq!(choice.accepts(&probe(name, log_level), false), is_accepted, "{name} {log_level:?}");
         }
-        assert!(Choice::parse("p:*").accepts(&probe("set", None)));
+        assert!(Choice::parse("p:*").accepts(&probe("set", None), false));
     }
 
     #[test]

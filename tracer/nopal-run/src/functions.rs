@@ -20,7 +20,13 @@ pub fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
                     && (glob(wanted, &shown) || glob(wanted, shown.split('(').next().unwrap_or_default()))
             }
         };
-        symbols.functions().filter(|f| f.address != 0 && fits(f.name)).map(|f| f.name.to_owned()).collect()
+        // `name.cold` is a part of `name` that compilers have put elsewhere.
+        let is_whole = |name: &str| !name.ends_with(".cold") && !name.contains(".cold.");
+        symbols
+            .functions()
+            .filter(|f| f.address != 0 && is_whole(f.name) && fits(f.name))
+            .map(|f| f.name.to_owned())
+            .collect()
     } else {
         exact.iter().map(|f| f.name.to_owned()).collect()
     };

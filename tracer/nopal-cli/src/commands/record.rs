@@ -27,6 +27,7 @@ Examples:
   nopal record -e 'postgresql:*' -n postgres -o pg.rec        until Ctrl-C
   nopal record -e 'memcached:command__*' -p 1234 --duration 10s -o mc.rec
   nopal record -e 'hotspot:*' -o jvm.rec -- java Main         from the program's start to its end
+  nopal record -e 'function:libssl:SSL_*' -p 1234 -o ssl.rec  functions, entered and left
   nopal record --trigger 'latency(query) > 50ms' --before 2s -e 'postgresql:*' -p 1234 -o slow.rec
                                                               only what led to slow statements
   nopal view pg.rec                                           the events
@@ -34,7 +35,7 @@ Examples:
 
 The recording is in the Common Trace Format 1.8, one stream for each CPU.")]
 pub struct Args {
-    /// `provider:name` with `*` and `?`, and a condition on its arguments after `if`; may be given several times.
+    /// `provider:name` or `function:FILE:NAME` with `*` and `?`, and a condition on its arguments after `if`; may be given several times.
     #[arg(short = 'e', long = "event", value_name = "PROBE", required_unless_present = "trigger")]
     pub probes: Vec<String>,
     /// Keeps the newest events in memory and writes those around each span that takes longer: `latency(SPAN) > 10ms`. The

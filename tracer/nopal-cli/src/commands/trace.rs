@@ -20,12 +20,13 @@ Examples:
   nopal trace -n postgres 'postgresql:query__start'       every query, in all backends
   nopal trace --container web 'ruby:*'                    in all processes of a container
   nopal trace -p 1234 'memcached:command__get if keylen > 10 && size > 1k'
+  nopal trace -p 1234 'function:libssl:SSL_read if retval < 0'      a function that fails
   nopal trace --limit 5 --json -p 1234 python:function__entry
   nopal trace 'ruby:method__entry' -- ruby script.rb      from the program's start on
 
 Ctrl-C ends tracing and leaves the program as it was. The last line says `complete`, or how many events were lost.")]
 pub struct Args {
-    /// `provider:name` with `*` and `?`, and a condition on its arguments after `if`.
+    /// `provider:name` or `function:FILE:NAME` with `*` and `?`, and a condition on its arguments after `if`.
     #[arg(value_name = "PROBE", required = true)]
     pub probes: Vec<String>,
     #[command(flatten)]
