@@ -108,6 +108,13 @@ pub struct CaptureSet {
     linked: Option<Arc<OwnedFd>>,
 }
 
+impl CaptureSet {
+    /// The events of its sites.
+    pub fn events(&self) -> impl Iterator<Item = u32> {
+        self.sites.iter().map(|site| site.event)
+    }
+}
+
 /// One ring buffer and the maps that go with it; programs of many objects write into it.
 #[derive(Debug)]
 pub struct KernelDoor {
@@ -174,11 +181,16 @@ impl KernelDoor {
             cookie: cookie as u64,
         };
         // Where a function returns to tells nothing about which one it was.
-        let (returns, plain): (Vec<usize>, Vec<usize>) =
-            (0..accepted.len()).partition(|at| accepted[*at].0.is_return());
-        let alone = returns.into_iter().map(|at| {
+        // And one that the kernel may refuse is to keep no other away.
+        let is_alone = |site: &KernelSite| {
+            site.is_return() || site.site.code.first().is_some_and(|byte| refusal::is_odd(*byte))
+        };
+        let (alone, plain): (Vec<usize>, Vec<usize>) =
+            (0..accepted.len()).partition(|at| is_alone(accepted[*at].0));
+        let alone = alone.into_iter().map(|at| {
             let (link, site) = (LinkSite { cookie: 0, ..link_site(at) }, accepted[at].1.clone());
-            CaptureSet { set: SiteSet::new(path, true, vec![link]), sites: vec![site], linked: None }
+            let set = SiteSet::new(path, accepted[at].0.is_return(), vec![link]);
+            CaptureSet { set, sites: vec![site], linked: None }
         });
         let links: Vec<LinkSite> = plain.into_iter().map(link_site).collect();
         let sets = uprobes::told_apart(&links, SITES_PER_PROGRAM).into_iter().map(|mut part| {

@@ -249,7 +249,7 @@ mod tests {
             let main = 0x5000_4000_0000 + site * 0x0012_345d;
             let addresses = (0..16u64).map(|i| main + i * 0x10_0000 + i * 7);
             let pieces = pieces(addresses, thunk + site * 64, 0).unwrap();
-            let mut landings = Landings::of(&n);
+            let landings = Landings::of(&n);
             if landings.fit(&pieces) {
                 landings.write(&pieces).unwrap();
                 all.push((site, pieces));
@@ -260,12 +260,14 @@ mod tests {
         for (site, pieces) in &all {
             assert!(landings.fit(pieces), "what is there is there");
             for piece in pieces {
-                let offset = landings.shown[&page_of(piece.address)] + piece.address % PAGE;
+                let shown = n.space.landing_at(page_of(piece.address)).unwrap();
+                let offset = shown + piece.address % PAGE;
                 assert_eq!(n.space.get(offset as usize, piece.code.len()), piece.code, "site {site}");
             }
         }
-        let n_shown = landings.shown.len();
-        let n_pages = landings.shown.values().collect::<BTreeSet<_>>().len();
+        let shown = n.landing_pages();
+        let n_shown = shown.len();
+        let n_pages = shown.iter().map(|(_, offset)| offset).collect::<BTreeSet<_>>().len();
         assert!(n_shown > 1000 && n_pages * 8 < n_shown, "{n_shown} at {n_pages}");
     }
 

@@ -248,10 +248,18 @@ impl Kernel {
                 vacant.insert(Prepared { sets, refused })
             }
         };
+        let mut refused = prepared.refused.clone();
         for set in &mut prepared.sets {
-            door.attach(&mut self.uprobes, set, &path, pid).map_err(LiveError::Kernel)?;
+            match door.attach(&mut self.uprobes, set, &path, pid) {
+                Ok(_) => {}
+                // The kernel's word on these; the others are none the worse for it.
+                Err(KernelError::Site(why)) => {
+                    refused.extend(set.events().map(|event| (event, NotByKernel::Site(why.clone()))));
+                }
+                Err(error) => return Err(LiveError::Kernel(error)),
+            }
         }
-        Ok(prepared.refused.clone())
+        Ok(refused)
     }
 
     /// Hands out some records in the order of time, and before them what was lost; tells how many.
