@@ -5,6 +5,8 @@
 //! It is left by a return, or by a jump to another function (a tail call). [`Depths`](depth::Depths) tells the latter from
 //! jumps between a function's own stretches: who jumps away for good has put the stack back first.
 
+#![warn(unreachable_pub)]
+
 mod body;
 mod depth;
 mod edge;

@@ -106,16 +106,16 @@ pub(crate) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    pub fn new(name: &'a str, text: &'a str) -> Self {
+    pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
         Reporter { name, text, markers: Vec::new(), diagnostics: Vec::new(), n_errors: 0, n_left_out: 0 }
     }
 
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.n_errors > 0
     }
 
     /// Reports something about `text[start..end]`; at most one error is kept for one place.
-    pub fn report(
+    pub(crate) fn report(
         &mut self,
         severity: Severity,
         (start, end): (usize, usize),
@@ -155,15 +155,20 @@ impl<'a> Reporter<'a> {
         self.diagnostics.push((start, diagnostic));
     }
 
-    pub fn error(&mut self, at: (usize, usize), message: impl Into<String>) {
+    pub(crate) fn error(&mut self, at: (usize, usize), message: impl Into<String>) {
         self.report(Severity::Error, at, message.into(), None);
     }
 
-    pub fn error_help(&mut self, at: (usize, usize), message: impl Into<String>, help: impl Into<String>) {
+    pub(crate) fn error_help(
+        &mut self,
+        at: (usize, usize),
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
         self.report(Severity::Error, at, message.into(), Some(help.into()));
     }
 
-    pub fn warning(&mut self, at: (usize, usize), message: impl Into<String>, help: Option<String>) {
+    pub(crate) fn warning(&mut self, at: (usize, usize), message: impl Into<String>, help: Option<String>) {
         self.report(Severity::Warning, at, message.into(), help);
     }
 
@@ -183,7 +188,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// All findings in the order of the text, and the number of errors left out.
-    pub fn finish(mut self) -> (Vec<Diagnostic>, usize) {
+    pub(crate) fn finish(mut self) -> (Vec<Diagnostic>, usize) {
         self.diagnostics.sort_by_key(|(start, _)| *start);
         (self.diagnostics.into_iter().map(|(_, d)| d).collect(), self.n_left_out)
     }

@@ -25,11 +25,11 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    pub fn span(&self) -> (usize, usize) {
+    pub(crate) fn span(&self) -> (usize, usize) {
         (self.start, self.end)
     }
 
-    pub fn is(&self, punct: char) -> bool {
+    pub(crate) fn is(&self, punct: char) -> bool {
         self.kind == TokenKind::Punct(punct)
     }
 }
@@ -50,7 +50,7 @@ const DIRECTIVES: [&str; 9] =
     ["define", "undef", "include", "if", "ifdef", "ifndef", "elif", "else", "endif"];
 
 impl<'a> Lexer<'a> {
-    pub fn new(name: &'a str, text: &'a str) -> Self {
+    pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
         Lexer {
             text,
             reporter: Reporter::new(name, text),
@@ -60,11 +60,11 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    pub fn text_of(&self, (start, end): (usize, usize)) -> &'a str {
+    pub(crate) fn text_of(&self, (start, end): (usize, usize)) -> &'a str {
         &self.text[start..end]
     }
 
-    pub fn next(&mut self) -> Token {
+    pub(crate) fn next(&mut self) -> Token {
         let previous_end = self.offset;
         let was_line_start = self.is_line_start;
         let comment = self.skip_blanks_and_comments();

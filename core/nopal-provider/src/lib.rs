@@ -6,6 +6,8 @@
 //! assert_eq!(file.providers[0].probes[0].name, "query__start");
 //! ```
 
+#![warn(unreachable_pub)]
+
 pub mod ast;
 pub mod build;
 pub mod catalog;

@@ -10,19 +10,19 @@ include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
 
 /// What the catalog has of one probe.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub n_args: u8,
     note: &'static [u8],
 }
 
 impl Entry {
-    pub fn about(&self) -> Option<About> {
+    pub(crate) fn about(&self) -> Option<About> {
         nopal_note::decode(self.note, false).ok().map(|note| note.about)
     }
 }
 
 /// The probes of a provider by name; none if it is not well known.
-pub fn provider(name: &str) -> HashMap<&'static [u8], Entry> {
+pub(crate) fn provider(name: &str) -> HashMap<&'static [u8], Entry> {
     let mut rest =
         CATALOG.iter().find(|(provider, _)| *provider == name).map_or(&[][..], |(_, records)| records);
     let mut entries = HashMap::new();

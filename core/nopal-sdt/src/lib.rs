@@ -1,5 +1,7 @@
 //! stapsdt and nopal notes, the operand grammar, and the catalog of probes of a binary. Pure: bytes in, facts out.
 
+#![warn(unreachable_pub)]
+
 pub mod about;
 mod catalog;
 pub mod nopal_note;

@@ -161,7 +161,7 @@ fn a_long_nop_is_opened_where_its_function_calls_somebody() {
     for program in [whole, stripped] {
         let file = program.to_str().unwrap();
         let want = last_words(&program, ROUNDS);
-        let why = "a function that calls nobody";
+        let why = "a function that calls no other function";
         let output = nopal_with(&["trace", "--door", "kernel", "closely:*", "--", file, ROUNDS]);
         assert!(printed(&output).contains(&want), "{}", printed(&output));
         let counted = ["closely:caller", "closely:leaf"].map(|probe| n_events(&output, probe));

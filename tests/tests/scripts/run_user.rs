@@ -481,7 +481,7 @@ fn what_cannot_run_says_why_and_what_to_do() {
         (&["-e", "BEGIN { prinf(\"\"); }"], 1, &["prinf", "did you mean `printf`?", "BEGIN { prinf"]),
         (&["-e", &stacks, "--door", "user", "--", file], 1, &["kstack", "--door kernel"]),
         (&["-e", &request, "-p", "4000000"], 1, &["4000000"]),
-        (&["-e", &request, "-p", "1", "--", file], 2, &["exclude each other"]),
+        (&["-e", &request, "-p", "1", "--", file], 2, &["cannot be combined with a command"]),
         (&["-e", &request, "--recording", dir, "-p", "1"], 2, &["--recording"]),
         (&["-e", &request, "--recording", "/nonexistent"], 1, &["/nonexistent"]),
         (&["-e", &texts, "--recording", dir], 1, &["arg2", "--provider"]),

@@ -513,16 +513,17 @@ fn within(size: u64, least: u64, most: u64, rule: &str) -> Result<u64, String> {
 
 /// `10s`, `500ms`, `2m`, `1h`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("not a valid duration: `{text}`; use `10s`, `500ms` or `2m`");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "ms" => 0.001,
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err("a time is a number with ms, s, m or h".to_owned()),
+        _ => return Err(invalid()),
     };
-    let number: f64 = digits.parse().map_err(|_| "a time is a number with ms, s, m or h".to_owned())?;
-    Duration::try_from_secs_f64(number * factor).map_err(|_| "that is no length of time".to_owned())
+    let number: f64 = digits.parse().map_err(|_| invalid())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|_| invalid())
 }
 
 /// `1.2 MiB`

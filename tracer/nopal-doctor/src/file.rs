@@ -152,7 +152,7 @@ fn sites(name: &str, object: &Object) -> Vec<Finding> {
             "nop5",
             format!(
                 "{} of {name}, such as {}:{}, {} 5-byte nops: kernels from 6.18 on put a call there, which destroys \
-                 variables of a function that calls nobody",
+                 variables of a function that calls no other function",
                 plural(wide.len(), "place"),
                 probe.provider,
                 probe.name,

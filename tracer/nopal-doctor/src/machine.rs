@@ -114,7 +114,7 @@ fn user_door(m: &Machine) -> Vec<Finding> {
     findings.push(match (m.yama, is_tracer) {
         (Some(3), _) => Finding::problem(
             "yama",
-            "kernel.yama.ptrace_scope is 3: nobody may attach to a running process",
+            "kernel.yama.ptrace_scope is 3: no process may attach to a running process",
             "it cannot be changed while the machine runs; boot with another value, or use --door kernel as root",
         ),
         (Some(2), false) => Finding::problem(

@@ -250,8 +250,8 @@ fn places(pid: u32, mapped: &MappedObject, object: &Object, probe: &Probe) -> Ve
     {
         findings.push(Finding::notice(
             "semaphore",
-            format!("the semaphore of {name} is {value} and nobody is there: a tool that was killed left it raised"),
-            "the program prepares arguments for nobody, at some cost; restarting it lowers the semaphore",
+            format!("the semaphore of {name} is {value} and no tool holds it: a tool that was killed left it raised"),
+            "the program prepares arguments that no tool reads, at some cost; restarting it lowers the semaphore",
         ));
     }
     findings

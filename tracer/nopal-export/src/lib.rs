@@ -1,6 +1,8 @@
 //! Recordings in the formats of other programs: tables (`csv`, `spans_json`), timelines (`chrome`, `perfetto`), traces
 //! (`otlp`) and folded stacks (`flamegraph`). An [`Exporter`] takes events and spans and writes; it opens no file.
 
+#![warn(unreachable_pub)]
+
 mod chrome;
 mod columns;
 mod csv;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Numbers for processes.
 #[derive(Debug, Default)]
-pub struct Processes {
+pub(crate) struct Processes {
     shown: HashMap<(String, u32), u32>,
     taken: HashSet<u32>,
     threads: HashSet<(u32, u32)>,
@@ -15,7 +15,7 @@ const FIRST_FREE: u32 = 1 << 22;
 
 impl Processes {
     /// The number a process is shown under, its own if it is free; and whether it is new.
-    pub fn get(&mut self, host: &str, pid: u32) -> (u32, bool) {
+    pub(crate) fn get(&mut self, host: &str, pid: u32) -> (u32, bool) {
         // Most recordings are of one host.
         if let Some(shown) = self.shown.get(&(host.to_owned(), pid)) {
             return (*shown, false);
@@ -33,13 +33,13 @@ impl Processes {
     }
 
     /// Whether a thread is new.
-    pub fn is_new_thread(&mut self, shown_pid: u32, tid: u32) -> bool {
+    pub(crate) fn is_new_thread(&mut self, shown_pid: u32, tid: u32) -> bool {
         self.threads.insert((shown_pid, tid))
     }
 }
 
 /// How a process is called in a timeline.
-pub fn name(host: &str, pid: u32) -> String {
+pub(crate) fn name(host: &str, pid: u32) -> String {
     if host.is_empty() { format!("pid {pid}") } else { format!("{host} pid {pid}") }
 }
 

@@ -2,7 +2,7 @@
 
 /// A message being written.
 #[derive(Debug, Default, Clone)]
-pub struct Message(pub Vec<u8>);
+pub(crate) struct Message(pub Vec<u8>);
 
 impl Message {
     fn varint(&mut self, mut value: u64) {
@@ -17,36 +17,36 @@ impl Message {
         self.varint(u64::from(field << 3 | wire_type));
     }
 
-    pub fn uint(&mut self, field: u32, value: u64) {
+    pub(crate) fn uint(&mut self, field: u32, value: u64) {
         self.tag(field, 0);
         self.varint(value);
     }
 
     /// Negative numbers take ten bytes.
-    pub fn int(&mut self, field: u32, value: i64) {
+    pub(crate) fn int(&mut self, field: u32, value: i64) {
         self.uint(field, value as u64);
     }
 
-    pub fn fixed64(&mut self, field: u32, value: u64) {
+    pub(crate) fn fixed64(&mut self, field: u32, value: u64) {
         self.tag(field, 1);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub fn double(&mut self, field: u32, value: f64) {
+    pub(crate) fn double(&mut self, field: u32, value: f64) {
         self.fixed64(field, value.to_bits());
     }
 
-    pub fn bytes(&mut self, field: u32, value: &[u8]) {
+    pub(crate) fn bytes(&mut self, field: u32, value: &[u8]) {
         self.tag(field, 2);
         self.varint(value.len() as u64);
         self.0.extend_from_slice(value);
     }
 
-    pub fn text(&mut self, field: u32, value: &str) {
+    pub(crate) fn text(&mut self, field: u32, value: &str) {
         self.bytes(field, value.as_bytes());
     }
 
-    pub fn message(&mut self, field: u32, value: &Message) {
+    pub(crate) fn message(&mut self, field: u32, value: &Message) {
         self.bytes(field, &value.0);
     }
 }

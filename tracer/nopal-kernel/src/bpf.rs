@@ -24,7 +24,7 @@ const LOG_SIZE_BYTES: usize = 1 << 22;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum MapKind {
+pub(crate) enum MapKind {
     Hash = 1,
     Array = 2,
     PercpuHash = 5,
@@ -35,11 +35,11 @@ pub enum MapKind {
 }
 
 /// Memory for entries is taken when they are made.
-pub const NO_PREALLOC: u32 = 1;
+pub(crate) const NO_PREALLOC: u32 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum ProgramType {
+pub(crate) enum ProgramType {
     Kprobe = 2,
     Tracepoint = 5,
     PerfEvent = 7,
@@ -48,7 +48,7 @@ pub enum ProgramType {
 
 /// The program was refused; the log is the verifier's.
 #[derive(Debug)]
-pub struct LoadError {
+pub(crate) struct LoadError {
     pub error: io::Error,
     pub log: String,
 }
@@ -79,7 +79,7 @@ struct MapCreate {
 }
 
 /// Makes a map. For ring buffers `entries` is the size in bytes, a power of two and a multiple of the page size.
-pub fn create_map(
+pub(crate) fn create_map(
     kind: MapKind,
     key_bytes: u32,
     value_bytes: u32,
@@ -109,7 +109,7 @@ struct MapElem {
 }
 
 /// `key` and `value` must have the map's sizes; a per-CPU value those of every possible CPU.
-pub fn lookup(map: &OwnedFd, key: &[u8], value: &mut [u8]) -> io::Result<()> {
+pub(crate) fn lookup(map: &OwnedFd, key: &[u8], value: &mut [u8]) -> io::Result<()> {
     let mut attr = MapElem {
         map_fd: map.as_raw_fd() as u32,
         pad: 0,
@@ -120,7 +120,7 @@ pub fn lookup(map: &OwnedFd, key: &[u8], value: &mut [u8]) -> io::Result<()> {
     bpf(MAP_LOOKUP_ELEM, &mut attr).map(drop)
 }
 
-pub fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> {
+pub(crate) fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> {
     let mut attr = MapElem {
         map_fd: map.as_raw_fd() as u32,
         pad: 0,
@@ -131,7 +131,7 @@ pub fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> {
     bpf(MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
-pub fn delete(map: &OwnedFd, key: &[u8]) -> io::Result<()> {
+pub(crate) fn delete(map: &OwnedFd, key: &[u8]) -> io::Result<()> {
     let mut attr =
         MapElem { map_fd: map.as_raw_fd() as u32, pad: 0, key: key.as_ptr() as u64, value: 0, flags: 0 };
     bpf(MAP_DELETE_ELEM, &mut attr).map(drop)
@@ -150,7 +150,7 @@ struct MapBatch {
 }
 
 /// All entries of a hash map: keys one after another, values one after another. `value_bytes` counts all CPUs' shares.
-pub fn entries(
+pub(crate) fn entries(
     map: &OwnedFd,
     key_bytes: usize,
     value_bytes: usize,
@@ -206,7 +206,7 @@ struct BtfLoad {
     log_true_size: u32,
 }
 
-pub fn load_btf(bytes: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn load_btf(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut attr = BtfLoad { btf: bytes.as_ptr() as u64, size: bytes.len() as u32, ..BtfLoad::default() };
     bpf(BTF_LOAD, &mut attr).map(owned)
 }
@@ -236,14 +236,14 @@ struct ProgLoad {
 /// Where a function begins, and its type in the program's BTF.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FunctionInfo {
+pub(crate) struct FunctionInfo {
     pub insn: u32,
     pub btf_type: u32,
 }
 
 /// A program to be loaded.
 #[derive(Debug)]
-pub struct Load<'a> {
+pub(crate) struct Load<'a> {
     pub program_type: ProgramType,
     pub is_uprobe_multi: bool,
     pub is_sleepable: bool,
@@ -254,7 +254,7 @@ pub struct Load<'a> {
 }
 
 /// Asks for the verifier's log only after a refusal.
-pub fn load_program(load: &Load<'_>) -> Result<OwnedFd, LoadError> {
+pub(crate) fn load_program(load: &Load<'_>) -> Result<OwnedFd, LoadError> {
     let license = c"Dual MIT/GPL";
     let mut attr = ProgLoad {
         prog_type: load.program_type as u32,
@@ -313,7 +313,7 @@ struct TestRun {
 }
 
 /// Runs a raw tracepoint program once, in this thread, with these arguments.
-pub fn run_once(program: &OwnedFd, args: &[u64; 12]) -> io::Result<()> {
+pub(crate) fn run_once(program: &OwnedFd, args: &[u64; 12]) -> io::Result<()> {
     let mut attr = TestRun {
         prog_fd: program.as_raw_fd() as u32,
         ctx_size_in: size_of_val(args) as u32,
@@ -341,7 +341,7 @@ struct LinkUprobeMulti {
 
 /// One site of a link: offsets are in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinkSite {
+pub(crate) struct LinkSite {
     pub file_offset: u64,
     /// The semaphore's offset in the file, 0 for none.
     pub ref_ctr_offset: u64,
@@ -349,7 +349,7 @@ pub struct LinkSite {
 }
 
 /// Arms `sites` of a file in process `pid`, 0 for every process. Closing the link disarms them all at once.
-pub fn link_uprobes(
+pub(crate) fn link_uprobes(
     program: &OwnedFd,
     path: &CStr,
     sites: &[LinkSite],
@@ -387,7 +387,7 @@ struct LinkPerfEvent {
 }
 
 /// Runs `program` whenever the perf event occurs, with this cookie.
-pub fn link_perf_event(program: &OwnedFd, event: &OwnedFd, cookie: u64) -> io::Result<OwnedFd> {
+pub(crate) fn link_perf_event(program: &OwnedFd, event: &OwnedFd, cookie: u64) -> io::Result<OwnedFd> {
     let mut attr = LinkPerfEvent {
         prog_fd: program.as_raw_fd() as u32,
         target_fd: event.as_raw_fd() as u32,
@@ -399,7 +399,7 @@ pub fn link_perf_event(program: &OwnedFd, event: &OwnedFd, cookie: u64) -> io::R
 }
 
 /// A path for the kernel.
-pub fn c_path(path: &std::path::Path) -> io::Result<CString> {
+pub(crate) fn c_path(path: &std::path::Path) -> io::Result<CString> {
     use std::os::unix::ffi::OsStrExt;
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }

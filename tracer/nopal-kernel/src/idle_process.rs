@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 static IDLE: Mutex<Option<(u32, OwnedFd)>> = Mutex::new(None);
 
 /// The process, started when it is first asked for. It lives as long as we do.
-pub fn pid() -> io::Result<u32> {
+pub(crate) fn pid() -> io::Result<u32> {
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((pid, _)) = &*idle {
         return Ok(*pid);

@@ -46,7 +46,7 @@ pub(super) struct Member {
 
 impl Family {
     /// Adds one event at all places, at which the program runs.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         tracefs: &Arc<Tracefs>,
         file: &File,

@@ -18,7 +18,7 @@ const _: () = assert!(size_of::<Insn>() == 8);
 /// An eBPF register: R0 result, R1-R5 helper arguments, R6-R9 kept over calls, R10 the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reg {
+pub(crate) enum Reg {
     R0,
     R1,
     R2,
@@ -34,7 +34,7 @@ pub enum Reg {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Alu {
+pub(crate) enum Alu {
     Add = 0x00,
     Sub = 0x10,
     Mul = 0x20,
@@ -54,7 +54,7 @@ pub enum Alu {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Cond {
+pub(crate) enum Cond {
     Eq = 0x10,
     Gt = 0x20,
     Ge = 0x30,
@@ -70,7 +70,7 @@ pub enum Cond {
 /// Width of a load or store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Width {
+pub(crate) enum Width {
     W32 = 0x00,
     W16 = 0x08,
     W8 = 0x10,
@@ -78,7 +78,7 @@ pub enum Width {
 }
 
 impl Width {
-    pub fn of(bytes: u8) -> Width {
+    pub(crate) fn of(bytes: u8) -> Width {
         match bytes {
             1 => Width::W8,
             2 => Width::W16,
@@ -91,7 +91,7 @@ impl Width {
 /// The kernel's helper functions we call, by their number in the uapi.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Helper {
+pub(crate) enum Helper {
     MapLookupElem = 1,
     MapUpdateElem = 2,
     MapDeleteElem = 3,
@@ -121,11 +121,11 @@ pub enum Helper {
 
 /// A place in the program that jumps may name before it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Label(usize);
+pub(crate) struct Label(usize);
 
 /// A program in the making.
 #[derive(Debug, Default)]
-pub struct Assembler {
+pub(crate) struct Assembler {
     insns: Vec<Insn>,
     labels: Vec<Option<usize>>,
     jumps: Vec<(usize, Label)>,
@@ -137,13 +137,13 @@ pub struct Assembler {
 pub struct TooLong;
 
 impl Assembler {
-    pub fn label(&mut self) -> Label {
+    pub(crate) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
     /// Binds `label` to the next instruction.
-    pub fn bind(&mut self, label: Label) {
+    pub(crate) fn bind(&mut self, label: Label) {
         self.labels[label.0] = Some(self.insns.len());
     }
 
@@ -151,107 +151,107 @@ impl Assembler {
         self.insns.push(Insn { code, regs: dst as u8 | (src as u8) << 4, off, imm });
     }
 
-    pub fn alu(&mut self, op: Alu, dst: Reg, src: Reg) {
+    pub(crate) fn alu(&mut self, op: Alu, dst: Reg, src: Reg) {
         self.push(0x0f | op as u8, dst, src, 0, 0);
     }
 
-    pub fn alu_imm(&mut self, op: Alu, dst: Reg, imm: i32) {
+    pub(crate) fn alu_imm(&mut self, op: Alu, dst: Reg, imm: i32) {
         self.push(0x07 | op as u8, dst, Reg::R0, 0, imm);
     }
 
-    pub fn mov(&mut self, dst: Reg, src: Reg) {
+    pub(crate) fn mov(&mut self, dst: Reg, src: Reg) {
         self.alu(Alu::Mov, dst, src);
     }
 
-    pub fn mov_imm(&mut self, dst: Reg, imm: i32) {
+    pub(crate) fn mov_imm(&mut self, dst: Reg, imm: i32) {
         self.alu_imm(Alu::Mov, dst, imm);
     }
 
     /// Loads a 64-bit constant; takes two instruction slots.
-    pub fn load_imm64(&mut self, dst: Reg, value: u64) {
+    pub(crate) fn load_imm64(&mut self, dst: Reg, value: u64) {
         self.push(0x18, dst, Reg::R0, 0, value as u32 as i32);
         self.insns.push(Insn { code: 0, regs: 0, off: 0, imm: (value >> 32) as i32 });
     }
 
     /// Loads the address of a map by its file descriptor.
-    pub fn load_map(&mut self, dst: Reg, map_fd: i32) {
+    pub(crate) fn load_map(&mut self, dst: Reg, map_fd: i32) {
         // Source register 1 is BPF_PSEUDO_MAP_FD.
         self.push(0x18, dst, Reg::R1, 0, map_fd);
         self.insns.push(Insn { code: 0, regs: 0, off: 0, imm: 0 });
     }
 
-    pub fn load(&mut self, width: Width, dst: Reg, base: Reg, off: i16) {
+    pub(crate) fn load(&mut self, width: Width, dst: Reg, base: Reg, off: i16) {
         self.push(0x61 | width as u8, dst, base, off, 0);
     }
 
-    pub fn store(&mut self, width: Width, base: Reg, off: i16, src: Reg) {
+    pub(crate) fn store(&mut self, width: Width, base: Reg, off: i16, src: Reg) {
         self.push(0x63 | width as u8, base, src, off, 0);
     }
 
-    pub fn store_imm(&mut self, width: Width, base: Reg, off: i16, imm: i32) {
+    pub(crate) fn store_imm(&mut self, width: Width, base: Reg, off: i16, imm: i32) {
         self.push(0x62 | width as u8, base, Reg::R0, off, imm);
     }
 
     /// `*(u64 *)(base + off) += src`, atomically.
-    pub fn atomic_add64(&mut self, base: Reg, off: i16, src: Reg) {
+    pub(crate) fn atomic_add64(&mut self, base: Reg, off: i16, src: Reg) {
         self.push(0xdb, base, src, off, 0);
     }
 
     /// `src = *(u64 *)(base + off); *(u64 *)(base + off) += src`, atomically.
-    pub fn atomic_fetch_add64(&mut self, base: Reg, off: i16, src: Reg) {
+    pub(crate) fn atomic_fetch_add64(&mut self, base: Reg, off: i16, src: Reg) {
         self.push(0xdb, base, src, off, 1);
     }
 
     /// Compares `*(u64 *)(base + off)` with R0 and, if equal, stores `src`; R0 is what was there. Atomic.
-    pub fn atomic_compare_exchange64(&mut self, base: Reg, off: i16, src: Reg) {
+    pub(crate) fn atomic_compare_exchange64(&mut self, base: Reg, off: i16, src: Reg) {
         self.push(0xdb, base, src, off, 0xf1);
     }
 
-    pub fn negate(&mut self, dst: Reg) {
+    pub(crate) fn negate(&mut self, dst: Reg) {
         self.alu_imm(Alu::Neg, dst, 0);
     }
 
     /// Loads the address of the function at `label`, for helpers that call back.
-    pub fn load_function(&mut self, dst: Reg, label: Label) {
+    pub(crate) fn load_function(&mut self, dst: Reg, label: Label) {
         self.functions.push((self.insns.len(), label));
         // Source register 4 is BPF_PSEUDO_FUNC.
         self.push(0x18, dst, Reg::R4, 0, 0);
         self.insns.push(Insn { code: 0, regs: 0, off: 0, imm: 0 });
     }
 
-    pub fn call(&mut self, helper: Helper) {
+    pub(crate) fn call(&mut self, helper: Helper) {
         self.push(0x85, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
-    pub fn exit(&mut self) {
+    pub(crate) fn exit(&mut self) {
         self.push(0x95, Reg::R0, Reg::R0, 0, 0);
     }
 
-    pub fn jump(&mut self, to: Label) {
+    pub(crate) fn jump(&mut self, to: Label) {
         self.jumps.push((self.insns.len(), to));
         self.push(0x05, Reg::R0, Reg::R0, 0, 0);
     }
 
-    pub fn jump_if_imm(&mut self, cond: Cond, left: Reg, right: i32, to: Label) {
+    pub(crate) fn jump_if_imm(&mut self, cond: Cond, left: Reg, right: i32, to: Label) {
         self.jumps.push((self.insns.len(), to));
         self.push(0x05 | cond as u8, left, Reg::R0, 0, right);
     }
 
-    pub fn jump_if(&mut self, cond: Cond, left: Reg, right: Reg, to: Label) {
+    pub(crate) fn jump_if(&mut self, cond: Cond, left: Reg, right: Reg, to: Label) {
         self.jumps.push((self.insns.len(), to));
         self.push(0x0d | cond as u8, left, right, 0, 0);
     }
 
     /// Goes on, or to `to` when the program has gone round its loops too often: with it in the way, the verifier lets a
     /// loop run whose end it cannot see. Since Linux 6.9.
-    pub fn may_goto(&mut self, to: Label) {
+    pub(crate) fn may_goto(&mut self, to: Label) {
         self.jumps.push((self.insns.len(), to));
         self.push(0xe5, Reg::R0, Reg::R0, 0, 0);
     }
 
     /// Drops what no way leads to, which the verifier refuses. Of the functions at `labels` those that are left are
     /// returned.
-    pub fn drop_unreachable(&mut self, labels: &[Label]) -> Vec<Label> {
+    pub(crate) fn drop_unreachable(&mut self, labels: &[Label]) -> Vec<Label> {
         let at = |label: &Label| self.labels[label.0].expect("every label is bound before finish");
         let jumps: HashMap<usize, usize> = self.jumps.iter().map(|(from, to)| (*from, at(to))).collect();
         let functions: HashMap<usize, usize> =
@@ -298,12 +298,12 @@ impl Assembler {
     }
 
     /// Where a bound label is.
-    pub fn position(&self, label: Label) -> usize {
+    pub(crate) fn position(&self, label: Label) -> usize {
         self.labels[label.0].expect("every label is bound before finish")
     }
 
     /// The finished program with every jump resolved.
-    pub fn finish(mut self) -> Result<Vec<Insn>, TooLong> {
+    pub(crate) fn finish(mut self) -> Result<Vec<Insn>, TooLong> {
         for (at, label) in &self.jumps {
             let target = self.labels[label.0].expect("every label is bound before finish");
             let off = target as i64 - *at as i64 - 1;

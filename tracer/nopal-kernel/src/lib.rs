@@ -2,6 +2,8 @@
 //! door of capture programs, whose records have the format of the user door, but for their time, which is CLOCK_MONOTONIC
 //! in nanoseconds.
 
+#![warn(unreachable_pub)]
+
 mod bpf;
 pub mod capture_program;
 mod code_error;

@@ -121,7 +121,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::LeafNop { address } => write!(
                 f,
-                "the site at {address:#x} is a bare 5-byte nop in a function that calls nobody: this kernel's uprobes would \
+                "the site at {address:#x} is a bare 5-byte nop in a function that calls no other function: this kernel's uprobes would \
                  destroy its local variables; `--door user` is safe"
             ),
             Refusal::VectorInstruction { address } => write!(

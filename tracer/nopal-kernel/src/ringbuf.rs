@@ -12,7 +12,7 @@ const LENGTH_MASK: u32 = DISCARD - 1;
 /// The ring buffer of one map: a page the consumer writes, a page the kernel writes, then the data mapped twice in a
 /// row so that no record is ever cut in two.
 #[derive(Debug)]
-pub struct RingBuffer {
+pub(crate) struct RingBuffer {
     consumer: *mut u8,
     producer: *const u8,
     page_bytes: usize,
@@ -25,7 +25,7 @@ unsafe impl Send for RingBuffer {}
 
 impl RingBuffer {
     /// Maps the ring buffer `map` of `size_bytes`.
-    pub fn new(map: OwnedFd, size_bytes: usize) -> io::Result<Self> {
+    pub(crate) fn new(map: OwnedFd, size_bytes: usize) -> io::Result<Self> {
         // SAFETY: sysconf has no preconditions.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let fd = map.as_raw_fd();
@@ -42,7 +42,7 @@ impl RingBuffer {
     }
 
     /// Hands at most `limit` finished records to `take`, in the order the kernel reserved them; returns how many there were.
-    pub fn poll(&mut self, limit: usize, mut take: impl FnMut(&[u8])) -> usize {
+    pub(crate) fn poll(&mut self, limit: usize, mut take: impl FnMut(&[u8])) -> usize {
         // SAFETY: both positions are the first word of a mapped page and aligned to it.
         let (consumer, producer) =
             unsafe { (&*self.consumer.cast::<AtomicU64>(), &*self.producer.cast::<AtomicU64>()) };

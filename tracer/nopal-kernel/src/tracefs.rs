@@ -20,13 +20,13 @@ const GROUP: &str = leftovers::GROUPS[1];
 
 /// The root folder of the file system.
 #[derive(Debug)]
-pub struct Tracefs {
+pub(crate) struct Tracefs {
     root: OwnedFd,
 }
 
 /// One place of a named event, in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     pub file_offset: u64,
     /// The semaphore's offset in the file, 0 for none.
     pub ref_ctr_offset: u64,
@@ -34,14 +34,14 @@ pub struct Place {
 
 /// A uprobe event that has a name, and an id that `perf_event_open` takes. Dropping it removes it.
 #[derive(Debug)]
-pub struct NamedEvent {
+pub(crate) struct NamedEvent {
     tracefs: Arc<Tracefs>,
     name: String,
     pub id: u64,
 }
 
 impl Tracefs {
-    pub fn open() -> io::Result<Tracefs> {
+    pub(crate) fn open() -> io::Result<Tracefs> {
         let root = mount_for_us().or_else(|error| {
             ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
                 .iter()
@@ -56,7 +56,7 @@ impl Tracefs {
     }
 
     /// Defines one event at all `places` of `file`; one of returns occurs when a function that begins there returns.
-    pub fn define(
+    pub(crate) fn define(
         self: &Arc<Self>,
         file: &File,
         places: &[Place],

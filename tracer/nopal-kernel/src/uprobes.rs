@@ -45,7 +45,7 @@ pub(super) struct SiteSet {
 }
 
 impl SiteSet {
-    pub fn new(path: &Path, is_return: bool, sites: Vec<LinkSite>) -> SiteSet {
+    pub(crate) fn new(path: &Path, is_return: bool, sites: Vec<LinkSite>) -> SiteSet {
         SiteSet { path: path.to_owned(), is_return, sites, family: None }
     }
 }

@@ -302,7 +302,7 @@ fn special(name: &str) -> Option<(&'static str, bool)> {
         | "savectx" | "libc_siglongjmp" | "longjmp" | "siglongjmp" | "longjmp_chk" => {
             Some(("it returns twice or elsewhere", true))
         }
-        "start_context" => Some(("nobody calls it", false)),
+        "start_context" => Some(("nothing calls it", false)),
         _ if plain.starts_with("dl_runtime_resolve")
             || plain.starts_with("dl_runtime_profile")
             || plain.starts_with("dl_tlsdesc") =>

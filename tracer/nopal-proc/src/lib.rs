@@ -1,6 +1,8 @@
 //! Running processes as the kernel shows them in `/proc`: their memory maps, the files they map, their children.
 //! Starts commands and holds them (`launch`); all else only reads. Changing a process is the doors' work.
 
+#![warn(unreachable_pub)]
+
 mod auxv;
 pub mod births;
 pub mod capability;

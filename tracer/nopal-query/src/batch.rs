@@ -4,7 +4,7 @@ use nopal_spans::Value;
 
 /// One value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Datum {
+pub(crate) enum Datum {
     Null,
     Integer(i64),
     Real(f64),
@@ -14,7 +14,7 @@ pub enum Datum {
 
 /// Rows with as many values each as the query uses columns.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub(crate) struct Batch {
     data: Vec<Datum>,
     texts: Vec<u8>,
     n_rows: usize,
@@ -25,28 +25,28 @@ const MAX_ROWS: usize = 2048;
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 impl Batch {
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.n_rows >= MAX_ROWS || self.texts.len() >= MAX_TEXT_BYTES
     }
 
-    pub fn n_rows(&self) -> usize {
+    pub(crate) fn n_rows(&self) -> usize {
         self.n_rows
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.data.clear();
         self.texts.clear();
         self.n_rows = 0;
     }
 
     #[inline]
-    pub fn put(&mut self, datum: Datum) {
+    pub(crate) fn put(&mut self, datum: Datum) {
         self.data.push(datum);
     }
 
     /// Numbers of 64 bits without a sign that SQLite has no room for become texts.
     #[inline]
-    pub fn put_unsigned(&mut self, n: u64) {
+    pub(crate) fn put_unsigned(&mut self, n: u64) {
         match i64::try_from(n) {
             Ok(n) => self.data.push(Datum::Integer(n)),
             Err(_) => self.put_text(n.to_string().as_bytes()),
@@ -54,7 +54,7 @@ impl Batch {
     }
 
     #[inline]
-    pub fn put_text(&mut self, text: &[u8]) {
+    pub(crate) fn put_text(&mut self, text: &[u8]) {
         let from = self.texts.len() as u32;
         match std::str::from_utf8(text) {
             Ok(_) => self.texts.extend_from_slice(text),
@@ -64,7 +64,7 @@ impl Batch {
     }
 
     #[inline]
-    pub fn put_value(&mut self, value: Value<'_>) {
+    pub(crate) fn put_value(&mut self, value: Value<'_>) {
         match value {
             Value::Absent => self.put(Datum::Null),
             Value::Signed(n) => self.put(Datum::Integer(n)),
@@ -75,16 +75,16 @@ impl Batch {
     }
 
     #[inline]
-    pub fn end_row(&mut self) {
+    pub(crate) fn end_row(&mut self) {
         self.n_rows += 1;
     }
 
     #[inline]
-    pub fn get(&self, row: usize, width: usize, at: usize) -> Datum {
+    pub(crate) fn get(&self, row: usize, width: usize, at: usize) -> Datum {
         self.data.get(row * width + at).copied().unwrap_or(Datum::Null)
     }
 
-    pub fn text(&self, from: u32, to: u32) -> &str {
+    pub(crate) fn text(&self, from: u32, to: u32) -> &str {
         self.texts
             .get(from as usize..to as usize)
             .and_then(|text| std::str::from_utf8(text).ok())

@@ -2,6 +2,8 @@
 //! is loaded whole. What a query does not need is not decoded: times, processes, threads, event types and fields.
 //! Prints nothing.
 
+#![warn(unreachable_pub)]
+
 mod batch;
 mod database;
 mod names;

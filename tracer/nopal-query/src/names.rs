@@ -1,7 +1,7 @@
 //! Names of tables: `provider:name` as an identifier that needs no quotes.
 
 /// Letters, digits and underscores; what is taken gets a number behind it.
-pub fn table_name(full_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+pub(crate) fn table_name(full_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let plain: String = full_name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
@@ -21,7 +21,7 @@ pub fn table_name(full_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
 }
 
 /// An identifier within quotes.
-pub fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -5,7 +5,7 @@ use rusqlite::vtab::IndexConstraintOp;
 
 /// A comparison that the reader can do by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
+pub(crate) enum Op {
     Eq,
     Gt,
     Ge,
@@ -14,7 +14,7 @@ pub enum Op {
 }
 
 impl Op {
-    pub fn of(op: IndexConstraintOp) -> Option<Op> {
+    pub(crate) fn of(op: IndexConstraintOp) -> Option<Op> {
         match op {
             IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ => Some(Op::Eq),
             IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_GT => Some(Op::Gt),
@@ -42,20 +42,20 @@ impl Op {
 
 /// Columns in use, and comparisons whose other sides `filter` gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ask {
+pub(crate) struct Ask {
     /// A bit for each column; the last one stands for all columns from there on.
     pub columns: u64,
     pub comparisons: Vec<(usize, Op)>,
 }
 
 impl Ask {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let comparisons: Vec<String> =
             self.comparisons.iter().map(|(column, op)| format!("{column}{}", op.letter())).collect();
         format!("{:x};{}", self.columns, comparisons.join(","))
     }
 
-    pub fn parse(text: &str) -> Option<Ask> {
+    pub(crate) fn parse(text: &str) -> Option<Ask> {
         let (columns, comparisons) = text.split_once(';')?;
         let comparison = |text: &str| {
             let letter = text.chars().last()?;
@@ -68,7 +68,7 @@ impl Ask {
         })
     }
 
-    pub fn uses(&self, column: usize) -> bool {
+    pub(crate) fn uses(&self, column: usize) -> bool {
         self.columns >> column.min(63) & 1 == 1
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub fn new(ask: Ask, sides: &[Side], columns: &[String]) -> Part {
+    pub(crate) fn new(ask: Ask, sides: &[Side], columns: &[String]) -> Part {
         let mut part = Part {
             range: Range::default(),
             pid: None,
@@ -105,7 +105,7 @@ pub(crate) struct Scan {
 const N_BATCHES: usize = 8;
 
 impl Scan {
-    pub fn start(shared: &Arc<Shared>, table: usize, part: Part) -> Scan {
+    pub(crate) fn start(shared: &Arc<Shared>, table: usize, part: Part) -> Scan {
         let (to, rows) = sync_channel(N_BATCHES);
         let (empty, back) = sync_channel(N_BATCHES);
         let shared = Arc::clone(shared);
@@ -117,7 +117,7 @@ impl Scan {
     }
 
     /// The next rows in exchange for those that are done with; none at the end.
-    pub fn next(&mut self, mut done: Batch) -> Result<Option<Batch>, String> {
+    pub(crate) fn next(&mut self, mut done: Batch) -> Result<Option<Batch>, String> {
         done.clear();
         // A thread that has ended needs no memory.
         let _ = self.empty.try_send(done);
@@ -136,7 +136,7 @@ pub(crate) struct Sender {
 
 impl Sender {
     #[inline]
-    pub fn end_row(&mut self) {
+    pub(crate) fn end_row(&mut self) {
         self.batch.end_row();
         if self.batch.is_full() {
             self.send();

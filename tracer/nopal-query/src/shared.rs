@@ -24,7 +24,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(
+    pub(crate) fn new(
         recordings: Vec<(PathBuf, Recording)>,
         available: Available,
         tables: Vec<TableInfo>,
@@ -45,16 +45,16 @@ impl Shared {
     }
 
     /// Why a recording could not be read, if that is so; told once.
-    pub fn take_failure(&self) -> Option<String> {
+    pub(crate) fn take_failure(&self) -> Option<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         (self.is_stopped)()
     }
 
     /// The number of events of each type, by recording, and what is missing.
-    pub fn counts(&self) -> Result<&[Counts], String> {
+    pub(crate) fn counts(&self) -> Result<&[Counts], String> {
         let count = || {
             let never = AtomicBool::new(false);
             let of = |(dir, recording): &(PathBuf, Recording)| {
@@ -66,24 +66,24 @@ impl Shared {
         self.counts.get_or_init(count).as_deref().map_err(Clone::clone)
     }
 
-    pub fn reports(&self) -> Vec<Option<(Report, u64)>> {
+    pub(crate) fn reports(&self) -> Vec<Option<(Report, u64)>> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn unmatched(&self) -> Unmatched {
+    pub(crate) fn unmatched(&self) -> Unmatched {
         *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn was_read(&self, recording: usize, report: Report, n_damaged: u64) {
+    pub(crate) fn was_read(&self, recording: usize, report: Report, n_damaged: u64) {
         let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         reports[recording] = Some((report, n_damaged));
     }
 
-    pub fn has_failed(&self, why: &str) {
+    pub(crate) fn has_failed(&self, why: &str) {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
     }
 
-    pub fn was_paired(&self, unmatched: Unmatched) {
+    pub(crate) fn was_paired(&self, unmatched: Unmatched) {
         *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = unmatched;
     }
 }

@@ -68,7 +68,7 @@ fn unreadable() -> NoPoint {
             "run it as root; static probes (usdt) of your own processes need none of these: --door user",
         ),
         false => (
-            "there is no tracefs, which tells of the tracepoints",
+            "tracefs, which lists the tracepoints, is not mounted",
             "mount -t tracefs tracefs /sys/kernel/tracing (needs root)",
         ),
     };

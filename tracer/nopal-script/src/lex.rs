@@ -345,7 +345,7 @@ impl<'a> Lexer<'a> {
         match parse_number(&word) {
             Some(Ok(value)) => Ok(Token::Int { value: value as i64, is_signed: value <= i64::MAX as u64 }),
             Some(Err(())) => Err(Diagnostic::error(span, format!("`{word}` does not fit into 64 bits"))),
-            None => Err(Diagnostic::error(span, format!("`{}` is no number", &rest[..word.len()]))
+            None => Err(Diagnostic::error(span, format!("`{}` is not a number", &rest[..word.len()]))
                 .help("numbers look like 12, 0x1f, 017, 1_000, 1e6, 10ms")),
         }
     }

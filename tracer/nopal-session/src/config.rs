@@ -138,7 +138,7 @@ fn default_max_string() -> u32 {
 impl SessionConfig {
     pub fn from_toml(text: &str) -> Result<SessionConfig, SessionError> {
         let config: SessionConfig = toml::from_str(text).map_err(|e| {
-            SessionError::new("bad-session-file", format!("this is no session: {}", e.to_string().trim_end()))
+            SessionError::new("bad-session-file", format!("not a session file: {}", e.to_string().trim_end()))
                 .hint("`nopal save` writes one that can be loaded")
         })?;
         check_name("a session", &config.name)?;
@@ -247,7 +247,7 @@ pub fn check_name(what: &str, name: &str) -> Result<(), SessionError> {
     if is_fine {
         return Ok(());
     }
-    Err(SessionError::new("bad-name", format!("`{name}` is no name for {what}"))
+    Err(SessionError::new("bad-name", format!("`{name}` cannot be a name for {what}"))
         .hint("letters, digits and . _ - @ + make a name of up to 100 characters"))
 }
 

@@ -10,7 +10,7 @@ const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
 
 /// Decimal, without leading zeros.
 #[inline]
-pub fn unsigned(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn unsigned(out: &mut Vec<u8>, mut value: u64) {
     if value < 10 {
         out.push(b'0' + value as u8);
         return;
@@ -35,7 +35,7 @@ pub fn unsigned(out: &mut Vec<u8>, mut value: u64) {
 }
 
 #[inline]
-pub fn signed(out: &mut Vec<u8>, value: i64) {
+pub(crate) fn signed(out: &mut Vec<u8>, value: i64) {
     if value < 0 {
         out.push(b'-');
     }
@@ -44,7 +44,7 @@ pub fn signed(out: &mut Vec<u8>, value: i64) {
 
 /// Nine digits, with leading zeros.
 #[inline]
-pub fn nine(out: &mut Vec<u8>, value: u32) {
+pub(crate) fn nine(out: &mut Vec<u8>, value: u32) {
     let mut buffer = [0; 9];
     let mut rest = value;
     for at in [7, 5, 3, 1] {
@@ -58,7 +58,7 @@ pub fn nine(out: &mut Vec<u8>, value: u32) {
 
 /// An integer of `bits` bits in one of the four bases of the format, as babeltrace2 shows it.
 #[inline]
-pub fn in_base(out: &mut Vec<u8>, raw: u64, bits: u32, is_signed: bool, base: u8) {
+pub(crate) fn in_base(out: &mut Vec<u8>, raw: u64, bits: u32, is_signed: bool, base: u8) {
     let low = |bits: u32| if bits >= 64 { raw } else { raw & ((1 << bits) - 1) };
     match base {
         16 => {
@@ -89,7 +89,7 @@ fn octal(out: &mut Vec<u8>, value: u64) {
 }
 
 /// As C's `%g`: six significant digits, trailing zeros dropped.
-pub fn general(out: &mut Vec<u8>, value: f64) {
+pub(crate) fn general(out: &mut Vec<u8>, value: f64) {
     if !value.is_finite() {
         if value.is_sign_negative() {
             out.push(b'-');

@@ -3,6 +3,8 @@
 //! [`Recording`] reads a recording, ours or LTTng's, by parsing its metadata; [`write`] makes one. [`EventType`] and
 //! [`Type`] say what an event looks like on both sides.
 
+#![warn(unreachable_pub)]
+
 pub mod clock;
 mod digits;
 mod error;

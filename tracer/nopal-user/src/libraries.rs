@@ -70,8 +70,8 @@ type Unfit = &'static str;
 
 fn read_loader(object: &MappedObject) -> std::result::Result<Loader, Unfit> {
     let image = object.open().map_err(|_| "the file of its dynamic linker cannot be read")?;
-    let file =
-        object::File::parse(image.bytes()).map_err(|_| "the file of its dynamic linker is no ELF file")?;
+    let file = object::File::parse(image.bytes())
+        .map_err(|_| "the file of its dynamic linker is not an ELF file")?;
     let symbol = |name: &str| {
         let found = file.dynamic_symbols().find(|s| s.name() == Ok(name) && s.address() != 0);
         found.map(|s| s.address()).ok_or("its dynamic linker does not tell debuggers what it does")

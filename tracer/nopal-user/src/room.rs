@@ -63,7 +63,7 @@ impl Room {
     fn check_beside(&self, heap: (u64, u64), start: u64, len: u64) -> std::result::Result<(), String> {
         let end = start.checked_add(len).ok_or("the end of the address space")?;
         if start < LOWEST {
-            return Err("the lowest addresses, which nobody may map".into());
+            return Err("the lowest addresses, which no process may map".into());
         }
         if end > HIGHEST {
             return Err("addresses above user space".into());
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn what_is_in_the_way() {
         for (start, expected) in [
-            (0x1000, "Err(\"the lowest addresses, which nobody may map\")"),
+            (0x1000, "Err(\"the lowest addresses, which no process may map\")"),
             (0x400000, "Err(\"/bin/fixed\")"),
             (0x3ff000, "Ok(())"),
             (0x3ff800, "Err(\"/bin/fixed\")"),

@@ -140,7 +140,7 @@ impl Checker<'_> {
                 self.regs(&[value])?;
                 match self.map(map, key)?.value {
                     MapValue::Aggregate(_) => Ok(()),
-                    MapValue::Plain(_) => Err("the map is no aggregate"),
+                    MapValue::Plain(_) => Err("the map is not an aggregate"),
                 }
             }
             Op::ForEach { map, key, value, end } => {

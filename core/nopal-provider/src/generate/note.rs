@@ -3,16 +3,16 @@
 use crate::ast::{Arg, Probe, Provider};
 
 mod tag {
-    pub const PROVIDER: u16 = 0x01;
-    pub const NAME: u16 = 0x02;
-    pub const DOC: u16 = 0x03;
-    pub const PAIR: u16 = 0x04;
-    pub const ARG: u16 = 0x10;
-    pub const ARG_NAME: u16 = 0x11;
-    pub const ARG_TYPE: u16 = 0x12;
-    pub const ARG_DOC: u16 = 0x13;
-    pub const ARG_LENGTH: u16 = 0x14;
-    pub const ARG_ENUM: u16 = 0x15;
+    pub(super) const PROVIDER: u16 = 0x01;
+    pub(super) const NAME: u16 = 0x02;
+    pub(super) const DOC: u16 = 0x03;
+    pub(super) const PAIR: u16 = 0x04;
+    pub(super) const ARG: u16 = 0x10;
+    pub(super) const ARG_NAME: u16 = 0x11;
+    pub(super) const ARG_TYPE: u16 = 0x12;
+    pub(super) const ARG_DOC: u16 = 0x13;
+    pub(super) const ARG_LENGTH: u16 = 0x14;
+    pub(super) const ARG_ENUM: u16 = 0x15;
 }
 
 const VERSION: u16 = 1;

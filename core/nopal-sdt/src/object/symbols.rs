@@ -26,16 +26,16 @@ enum Found {
 }
 
 impl Wanted {
-    pub fn new(is_fixed: bool) -> Self {
+    pub(super) fn new(is_fixed: bool) -> Self {
         Wanted { found: HashMap::new(), is_fixed }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
     /// Looks all wanted names up in the full symbol table and, for stripped files, in the dynamic one.
-    pub fn resolve<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
+    pub(super) fn resolve<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
         &mut self,
         sections: &Sections<'data, Elf, R>,
     ) {

@@ -142,7 +142,7 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
     nopal_kernel::leftovers::sweep();
     if let Some(line) = &args.command_line {
         if !args.command.is_empty() {
-            return Err(Failure::usage("-c and -- COMMAND exclude each other"));
+            return Err(Failure::usage("-c cannot be combined with -- COMMAND"));
         }
         args.command = input::words_of(line)?.into_iter().map(OsString::from).collect();
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// A point that is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PointInProcess {
+pub(super) struct PointInProcess {
     clause: usize,
     point: usize,
     pid: Option<u32>,
@@ -27,7 +27,7 @@ pub struct PointInProcess {
 
 impl PointInProcess {
     /// What is in the kernel itself.
-    pub fn of_event(clause: usize, point: usize) -> PointInProcess {
+    pub(super) fn of_event(clause: usize, point: usize) -> PointInProcess {
         PointInProcess { clause, point, pid: None, file: None }
     }
 }

@@ -11,7 +11,7 @@ const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 
 /// `int`, `int (*)()`, and two functions of it: a global one, the program, and a static one, its callbacks.
-pub fn bytes() -> Vec<u8> {
+pub(super) fn bytes() -> Vec<u8> {
     let strings = b"\0int\0hit\0each\0";
     let (int, hit, each) = (1u32, 5u32, 9u32);
     let info = |kind: u32, vlen: u32| kind << 24 | vlen;
@@ -44,7 +44,7 @@ pub fn bytes() -> Vec<u8> {
 }
 
 /// The program's own function at 0 and callbacks at these instructions.
-pub fn functions(callbacks: &[usize]) -> Vec<FunctionInfo> {
+pub(super) fn functions(callbacks: &[usize]) -> Vec<FunctionInfo> {
     let program = FunctionInfo { insn: 0, btf_type: PROGRAM };
     let each = callbacks.iter().map(|at| FunctionInfo { insn: *at as u32, btf_type: CALLBACK });
     std::iter::once(program).chain(each).collect()

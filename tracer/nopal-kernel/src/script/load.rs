@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 #[derive(Debug)]
-pub struct Loaded {
+pub(super) struct Loaded {
     pub fd: Arc<OwnedFd>,
     pub clause: usize,
     pub kind: Kind,
@@ -21,7 +21,7 @@ pub struct Loaded {
 
 /// What the program is attached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attachment {
+pub(super) enum Attachment {
     /// A link of many uprobes.
     Multi,
     /// An event that processes inherit.
@@ -38,7 +38,7 @@ struct How {
 }
 
 /// What the clause with the most needs of an element of scratch memory.
-pub fn scratch_bytes(program: &Program, is_opaque: bool) -> Result<u32, ScriptError> {
+pub(super) fn scratch_bytes(program: &Program, is_opaque: bool) -> Result<u32, ScriptError> {
     let mut most = 0;
     for (clause, each) in program.clauses.iter().enumerate() {
         match code::plan(&each.code, is_opaque) {
@@ -51,7 +51,7 @@ pub fn scratch_bytes(program: &Program, is_opaque: bool) -> Result<u32, ScriptEr
     Ok(most)
 }
 
-pub fn make_scratch(bytes: u32) -> Result<OwnedFd, ScriptError> {
+pub(super) fn make_scratch(bytes: u32) -> Result<OwnedFd, ScriptError> {
     bpf::create_map(MapKind::PercpuArray, 4, bytes, code::SCRATCH_LEVELS, 0, "nopal_scratch")
         .map_err(|error| ScriptError::io("making a BPF map", error))
 }

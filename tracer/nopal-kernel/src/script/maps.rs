@@ -17,7 +17,7 @@ const MAX_PREALLOCATED_BYTES: u64 = 64 << 20;
 type RawEntry = (Vec<u8>, Vec<u8>);
 
 #[derive(Debug)]
-pub struct HostMap {
+pub(super) struct HostMap {
     pub fd: OwnedFd,
     def: MapDef,
     n_cpus: usize,
@@ -25,7 +25,7 @@ pub struct HostMap {
 }
 
 impl HostMap {
-    pub fn new(def: &MapDef, room: (u32, bool), n_cpus: usize) -> Result<HostMap, ScriptError> {
+    pub(super) fn new(def: &MapDef, room: (u32, bool), n_cpus: usize) -> Result<HostMap, ScriptError> {
         let (max_entries, is_lru) = room;
         let is_percpu = matches!(def.value, MapValue::Aggregate(_));
         let (key, value) = (def.key_bytes(), def.value_bytes());
@@ -90,7 +90,7 @@ impl HostMap {
             .collect())
     }
 
-    pub fn entries(&self) -> Result<Vec<Entry>, ScriptError> {
+    pub(super) fn entries(&self) -> Result<Vec<Entry>, ScriptError> {
         let raw = self.raw_entries()?;
         Ok(raw.into_iter().map(|(key, value)| Entry { key, value: self.merged(&value) }).collect())
     }
@@ -119,7 +119,7 @@ impl HostMap {
     }
 
     /// Removes all entries.
-    pub fn clear(&self) -> Result<(), ScriptError> {
+    pub(super) fn clear(&self) -> Result<(), ScriptError> {
         if !self.has_key() {
             let (share, n_shares) = self.share();
             return bpf::update(&self.fd, &[0; 4], &vec![0; share * n_shares])
@@ -136,7 +136,7 @@ impl HostMap {
     }
 
     /// Sets all values to zero; keys stay.
-    pub fn zero(&self) -> Result<(), ScriptError> {
+    pub(super) fn zero(&self) -> Result<(), ScriptError> {
         let (share, _) = self.share();
         for (key, mut value) in self.raw_entries()? {
             if self.has_key() {

@@ -129,7 +129,7 @@ pub(super) fn unreadable(error: TargetError) -> Refusal {
 }
 
 /// The files a process maps; none if it cannot be looked into.
-pub fn objects_of(pid: u32) -> Result<Vec<Arc<MappedObject>>, TargetError> {
+pub(super) fn objects_of(pid: u32) -> Result<Vec<Arc<MappedObject>>, TargetError> {
     changeable_objects(pid).map(|all| all.into_iter().map(Arc::new).collect())
 }
 

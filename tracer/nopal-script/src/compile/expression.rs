@@ -489,13 +489,13 @@ impl Body<'_, '_> {
                 let At::Reg(reg) = value.at else {
                     return Err(Diagnostic::error(
                         span,
-                        format!("`${}` is no number that can be changed", scope::written(name)),
+                        format!("`${}` is not a number that can be changed", scope::written(name)),
                     ));
                 };
                 if !value.ty.is_number() || self.bindings.iter().any(|(bound, _)| bound == name) {
                     return Err(Diagnostic::error(
                         span,
-                        format!("`${}` is no number that can be changed", scope::written(name)),
+                        format!("`${}` is not a number that can be changed", scope::written(name)),
                     ));
                 }
                 let by = by * self.pointer_step(&value.ty, span)?;

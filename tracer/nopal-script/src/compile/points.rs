@@ -174,7 +174,7 @@ fn period_ns(spec: &PointSpec, place: PointRef) -> Result<u64, Diagnostic> {
     let period_ns = match &spec.parts[..] {
         [unit, number] => {
             let Some(Ok(number)) = parse_number(number) else {
-                return Err(wrong(format!("`{number}` is no number")));
+                return Err(wrong(format!("`{number}` is not a number")));
             };
             match unit.as_str() {
                 "s" => number.checked_mul(1_000_000_000),
@@ -186,7 +186,7 @@ fn period_ns(spec: &PointSpec, place: PointRef) -> Result<u64, Diagnostic> {
         }
         [whole] if !whole.ends_with(|c: char| c.is_ascii_digit()) => match parse_number(whole) {
             Some(number) => number.ok(),
-            None => return Err(wrong(format!("`{whole}` is no time"))),
+            None => return Err(wrong(format!("`{whole}` is not a duration"))),
         },
         _ => return Err(wrong("a unit is missing".into())),
     };
@@ -233,7 +233,7 @@ fn software(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> 
         None => *default,
         Some(text) => match parse_number(text) {
             Some(Ok(count)) if count > 0 => count,
-            _ => return Err(Diagnostic::error(place.span, format!("`{text}` is no count"))),
+            _ => return Err(Diagnostic::error(place.span, format!("`{text}` is not a count"))),
         },
     };
     Ok(PointKind::Software { event: *event, count })

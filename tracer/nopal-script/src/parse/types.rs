@@ -93,7 +93,7 @@ impl Parser<'_> {
             words.push(next.clone());
             self.take()?;
             if words.len() > 4 {
-                return Err(Diagnostic::error(span, "this is no type"));
+                return Err(Diagnostic::error(span, "this is not a type"));
             }
         }
         let names: Vec<&str> = words.iter().map(String::as_str).collect();

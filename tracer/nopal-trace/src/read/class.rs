@@ -70,7 +70,7 @@ impl ById {
     }
 
     #[inline]
-    pub fn get(&self, id: u64) -> Option<u32> {
+    pub(crate) fn get(&self, id: u64) -> Option<u32> {
         match self.dense.get(id as usize) {
             Some(class) => *class,
             None if self.sparse.is_empty() => None,
@@ -99,7 +99,7 @@ impl ClockRule {
     }
 
     #[inline]
-    pub fn ns(&self, value: u64) -> i64 {
+    pub(crate) fn ns(&self, value: u64) -> i64 {
         let ns = if self.freq == Self::GHZ { value } else { scale(value, self.freq) };
         self.base_ns.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX))
     }

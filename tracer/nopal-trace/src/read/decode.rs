@@ -32,7 +32,7 @@ impl std::fmt::Display for Damage {
 
 /// The content of a packet; positions are in bits from its start.
 #[derive(Debug, Clone, Copy)]
-pub struct Content<'a> {
+pub(crate) struct Content<'a> {
     pub bytes: &'a [u8],
     pub end_bits: u64,
 }
@@ -74,7 +74,7 @@ pub trait Visitor {
 
 /// A visitor that only wants to get past.
 #[derive(Debug)]
-pub struct Skip;
+pub(super) struct Skip;
 
 impl Visitor for Skip {
     fn integer(&mut self, _: &Step, _: u64, _: u64, _: u32, _: bool, _: u8) {}
@@ -157,7 +157,7 @@ fn find_nul(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The lowest `bits` bits.
-pub const fn mask(bits: u32) -> u64 {
+pub(super) const fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
@@ -173,7 +173,7 @@ const fn align(at: u64, align_bits: u32) -> u64 {
 
 /// Gets past a plan's values; leaves the slots they are kept in.
 #[inline]
-pub fn skip(plan: &Plan, content: Content<'_>, at: u64, scratch: &mut Scratch) -> Result<u64, Damage> {
+pub(super) fn skip(plan: &Plan, content: Content<'_>, at: u64, scratch: &mut Scratch) -> Result<u64, Damage> {
     match plan.fixed_bits {
         Some(0) => Ok(at),
         Some(bits) => {
@@ -185,7 +185,7 @@ pub fn skip(plan: &Plan, content: Content<'_>, at: u64, scratch: &mut Scratch) -
 }
 
 /// Decodes from bit `at` on and returns the position behind the last value.
-pub fn run<V: Visitor>(
+pub(crate) fn run<V: Visitor>(
     plan: &Plan,
     content: Content<'_>,
     mut at: u64,

@@ -7,15 +7,15 @@ use crate::model::{ByteOrder, Enum, Field, Integer, Length, Type};
 use std::sync::Arc;
 
 /// Values that lengths and variants refer to. The first ones belong to scopes that several events share.
-pub const N_SLOTS: usize = 256;
+pub(super) const N_SLOTS: usize = 256;
 const N_SHARED_SLOTS: usize = 64;
 /// Arrays within arrays.
-pub const MAX_LOOPS: usize = 16;
+pub(super) const MAX_LOOPS: usize = 16;
 /// Steps of one plan; nested named types could otherwise multiply without end.
 const MAX_STEPS: usize = 1 << 16;
 
 #[derive(Debug, Clone, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub steps: Vec<Step>,
     /// Size in bits, from a whole byte on, if every event has the same and nothing in it needs looking at.
     pub fixed_bits: Option<u64>,
@@ -115,7 +115,7 @@ pub struct Arm {
 
 /// Where a scope lies: the prefix of absolute references to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScopeKind {
+pub(crate) enum ScopeKind {
     PacketHeader,
     PacketContext,
     EventHeader,
@@ -143,7 +143,7 @@ impl ScopeKind {
 
 /// A compiled scope: its plan, and the names that later scopes may refer to.
 #[derive(Debug, Clone)]
-pub struct Scope {
+pub(crate) struct Scope {
     pub kind: ScopeKind,
     pub plan: Plan,
     names: Vec<Name>,
@@ -169,19 +169,19 @@ enum Target {
 
 /// The slots in use: shared ones count up for a whole stream, those of an event's own scopes start again for each.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Slots {
+pub(crate) struct Slots {
     pub n_shared: usize,
     n_own: usize,
 }
 
 impl Slots {
-    pub fn for_next_event(self) -> Slots {
+    pub(crate) fn for_next_event(self) -> Slots {
         Slots { n_own: 0, ..self }
     }
 }
 
 /// Compiles `ty` as one scope that comes after the scopes in `before` (whose plans get a slot where it refers to them).
-pub fn compile(
+pub(crate) fn compile(
     kind: ScopeKind,
     ty: &Type,
     order: ByteOrder,

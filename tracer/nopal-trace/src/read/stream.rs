@@ -51,7 +51,11 @@ pub(crate) struct StreamCursor<'r> {
 }
 
 impl<'r> StreamCursor<'r> {
-    pub fn open(recording: &'r Recording, stream: &'r StreamFile, range: Range) -> Result<Self, Error> {
+    pub(super) fn open(
+        recording: &'r Recording,
+        stream: &'r StreamFile,
+        range: Range,
+    ) -> Result<Self, Error> {
         let failed = |e| Error::io(&stream.path, "open", e);
         let file = foreign::open(&stream.path).map_err(|e| failed(e.into_io()))?;
         let file_bytes = file.metadata().map_err(failed)?.len();
@@ -76,30 +80,30 @@ impl<'r> StreamCursor<'r> {
     }
 
     /// The stream's place among the others: by trace, class and instance.
-    pub fn rank(&self) -> (Option<[u8; 16]>, u64, u64, usize) {
+    pub(super) fn rank(&self) -> (Option<[u8; 16]>, u64, u64, usize) {
         let instance = self.last.as_ref().and_then(|head| head.instance).unwrap_or(0);
         (self.trace.uuid, self.class.map_or(0, |c| c.id), instance, self.stream.trace)
     }
 
     /// The trace it is of, and how many events it has; nothing of a stream that was not read to its end.
-    pub fn n_all(&self) -> Option<(usize, u64)> {
+    pub(super) fn n_all(&self) -> Option<(usize, u64)> {
         let is_whole =
             self.range == Range::default() && self.packet.is_none() && self.offset >= self.file_bytes;
         is_whole.then_some((self.stream.trace, self.n_found))
     }
 
     /// Bytes gone through, and bytes that there are.
-    pub fn progress(&self) -> (u64, u64) {
+    pub(super) fn progress(&self) -> (u64, u64) {
         (self.offset.min(self.file_bytes), self.file_bytes)
     }
 
-    pub fn class(&self) -> Option<&'r StreamClass> {
+    pub(super) fn class(&self) -> Option<&'r StreamClass> {
         self.class
     }
 
     /// The next event, if there is one in the range of time asked for.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Found>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<Found>, Error> {
         loop {
             if let (Some(packet), Some(class)) = (&self.packet, self.class) {
                 let content = packet.content();
@@ -144,7 +148,7 @@ impl<'r> StreamCursor<'r> {
     }
 
     /// Goes to the next packet that may hold events of the range; false at the end of the stream.
-    pub fn next_packet(&mut self) -> Result<bool, Error> {
+    pub(super) fn next_packet(&mut self) -> Result<bool, Error> {
         let spare = self.packet.take();
         while self.offset < self.file_bytes {
             let head =

@@ -11,7 +11,7 @@ pub(crate) struct TextPrinter<'o> {
 }
 
 impl<'o> TextPrinter<'o> {
-    pub fn new(out: &'o mut Vec<u8>) -> Self {
+    pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         TextPrinter { out }
     }
 

@@ -1,7 +1,7 @@
 //! Splits TSDL text into tokens with their places. Knows no grammar.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Token {
+pub(super) enum Token {
     Word(String),
     Number(u64),
     Text(String),
@@ -11,13 +11,13 @@ pub enum Token {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub(crate) struct Place {
     pub line: u32,
     pub column: u32,
 }
 
 #[derive(Debug)]
-pub struct Unreadable {
+pub(crate) struct Unreadable {
     pub place: Place,
     pub reason: String,
 }
@@ -26,7 +26,7 @@ const MARKS: [&str; 18] =
     ["...", ":=", "->", "{", "}", "(", ")", "[", "]", "<", ">", ";", ":", "=", ",", ".", "*", "-"];
 
 /// The tokens of `text`, the last one [`Token::End`].
-pub fn tokens(text: &str) -> Result<Vec<(Token, Place)>, Unreadable> {
+pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Place)>, Unreadable> {
     let mut lexer = Lexer { rest: text, place: Place { line: 1, column: 1 } };
     let mut found = Vec::new();
     loop {

@@ -5,12 +5,12 @@ mod parser;
 mod types;
 
 use crate::model::{ByteOrder, Field, Type};
-pub use lexer::{Place, Unreadable};
+pub(crate) use lexer::{Place, Unreadable};
 use std::collections::BTreeMap;
 
 /// What a `metadata` file says.
 #[derive(Debug, Default)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     pub order: Option<ByteOrder>,
     pub uuid: Option<[u8; 16]>,
     pub packet_header: Option<Type>,
@@ -28,7 +28,7 @@ pub enum EnvValue {
 
 /// A clock: `ns since the epoch = offset_s * 10^9 + (offset + value) * 10^9 / freq`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Clock {
+pub(crate) struct Clock {
     pub name: String,
     pub freq: u64,
     pub offset_s: i64,
@@ -36,14 +36,14 @@ pub struct Clock {
 }
 
 #[derive(Debug, Default)]
-pub struct StreamDecl {
+pub(crate) struct StreamDecl {
     pub packet_context: Option<Type>,
     pub event_header: Option<Type>,
     pub event_context: Option<Type>,
 }
 
 #[derive(Debug)]
-pub struct EventDecl {
+pub(crate) struct EventDecl {
     pub id: u64,
     pub stream_id: u64,
     pub name: String,
@@ -55,12 +55,12 @@ pub struct EventDecl {
 }
 
 /// Reads a whole metadata text.
-pub fn parse(text: &str) -> Result<Metadata, Unreadable> {
+pub(crate) fn parse(text: &str) -> Result<Metadata, Unreadable> {
     parser::Parser::new(text)?.metadata()
 }
 
 /// The fields of a struct type; none for anything else.
-pub fn fields_of(ty: &Type) -> &[Field] {
+pub(crate) fn fields_of(ty: &Type) -> &[Field] {
     match ty {
         Type::Struct(s) => &s.fields,
         _ => &[],

@@ -23,7 +23,7 @@ enum Part {
 }
 
 impl Layout {
-    pub fn of(fields: &[Field]) -> Result<Layout, String> {
+    pub(super) fn of(fields: &[Field]) -> Result<Layout, String> {
         let mut layout = Layout::default();
         layout.add_fields(fields)?;
         Ok(layout)
@@ -83,7 +83,7 @@ impl Layout {
 
     /// The number of bytes at the start of `bytes` that this layout takes; `None` if they do not fit it.
     #[inline]
-    pub fn measure(&self, bytes: &[u8]) -> Option<usize> {
+    pub(super) fn measure(&self, bytes: &[u8]) -> Option<usize> {
         let mut at: usize = 0;
         for part in &self.parts {
             let size = match part {

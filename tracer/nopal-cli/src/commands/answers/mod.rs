@@ -52,7 +52,7 @@ pub fn time(text: &str) -> Result<u64, String> {
 /// The same for what must be longer than nothing.
 pub fn positive_time(text: &str) -> Result<u64, String> {
     match time(text)? {
-        0 => Err(format!("`{text}` is no time at all; use `500ms`, `1s` or `1m`")),
+        0 => Err(format!("`{text}` is not a duration; use `500ms`, `1s` or `1m`")),
         ns => Ok(ns),
     }
 }

@@ -22,7 +22,7 @@ Examples:
 
 Without SPAN all spans that `nopal spans` shows are measured; where there are none, the probes are counted. On a terminal
 the screen is refreshed until q or Ctrl-C; `?` shows the keys. A recording, a command that has the terminal itself, and
-whatever is no terminal get a table; of a running process it tells of 5 seconds, unless --duration says otherwise.")]
+anything that is not a terminal get a table; for a running process it covers 5 seconds, unless --duration says otherwise.")]
 pub struct Args {
     /// Spans by name, or probes; all if none is named.
     #[arg(value_name = "SPAN|PROBE")]

@@ -43,7 +43,7 @@ impl Source {
             file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
         }
         let text = String::from_utf8(bytes)
-            .map_err(|_| Failure::new("no-script", format!("{name} is no text in UTF-8")))?;
+            .map_err(|_| Failure::new("no-script", format!("{name} is not UTF-8 text")))?;
         Ok(Source { name, text, is_bpftrace: false })
     }
 

@@ -140,7 +140,7 @@ pub fn check_event(text: &str) -> Result<(), Failure> {
     if is_fine && !text.trim().is_empty() {
         return Ok(());
     }
-    Err(Failure::new("bad-event", format!("`{text}` is no name of an event"))
+    Err(Failure::new("bad-event", format!("`{text}` is not the name of an event"))
         .hint("events are `provider:name`, with * and ?; --all is every event"))
 }
 

@@ -55,7 +55,7 @@ impl What {
         self.processes.resolve(false)?;
         for program in &mut self.program {
             if program.is_empty() || program.contains(['*', '?']) || program.ends_with('/') {
-                let text = format!("`{program}` is no name of a program");
+                let text = format!("`{program}` is not the name of a program");
                 return Err(Failure::usage(text).hint("--program takes a name or a path, without * and ?"));
             }
             if program.contains('/') {

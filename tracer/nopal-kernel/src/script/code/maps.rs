@@ -441,7 +441,7 @@ impl Gen<'_> {
     fn aggregate(&mut self, op: usize, map: u32, key: Slot, value: u16) -> Result<(), CodeError> {
         let def = self.def(map, key, op)?;
         let MapValue::Aggregate(aggregate) = def.value else {
-            return Err(CodeError::BadOp { op, reason: "the map is no aggregate" });
+            return Err(CodeError::BadOp { op, reason: "the map is not an aggregate" });
         };
         if aggregate.n_words() > MAX_AGGREGATE_WORDS {
             return Err(CodeError::AggregateTooLarge { map: def.name.clone(), n_words: aggregate.n_words() });

@@ -18,7 +18,7 @@ const MAX_LOOP_DEPTH: u32 = 4;
 
 /// Offset of the first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub(super) enum Place {
     /// From the stack's end.
     Stack(i16),
     Scratch(i16),

@@ -55,7 +55,7 @@ fn nsecs(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
                 return Err(Diagnostic::error(arg.span, format!("the clock `{clock}` is not supported"))
                     .help("write `nsecs`: the monotonic clock"));
             }
-            _ => return Err(Diagnostic::error(arg.span, "this is no clock").help("write `nsecs`")),
+            _ => return Err(Diagnostic::error(arg.span, "this is not a clock").help("write `nsecs`")),
         }
     }
     Ok(number(body, Builtin::Nsecs, call.span))
