@@ -433,3 +433,31 @@ fn without_room_for_the_recording_the_tour_does_not_start() {
     assert!(said.starts_with("nopal: cannot make the folder /nonexistent/nopal-demo-"), "{said}");
     assert!(said.contains("\n  set TMPDIR to a folder"), "{said}");
 }
+
+#[test]
+fn memcacheds_script_of_the_binary_runs_on_it() {
+    let mut server = Command::new(nopal())
+        .args(["demo", "--serve", "0", "--load", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let served: Value = serde_json::from_str(&line).unwrap();
+    let pid = served["pid"].to_string();
+    let output =
+        Command::new(nopal()).args(["run", "mctop", "-p", &pid, "--duration", "3s"]).output().unwrap();
+    signal(&server, libc::SIGINT);
+    server.wait().unwrap();
+    let (shown, said) = texts(&output);
+    assert!(
+        output.status.success() && shown.contains("@calls[") && shown.contains(" calls\n"),
+        "{shown}{said}"
+    );
+    // Those there are, each with a call to copy.
+    let list = run(Command::new(nopal()).args(["run", "--list"]));
+    assert!(list.contains("mctop") && list.contains("nopal run mctop -n memcached"), "{list}");
+    let wrong = Command::new(nopal()).args(["run", "mctopp", "-p", "1"]).output().unwrap();
+    assert!(texts(&wrong).1.contains("did you mean the tool `mctop`?"), "{wrong:?}");
+}

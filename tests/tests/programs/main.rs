@@ -9,4 +9,5 @@ mod list_live;
 mod list_real;
 mod redis_example;
 mod targets_by_name;
+mod test_rules;
 mod valkey;

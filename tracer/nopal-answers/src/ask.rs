@@ -41,6 +41,12 @@ pub enum Wrong {
         text: String,
         why: &'static str,
     },
+    /// What a test expects, in no form that is known.
+    Rule {
+        text: String,
+        why: &'static str,
+        form: &'static str,
+    },
 }
 
 impl fmt::Display for Wrong {
@@ -55,6 +61,7 @@ impl fmt::Display for Wrong {
             Wrong::KeyOfWhole { span } => {
                 write!(f, "{span} is one event that tells its duration, so that nothing is paired")
             }
+            Wrong::Rule { text, why, .. } => write!(f, "not a valid rule: `{text}`: {why}"),
             Wrong::Trigger { text, why } => write!(f, "not a valid trigger: `{text}`: {why}"),
             Wrong::Condition { of, text, error, .. } => {
                 write!(f, "{of}: in `{text}` at column {}: {}", error.offset + 1, error.reason)
@@ -74,6 +81,7 @@ impl Wrong {
             Wrong::NoKey { .. } | Wrong::KeyOfWhole { .. } => "bad-key",
             Wrong::Condition { .. } => "bad-condition",
             Wrong::Trigger { .. } => "bad-trigger",
+            Wrong::Rule { .. } => "bad-rule",
         }
     }
 
@@ -98,6 +106,7 @@ impl Wrong {
                 numbers => format!("its numbers are {}", numbers.join(", ")),
             },
             Wrong::KeyOfWhole { .. } => "leave out --key".to_owned(),
+            Wrong::Rule { form, .. } => format!("write `{form}`"),
             Wrong::Trigger { .. } => {
                 "write `latency(SPAN) > 10ms`; `nopal spans -p PID` shows the spans".to_owned()
             }

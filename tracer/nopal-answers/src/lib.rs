@@ -7,6 +7,7 @@ mod counts;
 mod decode;
 pub mod difference;
 pub mod event;
+pub mod expectations;
 pub mod flight;
 mod groups;
 pub mod inventory;

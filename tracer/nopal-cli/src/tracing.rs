@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -128,6 +128,7 @@ impl TargetArgs {
             live,
             opened,
             child,
+            exit: None,
             has_told_end: false,
             has_told_rest: false,
             is_verbose: self.verbose,
@@ -148,6 +149,8 @@ pub struct Open {
     pub opened: Vec<Opened>,
     /// The command we started. It is reaped when it ends, and goes on when tracing ends first.
     child: Option<Child>,
+    /// How the command ended.
+    exit: Option<ExitStatus>,
     /// That it was ended by a signal.
     has_told_end: bool,
     /// That others go on.
@@ -286,10 +289,16 @@ impl Open {
         Some(failure_of(&LiveError::Unfit(unfit)))
     }
 
+    /// How the command ended, if it has.
+    pub fn exit(&self) -> Option<ExitStatus> {
+        self.exit
+    }
+
     /// Whether there is nothing left to trace.
     pub fn is_over(&mut self) -> bool {
         // A child of ours stays a zombie until it is reaped.
         let status = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+        self.exit = status.or(self.exit);
         if let Some(signal) =
             status.and_then(|status| status.signal()).filter(|signal| *signal != libc::SIGINT)
             && !std::mem::replace(&mut self.has_told_end, true)

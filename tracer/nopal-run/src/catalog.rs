@@ -493,6 +493,14 @@ fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {
     }
 }
 
+/// The length of a text that is an address and a length, as C programs would call it: `keylen` of `key`.
+fn length_name(probe: &Probe, index: u8) -> Option<String> {
+    let args = &probe.about.as_ref()?.args;
+    let text = args.iter().find(|arg| arg.length_operand == Some(index + 1))?;
+    let name = format!("{}len", text.name);
+    (!text.name.is_empty() && !args.iter().any(|arg| arg.name == name)).then_some(name)
+}
+
 /// Its arguments in the order of their operands.
 pub(super) fn known_args(probe: &Probe) -> Vec<KnownArg> {
     let n_args = probe.sites.iter().map(|site| site.args.len()).max().unwrap_or(0).min(255) as u8;
@@ -528,7 +536,8 @@ pub(super) fn known_args(probe: &Probe) -> Vec<KnownArg> {
                 | Kind::Bytes
                 | Kind::Sequence => number,
             };
-            KnownArg { name: about.map_or_else(String::new, |a| a.name.clone()), shape }
+            let name = about.map(|a| a.name.clone()).or_else(|| length_name(probe, index));
+            KnownArg { name: name.unwrap_or_default(), shape }
         })
         .collect()
 }

@@ -99,6 +99,7 @@ fn work(options: Options) -> Result<u8, Failure> {
     let args = script::Args {
         words: options.words,
         expression: options.script.into_iter().collect(),
+        list: false,
         processes: ProcessArgs { pids: options.pid.into_iter().collect(), ..ProcessArgs::default() },
         command_line: options.command,
         // A file named in a script is traced in every process, as bpftrace does.

@@ -26,6 +26,7 @@ mod recordings;
 mod report;
 mod run;
 mod sessions;
+mod test;
 mod trace;
 mod view;
 
@@ -78,6 +79,7 @@ enum Verb {
     #[command(hide = true)]
     Recorder(sessions::recorder::Args),
     Detach(detach::Args),
+    Test(test::Args),
     Doctor(doctor::Args),
     Abi(abi::Args),
     Demo(demo::Args),
@@ -149,6 +151,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Destroy(args) => (args.json, sessions::destroy::run(args)),
         Verb::Recorder(args) => (false, sessions::recorder::run(args)),
         Verb::Abi(args) => (args.json, abi::run(args)),
+        Verb::Test(args) => (args.answer.json, test::run(args)),
         Verb::Doctor(args) => (args.json, doctor::run(args)),
         Verb::Detach(args) => (args.json, detach::run(args)),
         Verb::Demo(args) => (args.json, demo::run(args)),

@@ -3,6 +3,7 @@
 pub(super) mod input;
 pub mod output;
 mod running;
+mod tools;
 
 use crate::failure::Failure;
 use crate::processes::ProcessArgs;
@@ -33,7 +34,8 @@ Examples:
   nopal run -e 'usdt:./app:app:request__start { @start[tid] = nsecs; }
                 usdt:./app:app:request__done /@start[tid]/ { @us = hist((nsecs - @start[tid]) / 1000); delete(@start[tid]); }' -- ./app
   nopal run -e 'uprobe:libssl:SSL_* { @[probe] = count(); }' -p 1234         functions, at about 10 ns a call
-  nopal run tools/mctop.bt -p 1234
+  nopal run mctop -n memcached                                          a script that comes with nopal
+  nopal run --list                                                      those there are
   nopal run -e 'usdt:app:* { @[probe] = count(); }' --recording DIR     the same over a recording
   nopal run -e 'tracepoint:syscalls:sys_enter_openat { printf(\"%s %s\\n\", comm, str(args.filename)); }'
   nopal run script.bt 42 abc                                            $1 is 42, $2 is abc
@@ -43,7 +45,8 @@ Functions (uprobe, uretprobe) go through the user door where that is safe, throu
 Ctrl-C ends the script and prints its maps. The last line says `complete`, or what was lost.
 The exit code is that of exit(), 0 without one, 1 if the script cannot run, 2 if the command line is wrong.")]
 pub struct Args {
-    /// The script, then its parameters `$1`, `$2` and so on; `-` reads the script from standard input.
+    /// The script, then its parameters `$1`, `$2` and so on; `-` reads the script from standard input. A name that is no file
+    /// may be that of a tool, see --list.
     #[arg(value_name = "SCRIPT")]
     pub words: Vec<String>,
     /// The text of the script; given several times, one after the other.
@@ -72,6 +75,9 @@ pub struct Args {
     /// Lets the user door move instructions where nothing else helps; see `nopal trace --help`.
     #[arg(long)]
     pub relocate: bool,
+    /// Lists the scripts that come with nopal; with --json their text, too.
+    #[arg(long)]
+    pub list: bool,
     /// Allows `system()`.
     #[arg(long = "unsafe")]
     pub is_unsafe: bool,
@@ -131,6 +137,9 @@ const IDLE: Duration = Duration::from_millis(5);
 
 /// The exit code of the script.
 pub fn run(mut args: Args) -> Result<u8, Failure> {
+    if args.list {
+        return list(args.json);
+    }
     // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
     let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
     source.is_bpftrace = args.manner.is_bpftrace;
@@ -188,6 +197,16 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
             live(&args, given, program, held)
         }
     }
+}
+
+fn list(is_json: bool) -> Result<u8, Failure> {
+    let object = |(name, about, example): (&str, String, &str)| serde_json::json!({ "name": name, "about": about, "example": example, "text": tools::find(name) });
+    let text = match is_json {
+        true => format!("{}\n", serde_json::Value::from_iter(tools::all().map(object))),
+        false => tools::list(),
+    };
+    Out::open(None)?.write(text.as_bytes())?;
+    Ok(0)
 }
 
 fn check(args: &Args) -> Result<(), Failure> {

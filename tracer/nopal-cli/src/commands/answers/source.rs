@@ -10,11 +10,16 @@ use crate::verdict::Manner;
 use nopal_answers::inventory;
 use nopal_answers::ordered::Ordered;
 use nopal_answers::{Consumer, recorded};
+use nopal_live::plan::EventPlan;
+use nopal_live::{Opened, Way};
 use nopal_spans::span::ProbeName;
 use nopal_spans::{Available, Span, catalog};
 use nopal_trace::{Recording, Verdict};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What is asked about, found and looked into.
@@ -35,6 +40,14 @@ pub struct Gathered {
     pub duration_ns: u64,
     /// Since the epoch.
     pub end_ns: i64,
+    /// The probes that there were: provider and name.
+    pub probes: Vec<(String, String)>,
+    /// Those of which sites could not be opened.
+    pub closed: Vec<(String, String)>,
+    /// How the command ended.
+    pub exit: Option<ExitStatus>,
+    /// What was asked for and never came.
+    unfit: Option<Failure>,
     /// Why sites could not be closed.
     failure: Option<Failure>,
 }
@@ -91,15 +104,33 @@ impl Source {
         args: &AnswerArgs,
         probes: &[ProbeName],
         consumer: &mut C,
+        each_round: impl FnMut(&mut C, i64) -> Result<(), Failure>,
+    ) -> Result<Gathered, Failure> {
+        let mut patterns: Vec<String> = probes.iter().map(ProbeName::to_string).collect();
+        patterns.extend(traps::companions(probes, &self.available));
+        let mut gathered = self.gather_patterns(args, patterns, consumer, each_round)?;
+        if gathered.n_events == 0
+            && let Some(failure) = gathered.unfit.take()
+        {
+            return Err(failure);
+        }
+        gathered.notes.extend(self.traps(probes, gathered.n_events));
+        Ok(gathered)
+    }
+
+    /// The same for patterns of probes, also if none of them is there.
+    pub fn gather_patterns<C: Consumer>(
+        &self,
+        args: &AnswerArgs,
+        patterns: Vec<String>,
+        consumer: &mut C,
         mut each_round: impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
         tracing::stop_on_signals();
-        let mut gathered = match self.recordings.is_empty() {
-            true => self.trace(args, probes, consumer, &mut each_round)?,
-            false => self.replay(consumer, &mut each_round)?,
-        };
-        gathered.notes.extend(self.traps(probes, gathered.n_events));
-        Ok(gathered)
+        match self.recordings.is_empty() {
+            true => self.trace(args, patterns, consumer, &mut each_round),
+            false => self.replay(consumer, &mut each_round),
+        }
     }
 
     fn replay<C: Consumer>(
@@ -107,7 +138,9 @@ impl Source {
         consumer: &mut C,
         each_round: &mut impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
-        let mut gathered = Gathered::default();
+        let known = self.available.probes.iter().map(|known| &known.name);
+        let probes = known.map(|name| (name.provider.clone(), name.name.clone())).collect();
+        let mut gathered = Gathered { probes, ..Gathered::default() };
         let mut status = Status::new();
         for (dir, recording) in &self.recordings {
             let mut failed = None;
@@ -152,12 +185,10 @@ impl Source {
     fn trace<C: Consumer>(
         &self,
         args: &AnswerArgs,
-        probes: &[ProbeName],
+        mut patterns: Vec<String>,
         consumer: &mut C,
         each_round: &mut impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
-        let mut patterns: Vec<String> = probes.iter().map(ProbeName::to_string).collect();
-        patterns.extend(traps::companions(probes, &self.available));
         patterns.sort();
         patterns.dedup();
         let mut open = args.target.open(&patterns)?;
@@ -212,15 +243,19 @@ impl Source {
                 args.target.max_string
             ));
         }
-        if ordered.n_events == 0
-            && let Some(failure) = open.never_fit()
-        {
-            return Err(failure);
-        }
         let failure = failures.first().map(|failure| {
             Failure::new("not-restored", format!("cannot close every site: {failure}"))
                 .hint("`nopal detach -p PID` tries again")
         });
+        let named = |plan: &Arc<EventPlan>| (plan.event_type.provider.clone(), plan.event_type.name.clone());
+        let probes = open.live.registry().plans.iter().map(named).collect();
+        let is_closed = |site: &&Opened| matches!(site.way, Way::Closed(_));
+        let parts = |site: &Opened| {
+            let name = ProbeName::parse(&site.probe, "");
+            (name.provider, name.name)
+        };
+        let closed: BTreeSet<(String, String)> = open.opened.iter().filter(is_closed).map(parts).collect();
+        let closed = closed.into_iter().collect();
         Ok(Gathered {
             n_events: ordered.n_events,
             verdict: open.verdict(verdict),
@@ -228,6 +263,10 @@ impl Source {
             notes,
             duration_ns,
             end_ns: ordered.reached_ns,
+            probes,
+            closed,
+            exit: open.exit(),
+            unfit: open.never_fit(),
             failure,
         })
     }

@@ -1,9 +1,10 @@
 //! The script itself: where its text comes from, what is wrong with it, what it was compiled to.
 
-use super::is_colour;
+use super::{is_colour, tools};
 use crate::failure::Failure;
 use nopal_script::Diagnostic;
 use std::io::Read;
+use std::path::Path;
 
 /// The text of a script and what to call it.
 #[derive(Debug)]
@@ -32,9 +33,18 @@ impl Source {
             let failure = Failure::new("no-script", format!("cannot read {name}: {e}"));
             match name.contains(['{', '}']) {
                 true => failure.hint("give the text of a script with -e"),
-                false => failure,
+                false => match tools::near(&name) {
+                    Some(near) => failure.hint(format!("did you mean the tool `{near}`?")),
+                    None => failure.hint("`nopal run --list` shows the scripts that come with nopal"),
+                },
             }
         };
+        // A file of this name comes first, so that a tool can be changed.
+        if !Path::new(&name).exists()
+            && let Some(text) = tools::find(&name)
+        {
+            return Ok(Source { name, text: text.to_owned(), is_bpftrace: false });
+        }
         let mut bytes = Vec::new();
         if name == "-" {
             std::io::stdin().take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| failed(&e))?;

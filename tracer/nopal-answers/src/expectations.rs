@@ -1,0 +1,584 @@
+//! What a test expects of a program's probes: that they come, in which order, how often, and how long spans take. Rules are
+//! read here, fed with events, and judged. What was lost may have been anything: a rule that it could decide is unproven.
+
+use crate::ask::{Wrong, spans};
+use crate::event::{At, Consumer};
+use crate::latency::{Latency, LatencyAsk};
+use crate::table::Cell;
+use crate::trigger::duration_ns;
+use nopal_sdt::Pattern;
+use nopal_spans::{Available, Fields, Needs, Span, Summary, Task};
+use nopal_trace::EventType;
+use std::collections::HashMap;
+
+/// One rule, as it was written and what it means.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The option that it belongs to, without dashes.
+    pub option: &'static str,
+    pub text: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Order { steps: Vec<Pattern>, is_by_thread: bool },
+    Count { pattern: Pattern, op: Op, n: u64 },
+    Latency { words: Vec<String>, metric: Metric, op: Op, ns: u64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Less,
+    AtMost,
+    Equal,
+    NotEqual,
+    AtLeast,
+    More,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Metric {
+    Min,
+    Mean,
+    Max,
+    Quantile(f64),
+}
+
+impl Op {
+    const ALL: [(&'static str, Op); 7] = [
+        (">=", Op::AtLeast),
+        ("<=", Op::AtMost),
+        ("==", Op::Equal),
+        ("!=", Op::NotEqual),
+        (">", Op::More),
+        ("<", Op::Less),
+        ("=", Op::Equal),
+    ];
+
+    fn holds(self, left: u64, right: u64) -> bool {
+        match self {
+            Op::Less => left < right,
+            Op::AtMost => left <= right,
+            Op::Equal => left == right,
+            Op::NotEqual => left != right,
+            Op::AtLeast => left >= right,
+            Op::More => left > right,
+        }
+    }
+
+    /// Whether it holds of what can only be more than was seen.
+    fn judge_at_least(self, seen: u64, limit: u64) -> Judgement {
+        let is_beyond = seen > limit;
+        match self {
+            Op::AtLeast | Op::More if self.holds(seen, limit) => Judgement::Holds,
+            Op::NotEqual if is_beyond => Judgement::Holds,
+            Op::Less if seen >= limit => Judgement::Broken,
+            Op::AtMost | Op::Equal if is_beyond => Judgement::Broken,
+            Op::AtLeast | Op::More | Op::NotEqual | Op::Less | Op::AtMost | Op::Equal => Judgement::Unproven,
+        }
+    }
+}
+
+impl Metric {
+    fn parse(word: &str) -> Option<Metric> {
+        match word {
+            "min" => return Some(Metric::Min),
+            "mean" | "avg" => return Some(Metric::Mean),
+            "max" => return Some(Metric::Max),
+            _ => {}
+        }
+        let digits = word.strip_prefix('p')?;
+        let is_number = !digits.is_empty()
+            && digits.len() <= 6
+            && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let share: f64 = match is_number {
+            // `p999` is 99.9 %, as everywhere.
+            true if digits.len() > 2 && !digits.contains('.') && !digits.starts_with('9') => return None,
+            true if digits.len() > 2 && !digits.contains('.') => format!("0.{digits}").parse().ok()?,
+            true => digits.parse::<f64>().ok()? / 100.0,
+            false => return None,
+        };
+        (0.0..1.0).contains(&share).then_some(Metric::Quantile(share))
+    }
+
+    fn of(self, summary: &Summary) -> u64 {
+        match self {
+            Metric::Min => summary.durations.min(),
+            Metric::Mean => summary.total_ns / summary.count().max(1),
+            Metric::Max => summary.durations.max(),
+            Metric::Quantile(share) => summary.durations.quantile(share),
+        }
+    }
+}
+
+impl Rule {
+    /// `a:start -> a:end`, `a:start -> a:end by thread`, or one probe that must come at all.
+    pub fn order(text: &str) -> Result<Rule, Wrong> {
+        let wrong = |why| Wrong::Rule { text: text.to_owned(), why, form: "PROBE -> PROBE [by thread]" };
+        let trimmed = text.trim();
+        let (steps, is_by_thread) = match trimmed.strip_suffix("by thread") {
+            Some(steps) if steps.ends_with(char::is_whitespace) => (steps, true),
+            _ => (trimmed, false),
+        };
+        let steps =
+            steps.split("->").map(|step| pattern(step).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Rule { option: "expect", text: text.to_owned(), kind: Kind::Order { steps, is_by_thread } })
+    }
+
+    /// `b:x >= 3`
+    pub fn count(text: &str) -> Result<Rule, Wrong> {
+        let wrong = |why| Wrong::Rule { text: text.to_owned(), why, form: "PROBE >= N" };
+        let (left, op, right) =
+            compared(text).ok_or(wrong("it has no `>=`, `<=`, `==`, `!=`, `>` or `<`"))?;
+        let n = right.parse().map_err(|_| wrong("what follows the comparison is not a number"))?;
+        let kind = Kind::Count { pattern: pattern(left).map_err(wrong)?, op, n };
+        Ok(Rule { option: "count", text: text.to_owned(), kind })
+    }
+
+    /// `query p99 < 5ms`, `a:start a:end max <= 1s`
+    pub fn latency(text: &str) -> Result<Rule, Wrong> {
+        let wrong = |why| Wrong::Rule { text: text.to_owned(), why, form: "SPAN p99 < 5ms" };
+        let (left, op, right) = compared(text).ok_or(wrong("it has no `<`, `<=`, `>` or `>=`"))?;
+        if matches!(op, Op::Equal | Op::NotEqual) {
+            return Err(wrong("a time is never exactly another; use `<`, `<=`, `>` or `>=`"));
+        }
+        let ns =
+            duration_ns(right).ok_or(wrong("what follows the comparison is not a time such as `5ms`"))?;
+        let mut words: Vec<String> = left.split_whitespace().map(str::to_owned).collect();
+        let metric = words.pop().as_deref().and_then(Metric::parse);
+        let metric = metric
+            .ok_or(wrong("before the comparison stands none of min, mean, max, p50, p90, p99, p999"))?;
+        if words.is_empty() || words.len() > 2 {
+            return Err(wrong("one span or two probes are needed"));
+        }
+        let kind = Kind::Latency { words, metric, op, ns };
+        Ok(Rule { option: "latency", text: text.to_owned(), kind })
+    }
+}
+
+fn pattern(text: &str) -> Result<Pattern, &'static str> {
+    let text = text.trim();
+    match () {
+        () if text.is_empty() => Err("a probe is missing"),
+        () if text.contains(char::is_whitespace) => {
+            Err("the name of a probe has no blanks; conditions are not known here")
+        }
+        () if text.contains(['<', '>', '=']) => Err("a comparison is no part of a probe's name"),
+        () => Ok(Pattern::parse(text)),
+    }
+}
+
+/// What stands left and right of the last comparison.
+fn compared(text: &str) -> Option<(&str, Op, &str)> {
+    let last = text.rfind(['<', '>', '='])?;
+    let (before, right) = text.split_at(last + 1);
+    // Longer operators come first.
+    let (sign, op) = Op::ALL.iter().find(|(sign, _)| before.ends_with(sign))?;
+    Some((before[..before.len() - sign.len()].trim(), *op, right.trim()))
+}
+
+/// What became of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    Holds,
+    Broken,
+    /// Something is missing that could have decided it.
+    Unproven,
+}
+
+impl Judgement {
+    pub fn name(self) -> &'static str {
+        match self {
+            Judgement::Holds => "holds",
+            Judgement::Broken => "broken",
+            Judgement::Unproven => "unproven",
+        }
+    }
+}
+
+/// A judged rule and why.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    pub option: &'static str,
+    pub text: String,
+    pub judgement: Judgement,
+    pub reason: Reason,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// No probe fits a pattern: it was renamed, or left out of the build. With what may be meant.
+    NoProbe {
+        pattern: String,
+        near: Option<String>,
+    },
+    /// All steps came; how often the first and the last.
+    Came {
+        n_first: u64,
+    },
+    /// So many steps came in order; the next one did not.
+    Stopped {
+        n_steps: usize,
+        missing: String,
+        n_missing: u64,
+        after: Option<String>,
+    },
+    Counted {
+        n: u64,
+    },
+    NoSpan {
+        span: String,
+    },
+    Took {
+        ns: u64,
+        n_spans: u64,
+    },
+}
+
+/// Rules at work.
+#[derive(Debug)]
+pub struct Expectations {
+    rules: Vec<Rule>,
+    /// What is to be traced.
+    wanted: Vec<Pattern>,
+    latency: Option<Latency>,
+    /// The spans of each rule on latencies, by rule.
+    spans: Vec<Vec<Span>>,
+    /// For each kind of event: the rules and steps that it fits.
+    classes: Vec<Vec<(usize, usize)>>,
+    /// For each rule: hits of each step.
+    n_hits: Vec<Vec<u64>>,
+    /// For each rule: how far it has come, by thread or in all.
+    reached: Vec<HashMap<Option<Task>, usize>>,
+}
+
+/// What is known when tracing is over.
+#[derive(Debug, Default)]
+pub struct Known<'a> {
+    /// Nothing was lost.
+    pub is_complete: bool,
+    /// The probes that there were, whether hit or not: provider and name.
+    pub probes: &'a [(String, String)],
+    /// All that the program has, whether asked for or not, to say which was meant.
+    pub names: &'a [(String, String)],
+    /// Of which sites could not be opened.
+    pub closed: &'a [(String, String)],
+}
+
+impl Expectations {
+    pub fn new(rules: Vec<Rule>, available: &Available) -> Result<Expectations, Wrong> {
+        let (mut wanted, mut of_rules, mut all) = (Vec::new(), Vec::new(), Vec::<Span>::new());
+        for rule in &rules {
+            let mut of_rule = Vec::new();
+            match &rule.kind {
+                Kind::Order { steps, .. } => wanted.extend(steps.iter().cloned()),
+                Kind::Count { pattern, .. } => wanted.push(pattern.clone()),
+                Kind::Latency { words, .. } => {
+                    of_rule = spans(available, words, &[])?;
+                    let new = of_rule.iter().filter(|span| !all.contains(span)).cloned().collect::<Vec<_>>();
+                    all.extend(new);
+                }
+            }
+            of_rules.push(of_rule);
+        }
+        let probes = all.iter().flat_map(Span::probes).map(|probe| Pattern::parse(&probe.to_string()));
+        wanted.extend(probes);
+        let ask = LatencyAsk { n_slowest: 0, ..LatencyAsk::default() };
+        let latency = match all.is_empty() {
+            true => None,
+            false => Some(Latency::new(all, &ask, available)?),
+        };
+        let n_hits = rules.iter().map(|rule| vec![0; rule.patterns().len()]).collect();
+        let reached = vec![HashMap::new(); rules.len()];
+        Ok(Expectations { rules, wanted, latency, spans: of_rules, classes: Vec::new(), n_hits, reached })
+    }
+
+    /// What must be traced, each once.
+    pub fn patterns(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.wanted.iter().map(|pattern| pattern.text().to_owned()).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    pub fn judge(&self, known: &Known<'_>) -> Vec<Judged> {
+        (0..self.rules.len()).map(|idx| self.judge_one(idx, known)).collect()
+    }
+
+    fn judge_one(&self, idx: usize, known: &Known<'_>) -> Judged {
+        let rule = &self.rules[idx];
+        let fits =
+            |pattern: &Pattern| known.probes.iter().any(|(provider, name)| pattern.matches(provider, name));
+        let mut patterns: Vec<Pattern> = rule.patterns().into_iter().cloned().collect();
+        patterns
+            .extend(self.spans[idx].iter().flat_map(Span::probes).map(|p| Pattern::parse(&p.to_string())));
+        // A probe that is not there makes every rule on it wrong, also one that wants none of its hits: it could never be broken.
+        let absent = rule.patterns().into_iter().find(|pattern| !fits(pattern));
+        let is_whole = known.is_complete
+            && !patterns.iter().any(|pattern| known.closed.iter().any(|(p, n)| pattern.matches(p, n)));
+        let (judgement, reason) = match (absent, &rule.kind) {
+            (Some(pattern), _) => {
+                let names = known.names.iter().map(|(provider, name)| (provider.as_str(), name.as_str()));
+                let reason =
+                    Reason::NoProbe { pattern: pattern.text().to_owned(), near: pattern.suggest(names) };
+                // Something may have been loaded unseen.
+                (if known.is_complete { Judgement::Broken } else { Judgement::Unproven }, reason)
+            }
+            (None, Kind::Order { steps, .. }) => {
+                let n_steps = self.reached[idx].values().copied().max().unwrap_or(0);
+                let n_hits = &self.n_hits[idx];
+                match steps.get(n_steps) {
+                    None => (Judgement::Holds, Reason::Came { n_first: n_hits[0] }),
+                    Some(missing) => {
+                        let after = n_steps.checked_sub(1).map(|before| steps[before].text().to_owned());
+                        let missing = missing.text().to_owned();
+                        let reason = Reason::Stopped { n_steps, missing, n_missing: n_hits[n_steps], after };
+                        (if is_whole { Judgement::Broken } else { Judgement::Unproven }, reason)
+                    }
+                }
+            }
+            (None, Kind::Count { op, n, .. }) => {
+                let seen = self.n_hits[idx][0];
+                let judgement = match is_whole {
+                    true if op.holds(seen, *n) => Judgement::Holds,
+                    true => Judgement::Broken,
+                    false => op.judge_at_least(seen, *n),
+                };
+                (judgement, Reason::Counted { n: seen })
+            }
+            (None, Kind::Latency { metric, op, ns, words }) => {
+                self.judge_latency(idx, (*metric, *op, *ns), words, is_whole)
+            }
+        };
+        Judged { option: rule.option, text: rule.text.clone(), judgement, reason }
+    }
+
+    fn judge_latency(
+        &self,
+        idx: usize,
+        (metric, op, ns): (Metric, Op, u64),
+        words: &[String],
+        is_whole: bool,
+    ) -> (Judgement, Reason) {
+        let mut summary = Summary::default();
+        let names: Vec<String> = self.spans[idx].iter().map(Span::full_name).collect();
+        for (cells, group) in self.latency.iter().flat_map(Latency::groups) {
+            if matches!(cells.first(), Some(Cell::Text(name)) if names.contains(name)) {
+                summary.merge(group);
+            }
+        }
+        if summary.count() == 0 {
+            let judgement = if is_whole { Judgement::Broken } else { Judgement::Unproven };
+            return (judgement, Reason::NoSpan { span: words.join(" ") });
+        }
+        let seen = metric.of(&summary);
+        let judgement = match is_whole {
+            true if op.holds(seen, ns) => Judgement::Holds,
+            true => Judgement::Broken,
+            // The longest can only be longer.
+            false if metric == Metric::Max => op.judge_at_least(seen, ns),
+            false => Judgement::Unproven,
+        };
+        (judgement, Reason::Took { ns: seen, n_spans: summary.count() })
+    }
+}
+
+impl Rule {
+    fn patterns(&self) -> Vec<&Pattern> {
+        match &self.kind {
+            Kind::Order { steps, .. } => steps.iter().collect(),
+            Kind::Count { pattern, .. } => vec![pattern],
+            Kind::Latency { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Consumer for Expectations {
+    fn class(&mut self, ty: &EventType) -> Needs {
+        let mut fits = Vec::new();
+        for (rule_idx, rule) in self.rules.iter().enumerate() {
+            for (step, pattern) in rule.patterns().into_iter().enumerate() {
+                if pattern.matches(&ty.provider, &ty.name) {
+                    fits.push((rule_idx, step));
+                }
+            }
+        }
+        let mut needs = self.latency.as_mut().map(|latency| latency.class(ty)).unwrap_or_default();
+        needs.is_used |= !fits.is_empty();
+        self.classes.push(fits);
+        needs
+    }
+
+    fn event(&mut self, at: &At, class: usize, fields: &Fields) {
+        let mut moved = Vec::new();
+        for &(rule, step) in &self.classes[class] {
+            self.n_hits[rule][step] += 1;
+            if let Kind::Order { is_by_thread, .. } = self.rules[rule].kind {
+                let reached = self.reached[rule].entry(is_by_thread.then_some(at.task)).or_insert(0);
+                // One event is one step, also where it fits two in a row.
+                if *reached == step && !moved.contains(&rule) {
+                    *reached += 1;
+                    moved.push(rule);
+                }
+            }
+        }
+        if let Some(latency) = &mut self.latency {
+            latency.event(at, class, fields);
+        }
+    }
+
+    fn loss(&mut self, to_ns: i64) {
+        if let Some(latency) = &mut self.latency {
+            latency.loss(to_ns);
+        }
+    }
+
+    fn restart(&mut self, pid: u32) {
+        if let Some(latency) = &mut self.latency {
+            latency.restart(pid);
+        }
+    }
+
+    fn end(&mut self) {
+        self.classes.clear();
+        if let Some(latency) = &mut self.latency {
+            latency.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read() {
+        for text in ["a:start -> a:end", "a:start", " a:* ->b:x->c:y by thread ", "a->b", "a:x -> a:x"] {
+            assert!(Rule::order(text).is_ok(), "{text}");
+        }
+        for text in ["", "->", "a ->", "-> a", "a -> -> b", "a:x if n > 3", "a b", "a -> b > 3", "by thread"]
+        {
+            assert!(Rule::order(text).is_err(), "{text}");
+        }
+        for (text, op, n) in [
+            ("b:x >= 3", Op::AtLeast, 3),
+            ("b:x>=3", Op::AtLeast, 3),
+            ("b:x = 0", Op::Equal, 0),
+            ("b:[!a]* == 7", Op::Equal, 7),
+            ("b:x != 1", Op::NotEqual, 1),
+            ("b:x < 18446744073709551615", Op::Less, u64::MAX),
+            ("b:x <= 2", Op::AtMost, 2),
+            ("b:x > 2", Op::More, 2),
+        ] {
+            let kind = Rule::count(text).expect(text).kind;
+            assert!(matches!(kind, Kind::Count { op: o, n: m, .. } if (o, m) == (op, n)), "{text}");
+        }
+        for text in [
+            "",
+            "b:x",
+            "b:x >=",
+            ">= 3",
+            "b:x >= x",
+            "b:x >= -1",
+            "b:x >= 3 3",
+            "a b >= 3",
+            "b:x => 3",
+            "b:x >= 18446744073709551616",
+        ] {
+            assert!(Rule::count(text).is_err(), "{text}");
+        }
+        for (text, n_words, metric, limit) in [
+            ("query p99 < 5ms", 1, Metric::Quantile(0.99), 5_000_000),
+            ("query p999<=1s", 1, Metric::Quantile(0.999), 1_000_000_000),
+            ("query p99.9 <= 1s", 1, Metric::Quantile(0.999), 1_000_000_000),
+            ("query p5 > 1us", 1, Metric::Quantile(0.05), 1000),
+            ("a:b a:c max < 7ns", 2, Metric::Max, 7),
+            ("a:b avg < 2", 1, Metric::Mean, 2_000_000_000),
+        ] {
+            let kind = Rule::latency(text).expect(text).kind;
+            let Kind::Latency { words, metric: m, ns, .. } = kind else { panic!("{text}") };
+            assert_eq!((words.len(), ns), (n_words, limit), "{text}");
+            let close = match (m, metric) {
+                (Metric::Quantile(a), Metric::Quantile(b)) => (a - b).abs() < 1e-9,
+                (a, b) => a == b,
+            };
+            assert!(close, "{text}: {m:?}");
+        }
+        for text in [
+            "",
+            "query",
+            "query < 5ms",
+            "p99 < 5ms",
+            "query p100 < 1s",
+            "query p < 1s",
+            "query p99 < x",
+            "query p99 == 1s",
+            "a b c max < 1s",
+            "query p1e3 < 1s",
+            "query pNaN < 1",
+        ] {
+            assert!(Rule::latency(text).is_err(), "{text}");
+        }
+    }
+
+    fn events(rules: &[Rule], came: &[(&str, u32)]) -> Expectations {
+        let available = Available::new(Vec::new(), Vec::new(), false);
+        let mut all = Expectations::new(rules.to_vec(), &available).expect("rules without spans");
+        let names = ["start", "end", "other"];
+        for name in names {
+            let (provider, name) = ("a".to_owned(), name.to_owned());
+            all.class(&EventType { provider, name, fields: Vec::new(), log_level: None, model_uri: None });
+        }
+        for (ns, (name, tid)) in came.iter().enumerate() {
+            let class = names.iter().position(|known| known == name).expect("a known name");
+            let at = At { ns: ns as i64, task: Task { pid: 1, tid: *tid }, cpu: 0 };
+            all.event(&at, class, &Fields::default());
+        }
+        all.end();
+        all
+    }
+
+    #[test]
+    fn what_is_missing_decides_nothing() {
+        use Judgement::{Broken, Holds, Unproven};
+        let probes = ["start", "end", "other"].map(|name| ("a".to_owned(), name.to_owned()));
+        let came = [("end", 1), ("start", 1), ("end", 2)];
+        let order = |text| Rule::order(text).expect(text);
+        let count = |text| Rule::count(text).expect(text);
+        for (rule, whole, with_losses) in [
+            (order("a:start -> a:end"), Holds, Holds),
+            (order("a:start -> a:end by thread"), Broken, Unproven),
+            (order("a:end -> a:start -> a:end"), Holds, Holds),
+            (order("a:end -> a:end"), Holds, Holds),
+            (order("a:end -> a:end -> a:end"), Broken, Unproven),
+            (order("a:other"), Broken, Unproven),
+            (order("a:gone"), Broken, Unproven),
+            (count("a:end >= 2"), Holds, Holds),
+            (count("a:* > 2"), Holds, Holds),
+            (count("a:end >= 3"), Broken, Unproven),
+            (count("a:end == 2"), Holds, Unproven),
+            (count("a:end == 1"), Broken, Broken),
+            (count("a:end <= 2"), Holds, Unproven),
+            (count("a:end < 2"), Broken, Broken),
+            (count("a:end != 1"), Holds, Holds),
+            (count("a:end != 3"), Holds, Unproven),
+            (count("a:other == 0"), Holds, Unproven),
+            (count("a:gone == 0"), Broken, Unproven),
+        ] {
+            let text = rule.text.clone();
+            let all = events(&[rule], &came);
+            let judge = |is_complete, closed| {
+                all.judge(&Known { is_complete, probes: &probes, names: &probes, closed })[0].judgement
+            };
+            assert_eq!((judge(true, &[]), judge(false, &[])), (whole, with_losses), "{text}");
+            // A site that is closed counts for the rules that it belongs to, and no other.
+            if !text.contains("gone") {
+                let all_closed = judge(true, &probes);
+                assert_eq!(all_closed, with_losses, "{text}");
+                assert_eq!(judge(true, &[("b".to_owned(), "x".to_owned())]), whole, "{text}");
+            }
+        }
+    }
+}
