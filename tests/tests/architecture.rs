@@ -16,7 +16,7 @@ const STOREYS: [&[&str]; 11] = [
     &["nopal-live"],
     &["nopal-run", "nopal-session", "nopal-doctor"],
     &["nopal-answers"],
-    &["nopal-export"],
+    &["nopal-export", "nopal-serve"],
     &["nopal-parquet", "nopal-query", "nopal-report"],
     &["nopal-cli", "nopal-tests", "nopal-bench-stub"],
 ];

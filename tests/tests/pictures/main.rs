@@ -6,3 +6,4 @@ mod fleet;
 mod query;
 mod recorded;
 mod report;
+mod serve;

@@ -65,6 +65,16 @@ impl Counts {
         &self.groups.all
     }
 
+    /// Beyond this many groups, what is new is one group.
+    pub fn limit_groups(&mut self, max: usize) {
+        self.groups.limit(max);
+    }
+
+    /// Events that are in the group of all others.
+    pub fn n_folded(&self) -> u64 {
+        self.groups.n_folded
+    }
+
     /// Intervals that are over at this time.
     pub fn take_intervals(&mut self, now_ns: i64) -> Vec<CountInterval> {
         let (Some(width), Some(base_ns)) = (self.every_ns, self.base_ns) else { return Vec::new() };

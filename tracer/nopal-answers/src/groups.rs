@@ -13,17 +13,30 @@ pub(crate) struct Groups<T> {
     /// Things that were added to the group of all others.
     pub n_folded: u64,
     key: Vec<u8>,
+    max: usize,
 }
 
 const MAX_GROUPS: usize = 10_000;
 
 impl<T> Default for Groups<T> {
     fn default() -> Self {
-        Groups { by_key: HashMap::new(), all: Vec::new(), others: None, n_folded: 0, key: Vec::new() }
+        Groups {
+            by_key: HashMap::new(),
+            all: Vec::new(),
+            others: None,
+            n_folded: 0,
+            key: Vec::new(),
+            max: MAX_GROUPS,
+        }
     }
 }
 
 impl<T: Default> Groups<T> {
+    /// Beyond this many, what is new is one group.
+    pub fn limit(&mut self, max: usize) {
+        self.max = max;
+    }
+
     /// The group of these values.
     pub fn get<'v>(&mut self, values: impl Iterator<Item = Value<'v>> + Clone) -> usize {
         self.key.clear();
@@ -31,7 +44,7 @@ impl<T: Default> Groups<T> {
         if let Some(at) = self.by_key.get(&self.key[..]) {
             return *at;
         }
-        if self.all.len() >= MAX_GROUPS {
+        if self.all.len() >= self.max {
             self.n_folded += 1;
             let n_values = values.count();
             return *self.others.get_or_insert_with(|| {

@@ -161,6 +161,23 @@ impl Latency {
         Some((summary, slowest.unwrap_or_default()))
     }
 
+    /// The slowest of a group since this was last asked.
+    pub fn take_slowest(&mut self, number: usize) -> Option<Slow> {
+        let n = self.sums.n_slowest_each;
+        let slowest = self.sums.slowest_each.get_mut(number)?;
+        std::mem::replace(slowest, Slowest::new(n)).into_sorted().into_iter().next()
+    }
+
+    /// Beyond this many groups, what is new is one group.
+    pub fn limit_groups(&mut self, max: usize) {
+        self.sums.groups.limit(max);
+    }
+
+    /// Spans that are in the group of all others.
+    pub fn n_folded(&self) -> u64 {
+        self.sums.groups.n_folded
+    }
+
     /// Intervals that are over at this time, since the epoch.
     pub fn take_intervals(&mut self, now_ns: i64) -> Vec<Interval> {
         let Some(every) = &mut self.sums.every else { return Vec::new() };

@@ -36,6 +36,11 @@ pub fn declared(named: Option<&Path>) -> Result<Vec<Span>, Failure> {
         None if found.is_file() => &found,
         None => return Ok(Vec::new()),
     };
+    declared_in(path)
+}
+
+/// The spans of a file.
+pub fn declared_in(path: &Path) -> Result<Vec<Span>, Failure> {
     let cannot = |why: &str| Failure::new("cannot-read", format!("{}: {why}", path.display()));
     let about = std::fs::metadata(path).map_err(|error| cannot(&error.to_string()))?;
     if !about.is_file() || about.len() > MAX_SPANS_BYTES {

@@ -401,6 +401,22 @@ pub fn take_print_signal() -> bool {
     PRINT.swap(false, Ordering::Relaxed)
 }
 
+static RELOAD: AtomicBool = AtomicBool::new(false);
+
+/// From now on SIGHUP asks for the settings to be read again, and ends nothing.
+pub fn reload_on_signal() {
+    extern "C" fn reload(_: libc::c_int) {
+        RELOAD.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: the handler only stores to an atomic, which is safe at any moment.
+    unsafe { libc::signal(libc::SIGHUP, reload as *const () as libc::sighandler_t) };
+}
+
+/// Whether it has asked since.
+pub fn take_reload_signal() -> bool {
+    RELOAD.swap(false, Ordering::Relaxed)
+}
+
 /// Ends tracing as Ctrl-C does.
 pub fn stop() {
     STOP.store(true, Ordering::Relaxed);

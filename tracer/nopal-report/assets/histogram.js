@@ -14,7 +14,8 @@ function makeHistogram() {
   const refresh = () => {
     const sides = counted();
     const used = sides.flatMap((rows) => [...rows.keys()]);
-    const [first, last] = used.length ? [Math.min(...used), Math.max(...used)] : [0, 1];
+    // A picture of one bar would say nothing of where it lies.
+    const [first, last] = used.length ? [Math.max(0, Math.min(...used) - 4), Math.max(...used) + 4] : [0, 8];
     const x = Array.from({ length: last - first + 1 }, (_, i) => first + i);
     const data = [x, ...sides.map((rows) => x.map((row) => rows.get(row) ?? 0))];
     if (u) {

@@ -162,7 +162,8 @@ function durationRange() {
       series.hist.forEach((hist) => { if (hist.length) least = Math.min(least, low(hist[0])); });
     }
   if (!(most > 0)) return [1, 1e6];
-  return [Math.max(1, least) * 0.8, Math.max(most, 10) * 1.3];
+  const [low10, high10] = [Math.floor(Math.log10(Math.max(1, least))), Math.ceil(Math.log10(Math.max(most, 10)) + 0.01)];
+  return [10 ** low10, 10 ** high10];
 }
 const QUANTILES = [["p50", [6, 4]], ["p99", undefined], ["max", [2, 3]]];
 function latencyLines() {

@@ -10,7 +10,7 @@ mod error;
 mod flight_buffer;
 pub mod home;
 pub mod killed;
-mod programs;
+pub mod programs;
 pub mod recorder_process;
 mod recording_dir;
 mod reload;

@@ -35,6 +35,7 @@ pub struct Programs {
     seen: HashMap<u32, u64>,
     last_look: Option<Instant>,
     last_full_look: Option<Instant>,
+    look_again: Duration,
     /// Tells of those that a look would not find; nothing where the kernel does not allow it.
     chronicle: Option<PerfEvents>,
     /// Processes that have started a program, of which nothing but this is known yet.
@@ -67,6 +68,7 @@ impl Programs {
             seen: HashMap::new(),
             last_look: None,
             last_full_look: None,
+            look_again: LOOK_AGAIN,
             chronicle: None,
             started: HashMap::new(),
             missed: Vec::new(),
@@ -197,6 +199,11 @@ impl Programs {
         told
     }
 
+    /// How long it takes at most until a process is noticed that has become another program, untold.
+    pub fn look_again_after(&mut self, pause: Duration) {
+        self.look_again = pause;
+    }
+
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -215,7 +222,7 @@ impl Programs {
             return fresh;
         }
         self.last_look = Some(Instant::now());
-        let is_full = self.last_full_look.is_none_or(|last| last.elapsed() >= LOOK_AGAIN);
+        let is_full = self.last_full_look.is_none_or(|last| last.elapsed() >= self.look_again);
         if is_full {
             self.last_full_look = self.last_look;
             self.watch_files();

@@ -25,6 +25,7 @@ mod record;
 mod recordings;
 mod report;
 mod run;
+mod serve;
 mod sessions;
 mod test;
 mod trace;
@@ -59,6 +60,7 @@ enum Verb {
     Diff(diff::Args),
     Report(report::Args),
     Export(export::Args),
+    Serve(serve::Args),
     Create(sessions::create::Args),
     EnableEvent(sessions::enable_event::Args),
     DisableEvent(sessions::enable_event::DisableArgs),
@@ -132,6 +134,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Diff(args) => (args.json, diff::run(args)),
         Verb::Report(args) => (args.json, report::run(args)),
         Verb::Export(args) => (args.json, export::run(args)),
+        Verb::Serve(args) => (args.json, serve::run(args)),
         Verb::Create(args) => (args.json, sessions::create::run(args)),
         Verb::EnableEvent(args) => (args.which.json, sessions::enable_event::run(args)),
         Verb::DisableEvent(args) => (args.which.json, sessions::enable_event::disable(args)),
