@@ -122,7 +122,7 @@ pub(crate) struct SpanSeries<'a> {
 impl Target {
     pub fn new(config: TargetConfig, declared: Vec<Span>, given: Vec<nopal_provider::File>) -> Target {
         let tracked = Tracked { programs: vec![config.program.clone()], ..Tracked::default() };
-        let mut programs = Programs::new(&tracked);
+        let mut programs = Programs::without_gate(&tracked);
         programs.look_again_after(if programs.is_blind() { LOOK_AGAIN_BLIND } else { LOOK_AGAIN });
         Target {
             config,

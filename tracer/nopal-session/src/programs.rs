@@ -45,6 +45,7 @@ pub struct Programs {
     has_lost: bool,
     /// Holds them at their start until they are recorded; nothing where the kernel does not allow it.
     gate: Option<ExecGate>,
+    can_hold: bool,
     /// The files that the gate watches, as they were then.
     watched: HashMap<PathBuf, (u64, u64)>,
     /// Held at their start, or found by looking; the kernel will tell of their start all the same.
@@ -63,6 +64,15 @@ enum Named {
 
 impl Programs {
     pub fn new(tracked: &Tracked) -> Programs {
+        Programs::made(tracked, true)
+    }
+
+    /// Holds nobody at the start of a program: for those who do not look often enough to let them go on at once.
+    pub fn without_gate(tracked: &Tracked) -> Programs {
+        Programs::made(tracked, false)
+    }
+
+    fn made(tracked: &Tracked, can_hold: bool) -> Programs {
         let mut programs = Programs {
             names: Vec::new(),
             seen: HashMap::new(),
@@ -74,6 +84,7 @@ impl Programs {
             missed: Vec::new(),
             has_lost: false,
             gate: None,
+            can_hold,
             watched: HashMap::new(),
             caught: HashSet::new(),
         };
@@ -90,7 +101,7 @@ impl Programs {
         }
         // What is not wanted any more must not wait for us.
         (self.gate, self.watched) = (None, HashMap::new());
-        if !self.names.is_empty() {
+        if self.can_hold && !self.names.is_empty() {
             self.gate = ExecGate::open().ok();
             self.watch_files();
         }
