@@ -319,9 +319,18 @@
 #if defined LTTNG_UST_TRACEPOINT_DEFINE && defined LTTNG_UST_TRACEPOINT_CREATE_PROBES
 # define _NOPAL_TP_INSTANCE(class_provider, class_name, provider, name, args) \
   _NOPAL_TP_SITE(class_provider, class_name, provider, name)		\
+  /* Also for programs that define the tracepoint and are linked with this library. */ \
+  _NOPAL_TP_EXTERN_C __attribute__((__visibility__("protected")))	\
+  void _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)		\
+    (__nopal_tp_site _nopal_site _NOPAL_TP_MORE_PROTO args);		\
+  _NOPAL_TP_OUTLINE void _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name) \
+    (__nopal_tp_site _nopal_site _NOPAL_TP_MORE_PROTO args)		\
+  {									\
+    _NOPAL_TP_PASTE(__nopal_evaluate_, class_provider, ___, class_name)(_nopal_site _NOPAL_TP_MORE_NAMES args); \
+  }									\
   _NOPAL_TP_OUTLINE void _NOPAL_TP_FUNCTION(provider, name)(_NOPAL_TP_PROTO args) \
   {									\
-    _NOPAL_TP_PASTE(__nopal_evaluate_, class_provider, ___, class_name)	\
+    _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)		\
       (_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
   }
 #elif defined LTTNG_UST_TRACEPOINT_DEFINE && defined LTTNG_UST_TRACEPOINT_PROBE_DYNAMIC_LINKAGE
@@ -335,13 +344,17 @@
     _NOPAL_TP_ASM (_NOPAL_TP_LINK(_NOPAL_SDT_TEXT(provider), _NOPAL_SDT_TEXT(name), \
 				  _NOPAL_SDT_TEXT(_NOPAL_TP_PASTE(__nopal_link_, provider, ___, name))) : \
 		   : [_nopal_size] "n" (sizeof(struct __nopal_tp_link))); \
-    __nopal_tp_probe _nopal_probe;					\
-    int *_nopal_passing = __nopal_tp_enter(&_NOPAL_TP_PASTE(__nopal_link_, provider, ___, name), &_nopal_probe); \
+    struct __nopal_tp_link *_nopal_link = &_NOPAL_TP_PASTE(__nopal_link_, provider, ___, name); \
+    int _nopal_i, *_nopal_passing = __nopal_tp_enter(_nopal_link);	\
     if (!_nopal_passing)						\
       return;								\
-    if (_nopal_probe)							\
-      ((void (*)(__nopal_tp_site _NOPAL_TP_MORE_PROTO args)) _nopal_probe) \
-	(_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
+    for (_nopal_i = 0; _nopal_i < _NOPAL_TP_PROBES; _nopal_i++) {	\
+      /* Only now is it sure to stay. */				\
+      __nopal_tp_probe _nopal_probe = __atomic_load_n(&_nopal_link->probes[_nopal_i], __ATOMIC_SEQ_CST); \
+      if (_nopal_probe)							\
+	((void (*)(__nopal_tp_site _NOPAL_TP_MORE_PROTO args)) _nopal_probe) \
+	  (_NOPAL_TP_PASTE(__nopal_site_, provider, ___, name) _NOPAL_TP_MORE_NAMES args); \
+    }									\
     __nopal_tp_leave(_nopal_passing);					\
   }
 #elif defined LTTNG_UST_TRACEPOINT_DEFINE
@@ -364,15 +377,17 @@
   {									\
     _NOPAL_TP_PASTE(__nopal_evaluate_, class_provider, ___, class_name)(_nopal_site _NOPAL_TP_MORE_NAMES args); \
   }									\
+  static struct __nopal_tp_provided _NOPAL_TP_PASTE(__nopal_provided_, provider, ___, name) = { \
+    _NOPAL_SDT_TEXT(provider) ":" _NOPAL_SDT_TEXT(name),		\
+    (__nopal_tp_probe) _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name), 0 \
+  };									\
   __attribute__((__constructor__)) static void _NOPAL_TP_PASTE(__nopal_register_, provider, ___, name)(void) \
   {									\
-    __nopal_lttng_provide(_NOPAL_SDT_TEXT(provider) ":" _NOPAL_SDT_TEXT(name), \
-			  (__nopal_tp_probe) _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)); \
+    __nopal_lttng_provide(&_NOPAL_TP_PASTE(__nopal_provided_, provider, ___, name)); \
   }									\
   __attribute__((__destructor__)) static void _NOPAL_TP_PASTE(__nopal_unregister_, provider, ___, name)(void) \
   {									\
-    __nopal_lttng_withdraw(_NOPAL_SDT_TEXT(provider) ":" _NOPAL_SDT_TEXT(name), \
-			   (__nopal_tp_probe) _NOPAL_TP_PASTE(__nopal_probe_, provider, ___, name)); \
+    __nopal_lttng_withdraw(&_NOPAL_TP_PASTE(__nopal_provided_, provider, ___, name)); \
   }
 #endif
 #include _NOPAL_TP_FILE

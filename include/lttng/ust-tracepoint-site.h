@@ -190,27 +190,27 @@ typedef void (*__nopal_tp_site)(const unsigned long *);
 
 typedef void (*__nopal_tp_probe)(void);
 
-/* The library enters its probe when it is loaded; before it is unloaded it withdraws it and waits until nobody is in it.
-   The passes in progress are counted in several places, so that threads rarely meet. */
+/* A library enters its probe when it is loaded; before it is unloaded it withdraws it and waits until nobody is in it.
+   Several libraries may have probes for one tracepoint, and each of them is called. The passes in progress are counted in
+   several places, so that threads rarely meet. */
+#define _NOPAL_TP_PROBES 8
 #define _NOPAL_TP_COUNTS 8
 struct __nopal_tp_link {
-  __nopal_tp_probe probe __attribute__((__aligned__(64)));
+  __nopal_tp_probe probes[_NOPAL_TP_PROBES] __attribute__((__aligned__(64)));
   struct {
     int n __attribute__((__aligned__(64)));
   } passing[_NOPAL_TP_COUNTS];
 };
 
 /* Where to leave again; null if there is no probe. */
-_NOPAL_TP_INLINE int *__nopal_tp_enter(struct __nopal_tp_link *link, __nopal_tp_probe *probe)
+_NOPAL_TP_INLINE int *__nopal_tp_enter(struct __nopal_tp_link *link)
 {
-  int *passing;
-  *probe = __atomic_load_n(&link->probe, __ATOMIC_RELAXED);
-  if (!*probe)
-    return 0;
+  int *passing, i = 0;
+  while (!__atomic_load_n(&link->probes[i], __ATOMIC_RELAXED))
+    if (++i == _NOPAL_TP_PROBES)
+      return 0;
   passing = &link->passing[_NOPAL_TP_OWN(_NOPAL_TP_COUNTS)].n;
   __atomic_fetch_add(passing, 1, __ATOMIC_SEQ_CST);
-  /* Only now is it sure to stay. */
-  *probe = __atomic_load_n(&link->probe, __ATOMIC_SEQ_CST);
   return passing;
 }
 
@@ -219,7 +219,65 @@ _NOPAL_TP_INLINE void __nopal_tp_leave(int *passing)
   __atomic_fetch_sub(passing, 1, __ATOMIC_RELEASE);
 }
 
-_NOPAL_TP_EXTERN_C void __nopal_lttng_provide(const char *tracepoint, __nopal_tp_probe probe);
-_NOPAL_TP_EXTERN_C void __nopal_lttng_withdraw(const char *tracepoint, __nopal_tp_probe probe);
+/* One probe of a library, in the list of all that it has. */
+struct __nopal_tp_provided {
+  const char *tracepoint;
+  __nopal_tp_probe probe;
+  struct __nopal_tp_provided *next;
+};
+_NOPAL_TP_EXTERN_C void __nopal_lttng_provide(struct __nopal_tp_provided *provided);
+_NOPAL_TP_EXTERN_C void __nopal_lttng_withdraw(struct __nopal_tp_provided *provided);
+
+/* 4. A part of the program that is loaded after the libraries with its probes: it asks each of them to enter them anew. They
+   are found by notes of type 4 in memory, each with the distance to a function. */
+#ifdef LTTNG_UST_TRACEPOINT_PROBE_DYNAMIC_LINKAGE
+/* Declared here: the C library has them only for those who ask for GNU's extensions, and <elf.h> defines names that stand in
+   the text for the assembler. */
+struct __nopal_tp_segment {
+  unsigned type, flags;
+  unsigned long offset, address, physical, file_bytes, bytes, alignment;
+};
+struct __nopal_tp_object {
+  unsigned long address;
+  const char *name;
+  const struct __nopal_tp_segment *segments;
+  unsigned short n_segments;
+};
+struct __nopal_tp_note {
+  unsigned owner_bytes, desc_bytes, type;
+};
+_NOPAL_TP_EXTERN_C int __nopal_tp_each_object(int (*)(struct __nopal_tp_object *, __SIZE_TYPE__, void *), void *)
+  __asm__("dl_iterate_phdr");
+
+__attribute__((__unused__)) static int __nopal_tp_ask(struct __nopal_tp_object *object, __SIZE_TYPE__ size, void *asked)
+{
+  int i;
+  for (i = 0; i < object->n_segments; i++) {
+    const struct __nopal_tp_segment *segment = &object->segments[i];
+    const char *at = (const char *) (object->address + segment->address), *end = at + segment->bytes;
+    /* PT_NOTE. Segments aligned to 8 hold notes that are padded otherwise, none of ours. */
+    if (segment->type != 4 || segment->alignment > 4)
+      continue;
+    while (end - at >= (long) sizeof(struct __nopal_tp_note)) {
+      const struct __nopal_tp_note *head = (const struct __nopal_tp_note *) at;
+      const char *owner = at + sizeof *head, *desc = owner + ((head->owner_bytes + 3) & ~3u);
+      at = desc + ((head->desc_bytes + 3) & ~3u);
+      if (at > end || at < desc)
+	break;
+      if (head->type == 4 && head->owner_bytes == 6 && head->desc_bytes == 4 && !__builtin_memcmp(owner, "nopal", 6))
+	((void (*)(void)) (desc + *(const int *) desc))();
+    }
+  }
+  (void) size;
+  (void) asked;
+  return 0;
+}
+
+/* One for each file that defines tracepoints so. */
+__attribute__((__constructor__, __unused__)) static void __nopal_tp_ask_all(void)
+{
+  __nopal_tp_each_object(__nopal_tp_ask, 0);
+}
+#endif
 
 #endif

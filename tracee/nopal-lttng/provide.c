@@ -8,6 +8,7 @@
 #include <link.h>
 #include <lttng/tracepoint.h>
 #include <lttng/ust-tracepoint-site.h>
+#include <pthread.h>
 #include <time.h>
 
 struct search {
@@ -60,15 +61,28 @@ enum { PATIENCE_MS = 250, PATIENCE_OF_CHILD_MS = 10 };
 static pid_t process;
 static int waited_ms;
 
+/* In the first place that is free, unless it is there already. */
 static void enter(struct __nopal_tp_link *link, __nopal_tp_probe probe)
 {
-  __atomic_store_n(&link->probe, probe, __ATOMIC_RELEASE);
+  for (int i = 0; i < _NOPAL_TP_PROBES; i++)
+    if (__atomic_load_n(&link->probes[i], __ATOMIC_ACQUIRE) == probe)
+      return;
+  for (int i = 0; i < _NOPAL_TP_PROBES; i++) {
+    __nopal_tp_probe none = NULL;
+    if (__atomic_compare_exchange_n(&link->probes[i], &none, probe, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+      return;
+  }
 }
 
 /* Another library's stays. */
 static void withdraw(struct __nopal_tp_link *link, __nopal_tp_probe probe)
 {
-  if (!__atomic_compare_exchange_n(&link->probe, &probe, NULL, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+  int is_there = 0;
+  for (int i = 0; i < _NOPAL_TP_PROBES; i++) {
+    __nopal_tp_probe own = probe;
+    is_there |= __atomic_compare_exchange_n(&link->probes[i], &own, NULL, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+  }
+  if (!is_there)
     return;
   int patience_ms = getpid() == process ? PATIENCE_MS : PATIENCE_OF_CHILD_MS;
   for (int i = 0; i < _NOPAL_TP_COUNTS; i++)
@@ -78,14 +92,53 @@ static void withdraw(struct __nopal_tp_link *link, __nopal_tp_probe probe)
     }
 }
 
-void __nopal_lttng_provide(const char *tracepoint, __nopal_tp_probe probe)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct __nopal_tp_provided *all;
+
+static void look_for(const struct __nopal_tp_provided *provided, void (*found)(struct __nopal_tp_link *, __nopal_tp_probe))
+{
+  dl_iterate_phdr(look_into, &(struct search) { provided->tracepoint, found, provided->probe });
+}
+
+void __nopal_lttng_provide(struct __nopal_tp_provided *provided)
 {
   process = getpid();
   waited_ms = 0;
-  dl_iterate_phdr(look_into, &(struct search) { tracepoint, enter, probe });
+  pthread_mutex_lock(&lock);
+  provided->next = all;
+  all = provided;
+  pthread_mutex_unlock(&lock);
+  look_for(provided, enter);
 }
 
-void __nopal_lttng_withdraw(const char *tracepoint, __nopal_tp_probe probe)
+void __nopal_lttng_withdraw(struct __nopal_tp_provided *provided)
 {
-  dl_iterate_phdr(look_into, &(struct search) { tracepoint, withdraw, probe });
+  pthread_mutex_lock(&lock);
+  for (struct __nopal_tp_provided **at = &all; *at; at = &(*at)->next)
+    if (*at == provided) {
+      *at = provided->next;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  look_for(provided, withdraw);
 }
+
+/* Called by what is loaded later and has tracepoints without probes. */
+__attribute__((__used__, __visibility__("hidden"))) void __nopal_lttng_enter_all(void)
+{
+  pthread_mutex_lock(&lock);
+  for (const struct __nopal_tp_provided *provided = all; provided; provided = provided->next)
+    look_for(provided, enter);
+  pthread_mutex_unlock(&lock);
+}
+
+/* The note by which it is found. */
+__asm__ (
+  "\t.pushsection .note.nopal.link,\"a\",%note\n"
+  "\t.balign 4\n"
+  "\t.4byte 2f-1f, 4f-3f, 4\n"
+  "1:\t.asciz \"nopal\"\n"
+  "2:\t.balign 4\n"
+  "3:\t.4byte __nopal_lttng_enter_all - .\n"
+  "4:\t.balign 4\n"
+  "\t.popsection\n");

@@ -260,6 +260,40 @@ fn fields_that_are_not_written_serve_conditions() {
     }
 }
 
+/// The same with LTTng's headers.
+fn link_with_theirs(dir: &Path, script: &str) {
+    let script = format!(
+        "cd {}; source={}; cc() {{ gcc -I$source \"$@\"; }}\n{script}",
+        dir.display(),
+        root().join("tests/fixtures/lttng").display(),
+    );
+    run(Command::new("sh").args(["-e", "-c", &script]));
+}
+
+/// A plug-in that is loaded after the library with the probes of its tracepoints.
+#[test]
+fn probes_are_found_by_what_is_loaded_after_them() {
+    let script = |lib: &str| {
+        format!(
+            "cc -fPIC -shared -o probes.so $source/two-probes.c {lib}
+             cc -DDYNAMIC -fPIC -shared -o plug.so $source/two-plug.c $source/two-define.c {lib}
+             cc -o program $source/plugs.c -ldl"
+        )
+    };
+    let (ours, theirs) = (scratch("lttng-plug"), scratch("lttng-plug-theirs"));
+    link(&ours, &script("$lib"));
+    link_with_theirs(&theirs, &script("-llttng-ust -ldl"));
+    for libraries in ["./probes.so ./plug.so", "./plug.so ./probes.so ./plug.so"] {
+        let recorded = lttng::record(&theirs, &["two_files"], &format!("./program {libraries}"));
+        let wanted = lttng::events(&recorded);
+        std::fs::remove_dir_all(&recorded).unwrap();
+        assert_eq!(wanted.len(), 3, "LTTng's: {wanted:?}");
+        let command: Vec<&str> = std::iter::once("./program").chain(libraries.split(' ')).collect();
+        let recording = record(&ours, &libraries.replace(['.', '/', ' '], ""), &["two_files"], &command, &[]);
+        assert_eq!(lttng::events(&recording), wanted, "{libraries}");
+    }
+}
+
 /// Objects and libraries of the provider in three files.
 fn link(dir: &Path, script: &str) {
     let flags = lttng::ours();
@@ -307,6 +341,14 @@ fn providers_may_be_linked_in_any_way() {
             "library",
             "cc -DDEFINE_TOO -fPIC -shared -o libtwo.so $source/two-probes.c $lib
              cc -o program $source/two.c ./libtwo.so -ldl",
+            &["./program"],
+            false,
+            &both,
+        ),
+        (
+            "library-and-program-define",
+            "cc -DDEFINE_TOO -fPIC -shared -o libtwo.so $source/two-probes.c $lib
+             cc -o program $source/two.c $source/two-define.c ./libtwo.so -ldl",
             &["./program"],
             false,
             &both,
@@ -370,19 +412,19 @@ fn probes_may_be_unloaded_and_loaded_again() {
         "cc -fPIC -shared -o probes.so $source/two-probes.c $lib; cp probes.so again.so
          cc -DDYNAMIC -o program $source/reload.c $source/two-define.c -lpthread -ldl",
     );
-    let theirs = scratch("lttng-unloaded-theirs");
-    let script = format!(
-        "cd {}; source={}; cc() {{ gcc -I$source \"$@\"; }}
-         cc -fPIC -shared -o probes.so $source/two-probes.c -llttng-ust
-         cc -DDYNAMIC -o program $source/reload.c $source/two-define.c -lpthread -ldl",
-        theirs.display(),
-        root().join("tests/fixtures/lttng").display(),
-    );
-    run(Command::new("sh").args(["-e", "-c", &script]));
+    let theirs = |name: &str, arguments: &str| {
+        let dir = scratch(&format!("lttng-unloaded-{name}"));
+        link_with_theirs(
+            &dir,
+            "cc -fPIC -shared -o probes.so $source/two-probes.c -llttng-ust; cp probes.so again.so
+             cc -DDYNAMIC -o program $source/reload.c $source/two-define.c -lpthread -ldl",
+        );
+        lttng::events(&lttng::record(&dir, &["two_files"], &format!("./program {arguments}")))
+    };
     let comes_and_goes = "1 +./probes.so 2 -./probes.so 3 +./probes.so 1 -./probes.so 2";
-    let program = format!("./program {comes_and_goes}");
-    let wanted = lttng::events(&lttng::record(&theirs, &["two_files"], &program));
-    assert_eq!(wanted.len(), 2, "LTTng's: {wanted:?}");
+    let two_libraries = "+./probes.so 1 +./again.so 2 -./probes.so 3 -./again.so 1";
+    let (wanted, twice) = (theirs("theirs", comes_and_goes), theirs("twice", two_libraries));
+    assert_eq!((wanted.len(), twice.len()), (2, 4), "LTTng's: {wanted:?} {twice:?}");
     let called = |n: usize| {
         let list = ["[0] = 10", "[1] = 20", "[2] = 30"][..n].join(", ");
         format!("two_files:called: {{ n = {n}, s = \"call\", _p_length = {n}, p = [ {list} ] }}")
@@ -391,11 +433,8 @@ fn probes_may_be_unloaded_and_loaded_again() {
     for door in ["user", "kernel"] {
         for (arguments, wanted) in [
             (comes_and_goes, wanted.clone()),
-            // The same probes in two libraries: the one that goes leaves those of the other.
-            (
-                "+./probes.so 1 +./again.so 2 -./probes.so 3 -./again.so 1",
-                vec![called(1), called(2), called(3)],
-            ),
+            // The same probes in two libraries, each of which is asked.
+            (two_libraries, twice.clone()),
             // 0 of the probe says that it was waited for.
             ("during ./probes.so 1 during ./probes.so +./probes.so 2", vec![asked(), asked(), called(2)]),
         ] {
