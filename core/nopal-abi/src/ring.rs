@@ -7,6 +7,7 @@
 //! rseq.offset     n_cpus rings of 1 << rseq.ring_shift bytes
 //! locked.offset   n_cpus rings of 1 << locked.ring_shift bytes
 //! cells_offset    n_cpus blocks of cells_stride bytes, then n_cpus blocks for the locked path
+//! (behind them)   the table of spans that are kept at the source, if there are span_slots
 //! ```
 
 use core::mem::{offset_of, size_of};
@@ -60,7 +61,8 @@ pub struct ControlPage {
     pub locked: Geometry,
     pub cells_offset: u64,
     pub cells_stride: u32,
-    pub reserved: u32,
+    /// Threads that the table of spans has room for; 0 = there is none.
+    pub span_slots: u32,
     /// A futex: the last of the `tickets` that had been taken when the tracer began to look at the libraries, once it has
     /// done so.
     pub turn: AtomicU32,
@@ -71,6 +73,8 @@ pub struct ControlPage {
     /// The last of the `tickets` that had been taken when the tracer began the look that it is at: who is among them waits
     /// longer.
     pub looking: AtomicU32,
+    /// How many process images have taken a number, by which the table of spans tells them apart.
+    pub images: AtomicU32,
 }
 
 /// Head and tail of one ring, on cache lines of their own.
@@ -99,6 +103,7 @@ const _: () = assert!(offset_of!(ControlPage, turn) == 104);
 const _: () = assert!(offset_of!(ControlPage, tickets) == 108);
 const _: () = assert!(offset_of!(ControlPage, impatient) == 112);
 const _: () = assert!(offset_of!(ControlPage, looking) == 120);
+const _: () = assert!(offset_of!(ControlPage, images) == 124);
 const _: () = assert!(size_of::<RingState>() == 1 << STATE_SHIFT);
 const _: () = assert!(offset_of!(RingState, tail) == 128);
 

@@ -209,6 +209,9 @@ pub struct ProcessPage {
     /// [`generation`](crate::ring::ControlPage::generation) in the high one. With another generation there, the ring has
     /// not met this process.
     pub met: [AtomicU64; MAX_SESSIONS],
+    /// By session index: the number of this process image in the ring's table of spans in the low half, the ring's generation
+    /// in the high one, as above.
+    pub images: [AtomicU64; MAX_SESSIONS],
 }
 
 /// Stub spaces that one process can have at most; each reaches 2 GiB of code on either side.

@@ -1,6 +1,7 @@
 //! What is kept of a hit, whichever door sees it.
 
 use crate::cell::Cell;
+use crate::span::SpanSite;
 use nopal_sdt::operand::Operand;
 
 /// What is done at a hit.
@@ -17,6 +18,8 @@ pub enum Action {
     Aggregate(Vec<Cell>),
     /// The same, if the keys of all cells are in their tables; any other hit changes no cell and leaves a record.
     AggregateOrRecord { cells: Vec<Cell>, captures: Vec<Capture>, has_time: bool, has_task: bool },
+    /// Begins or ends spans, which stubs pair and add up; only slow ones leave a record.
+    Spans(SpanSite),
     /// No record: the thread takes a [ticket](nopal_abi::ring::ControlPage::tickets) and waits for its turn, at most this
     /// long; whoever goes on before it is counted. For the place the dynamic linker calls when libraries come and go.
     Wait { timeout_ms: u32 },

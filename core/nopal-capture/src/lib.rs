@@ -1,4 +1,4 @@
-//! What both doors agree on: which sites are wanted ([`wanted`]), what a hit of one leaves ([`capture`], [`cell`]), how its
+//! What both doors agree on: which sites are wanted ([`wanted`]), what a hit of one leaves ([`capture`], [`cell`], [`span`]), how its
 //! record is laid out and read ([`record`], [`packed`]), and the hit itself ([`hit`]). Pure: does no IO.
 //!
 //! Every byte of a record comes from a traced program: lengths and offsets are checked here, and nowhere else.
@@ -8,10 +8,12 @@ pub mod cell;
 pub mod hit;
 pub mod packed;
 pub mod record;
+pub mod span;
 pub mod wanted;
 
 pub use capture::{Action, Capture, Forbidding, Predicate, Relation};
 pub use cell::{Cell, CellKey};
 pub use hit::{Came, Hit, Loss, StreamId, StreamKind, Task};
 pub use record::{RecordLayout, RecordView};
+pub use span::{SlowSpan, SpanSite, SpanStep};
 pub use wanted::Wanted;

@@ -72,11 +72,12 @@ impl RingMemory {
             locked: layout.locked,
             cells_offset: layout.cells_offset,
             cells_stride: layout.cells_stride,
-            reserved: 0,
+            span_slots: layout.span_slots,
             turn: AtomicU32::new(0),
             tickets: AtomicU32::new(0),
             impatient: AtomicU64::new(0),
             looking: AtomicU32::new(0),
+            images: AtomicU32::new(0),
         };
         // SAFETY: the mapping has at least one page, is page-aligned and writable, and no stub knows it yet.
         unsafe { page.write(control) };

@@ -5,6 +5,7 @@ mod cells;
 mod mapping;
 mod memory;
 mod rings;
+mod spans;
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -12,6 +13,7 @@ use nopal_abi::ring::{
     ControlPage, Geometry, MAGIC, MAX_RING_SHIFT, MIN_SUB_SHIFT, Mode, STATE_SHIFT, VERSION,
 };
 use nopal_abi::{MAX_CPUS, PAGE_BYTES, record};
+use nopal_capture::span::table_bytes;
 
 pub use cells::CellReading;
 pub use mapping::Mapping;
@@ -19,6 +21,7 @@ pub(super) use mapping::seal_code;
 pub use memory::RingMemory;
 pub(super) use memory::time_stamp;
 pub use rings::{Members, Rings, Tickets};
+pub use spans::{OpenSpans, SpanReading};
 
 /// The name of the ring's memfd in `/proc/PID/maps`.
 pub const RING_NAME: &str = "/memfd:nopal-ring";
@@ -36,6 +39,8 @@ pub struct RingConfig {
     pub locked_sub_bytes: u64,
     /// Bytes of aggregation cells per CPU.
     pub cells_bytes: u32,
+    /// Threads whose spans can be kept at the source: 0, or a power of two.
+    pub span_slots: u32,
 }
 
 impl RingConfig {
@@ -56,6 +61,7 @@ impl RingConfig {
             locked_ring_bytes,
             locked_sub_bytes: (locked_ring_bytes / 4).min(64 << 10),
             cells_bytes: 0,
+            span_slots: 0,
         }
     }
 }
@@ -72,6 +78,8 @@ pub struct RingLayout {
     pub locked: Geometry,
     pub cells_offset: u64,
     pub cells_stride: u32,
+    pub span_slots: u32,
+    pub spans_offset: u64,
     pub total_bytes: u64,
 }
 
@@ -130,6 +138,10 @@ impl RingLayout {
         if config.cells_bytes > 1 << 20 {
             return bad("at most 1 MiB of cells per CPU");
         }
+        let slots = config.span_slots;
+        if slots != 0 && (!slots.is_power_of_two() || slots > 1 << 16) {
+            return bad("the threads of spans are a power of two, at most 65536");
+        }
         let sets =
             [(config.sub_bytes, config.ring_bytes), (config.locked_sub_bytes, config.locked_ring_bytes)];
         for (sub, ring) in sets.map(|(sub, ring)| (shift(sub), shift(ring))) {
@@ -148,6 +160,7 @@ impl RingLayout {
         let locked_offset = rseq_offset + (n << rseq_shift);
         let cells_offset = locked_offset + (n << locked_shift);
         let cells_stride = config.cells_bytes.next_multiple_of(64);
+        let spans_offset = round_to_page(cells_offset + 2 * n * u64::from(cells_stride));
         Ok(RingLayout {
             mode: config.mode,
             n_cpus: config.n_cpus,
@@ -160,7 +173,9 @@ impl RingLayout {
             locked: Geometry { offset: locked_offset, sub_shift: locked_sub, ring_shift: locked_shift },
             cells_offset,
             cells_stride,
-            total_bytes: round_to_page(cells_offset + 2 * n * u64::from(cells_stride)),
+            span_slots: slots,
+            spans_offset,
+            total_bytes: round_to_page(spans_offset + table_bytes(slots)),
         })
     }
 
@@ -197,6 +212,7 @@ impl RingLayout {
             locked_ring_bytes,
             locked_sub_bytes,
             cells_bytes: page.cells_stride,
+            span_slots: page.span_slots,
         };
         let layout = RingLayout::plan(&config)?;
         let is_same = layout.states_offset == page.states_offset

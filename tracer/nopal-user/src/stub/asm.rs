@@ -446,6 +446,11 @@ impl Asm {
         self.op(true, &[0xf7], 6, Rm::Reg(by), false, 0);
     }
 
+    /// `%rax` by this, unsigned, into `%rdx:%rax`.
+    pub fn multiply_wide(&mut self, by: Reg) {
+        self.op(true, &[0xf7], 4, Rm::Reg(by), false, 0);
+    }
+
     pub fn multiply(&mut self, reg: Reg, by: i32) {
         self.multiply_to(reg, reg, by);
     }

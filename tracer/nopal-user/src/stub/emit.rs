@@ -1,6 +1,8 @@
 //! The stub itself: save, decide, measure, reserve and fill inside a restartable sequence, restore, go on.
 
+mod cells;
 mod direct;
+mod spans;
 
 use core::mem::offset_of;
 
@@ -54,28 +56,37 @@ pub(super) struct Stubber<'a> {
     pub(super) state: Reg,
     pub(super) position: Reg,
     flags_at: i32,
-    tid_at: i32,
+    pub(super) tid_at: i32,
     time_at: i32,
     pub(super) keep_at: i32,
     size_at: i32,
     pub(super) texts_at: i32,
+    /// Where a stub of spans keeps what it works with.
+    pub(super) spans_at: i32,
     texts: Vec<strings::Slots>,
     is_direct: bool,
     sections: Vec<Section>,
-    questions: Vec<thread::Question>,
+    pub(super) questions: Vec<thread::Question>,
     /// Where a hit that is done with goes; the first [`restore`](Stubber::restore).
     pub(super) exit: Label,
     is_exit_bound: bool,
+    /// Where a record goes on instead of leaving, while it is a part of something.
+    pub(super) after_record: Option<Label>,
     next: Label,
 }
 
 /// Makes the stub of one site for one session.
 pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubError> {
+    if let Action::Spans(site) = &spec.action {
+        return spans::generate(spec, site, around);
+    }
     let no_captures = Vec::new();
     let (captures, has_time, has_task) = match &spec.action {
         Action::Record { captures, has_time, has_task }
         | Action::AggregateOrRecord { captures, has_time, has_task, .. } => (captures, *has_time, *has_task),
-        Action::Wait { .. } | Action::Aggregate(_) | Action::Restrain(_) => (&no_captures, false, false),
+        Action::Wait { .. } | Action::Aggregate(_) | Action::Restrain(_) | Action::Spans(_) => {
+            (&no_captures, false, false)
+        }
     };
     let layout = RecordLayout::new(captures, has_time, has_task);
     for capture in captures {
@@ -107,7 +118,7 @@ pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubErro
     match &spec.action {
         Action::Record { .. } => stubber.record(captures, &layout, spec.event)?,
         Action::Wait { timeout_ms } => stubber.wait(*timeout_ms),
-        Action::Restrain(_) => {}
+        Action::Restrain(_) | Action::Spans(_) => {}
         Action::Aggregate(cells) => {
             for cell in cells {
                 stubber.update(cell)?;
@@ -140,7 +151,7 @@ fn registers_of(operand: &Operand) -> Vec<u8> {
 }
 
 impl<'a> Stubber<'a> {
-    fn new(
+    pub(super) fn new(
         spec: &StubSpec,
         captures: &[Capture],
         layout: &RecordLayout,
@@ -158,6 +169,9 @@ impl<'a> Stubber<'a> {
                 if let Capture::Value { operand } = capture {
                     named.extend(registers_of(operand));
                 }
+            }
+            if let Action::Spans(site) = &spec.action {
+                named.extend(site.values.iter().flat_map(registers_of));
             }
             if let Action::Aggregate(cells) | Action::AggregateOrRecord { cells, .. } = &spec.action {
                 named.extend(cells.iter().flat_map(|cell| cell.operands()).flat_map(registers_of));
@@ -181,6 +195,10 @@ impl<'a> Stubber<'a> {
             .map(|at| strings::Slots { pointer: at, length: at + strings::SLOT_LENGTH })
             .collect();
         bytes += strings::SLOT_BYTES * n_texts as i32;
+        let spans_at = bytes;
+        if matches!(spec.action, Action::Spans(_)) {
+            bytes += spans::SLOT_BYTES;
+        }
         let mut asm = Asm::new(around.address);
         let [exit, next] = [asm.label(), asm.label()];
         Stubber {
@@ -202,17 +220,19 @@ impl<'a> Stubber<'a> {
             keep_at,
             size_at,
             texts_at,
+            spans_at,
             texts,
             is_direct,
             sections: Vec::new(),
             questions: Vec::new(),
             exit,
             is_exit_bound: false,
+            after_record: None,
             next,
         }
     }
 
-    fn enter(&mut self) {
+    pub(super) fn enter(&mut self) {
         let asm = &mut self.asm;
         asm.lea(RSP, at(RSP, -self.frame.depth));
         // %rax is the first of the saved registers; the flags go through it.
@@ -225,7 +245,7 @@ impl<'a> Stubber<'a> {
         }
     }
 
-    fn leave_if_disabled(&mut self) {
+    pub(super) fn leave_if_disabled(&mut self) {
         let asm = &mut self.asm;
         asm.mov_imm(RDX, self.around.ring);
         asm.cmp_mem32(at(RDX, offset_of!(ControlPage, enabled) as i32), 0);
@@ -233,8 +253,12 @@ impl<'a> Stubber<'a> {
     }
 
     /// Restores and goes on, here if this is the first time.
-    fn restore(&mut self) {
+    pub(super) fn restore(&mut self) {
         let asm = &mut self.asm;
+        if let Some(after) = self.after_record {
+            asm.jmp(after);
+            return;
+        }
         if self.is_exit_bound {
             asm.jmp(self.exit);
             return;
@@ -251,7 +275,7 @@ impl<'a> Stubber<'a> {
     }
 
     /// Ends the stub: restores, then its data, the next-slot and the descriptors. Gives the slot's place.
-    fn leave(&mut self) -> u32 {
+    pub(super) fn leave(&mut self) -> u32 {
         self.restore();
         let asm = &mut self.asm;
         thread::answer(asm, self.around, &self.questions, thread::Routine::Shared);
@@ -309,7 +333,13 @@ impl<'a> Stubber<'a> {
         self.sections.push(section);
     }
 
-    fn record(&mut self, captures: &[Capture], layout: &RecordLayout, event: u32) -> Result<(), StubError> {
+    /// Writes a record and leaves, or goes on at `after_record`; control may also reach the end, with a record that was lost.
+    pub(super) fn record(
+        &mut self,
+        captures: &[Capture],
+        layout: &RecordLayout,
+        event: u32,
+    ) -> Result<(), StubError> {
         let silenced = self.asm.label();
         self.require_time(silenced);
         if layout.has_task() {
@@ -332,7 +362,7 @@ impl<'a> Stubber<'a> {
         let [slow, full] = [self.asm.label(), self.asm.label()];
         self.fast(captures, layout, event, size, slow, full)?;
         self.restore();
-        let done = self.exit;
+        let done = self.after_record.unwrap_or(self.exit);
         self.asm.bind(slow);
         self.slow(captures, layout, event, size, full)?;
         self.asm.jmp(done);
@@ -344,7 +374,7 @@ impl<'a> Stubber<'a> {
     }
 
     /// Lets the announce routine run if the session has not met this process.
-    fn meet_process(&mut self) {
+    pub(super) fn meet_process(&mut self) {
         let (asm, around) = (&mut self.asm, self.around);
         let known = asm.label();
         load_generation(asm, around);
@@ -531,16 +561,7 @@ impl<'a> Stubber<'a> {
         size: Size,
         full: Label,
     ) -> Result<(), StubError> {
-        let locked = Locked {
-            state: self.state,
-            position: self.position,
-            size,
-            tid_at: self.tid_at,
-            time_at: self.time_at,
-            keep_at: self.keep_at,
-            word_flags: layout.word_flags,
-            event,
-        };
+        let locked = self.locked(size, layout.word_flags, event);
         self.questions.push(locked.find_tid(&mut self.asm, self.around));
         locked.reserve(&mut self.asm, self.around, full);
         let asm = &mut self.asm;
@@ -559,6 +580,20 @@ impl<'a> Stubber<'a> {
         self.fill(captures, layout)?;
         locked.commit(&mut self.asm);
         Ok(())
+    }
+
+    /// The way into a locked ring, for this stub.
+    pub(super) fn locked(&self, size: Size, word_flags: u32, event: u32) -> Locked {
+        Locked {
+            state: self.state,
+            position: self.position,
+            size,
+            tid_at: self.tid_at,
+            time_at: self.time_at,
+            keep_at: self.keep_at,
+            word_flags,
+            event,
+        }
     }
 
     /// Takes a ticket and waits for its turn: until the tracer has finished a look that it began afterwards.
@@ -649,7 +684,7 @@ fn pid_word(around: &Surroundings) -> Mem {
 
 /// The low half of the session's generation into `%rax`. Read from the ring, so that the code is the same for every
 /// session that takes its turn at this index and address.
-fn load_generation(asm: &mut Asm, around: &Surroundings) {
+pub(super) fn load_generation(asm: &mut Asm, around: &Surroundings) {
     asm.mov_imm(RAX, around.ring + offset_of!(ControlPage, generation) as u64);
     asm.load32(RAX, at(RAX, 0));
 }

@@ -6,7 +6,6 @@
 //! [`thread`] that it is the thread's own.
 
 pub mod asm;
-mod cells;
 pub mod chain;
 mod emit;
 mod journal;
@@ -97,6 +96,10 @@ pub enum StubError {
     BadCell {
         offset: u32,
     },
+    /// A span is beyond those there is room for, or keeps too much, or strings.
+    BadSpan {
+        span: u8,
+    },
     /// Something that must be near the stub is more than 2 GiB away.
     OutOfReach {
         from: u64,
@@ -130,6 +133,7 @@ impl std::fmt::Display for StubError {
             StubError::BadCell { offset } => {
                 write!(f, "the cell at {offset} is outside the ring's cells or makes no sense")
             }
+            StubError::BadSpan { span } => write!(f, "span {span} cannot be kept at the source"),
             StubError::OutOfReach { from, to } => write!(f, "{to:#x} is more than 2 GiB away from {from:#x}"),
             StubError::SpaceFull { bytes } => write!(
                 f,

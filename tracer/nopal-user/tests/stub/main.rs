@@ -7,5 +7,6 @@ mod load;
 mod operands;
 mod rings;
 mod sessions;
+mod spans;
 mod strings;
 mod threads;

@@ -7,14 +7,14 @@
 use nopal_capture::cell::{Cell, identity};
 use nopal_program::aggregate::{Aggregate, QUANTILE_BITS, n_lhist_buckets};
 
-use super::StubError;
-use super::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, RSP, Reg, Width, at};
-use super::emit::Stubber;
-use super::locked::cpu_by_segment;
+use super::Stubber;
+use crate::stub::StubError;
+use crate::stub::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, RSP, Reg, Width, at};
+use crate::stub::locked::cpu_by_segment;
 
 /// What happens to one word.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+pub(super) enum Step {
     /// One more.
     Increment,
     /// One more in the word that `position` counts from here.
@@ -156,7 +156,7 @@ impl Stubber<'_> {
     }
 
     /// One word of this CPU's block, both ways.
-    fn step(&mut self, offset: u32, is_keyed: bool, step: Step) {
+    pub(super) fn step(&mut self, offset: u32, is_keyed: bool, step: Step) {
         let layout = self.around.layout;
         let (state, position) = (self.state, self.position);
         let [slow, done] = [self.asm.label(), self.asm.label()];
@@ -226,7 +226,7 @@ impl Stubber<'_> {
     }
 
     /// The [`hist_bucket`](nopal_program::aggregate::hist_bucket) of the value in `%rax`. Spoils `%rcx`.
-    fn bucket(&mut self, to: Reg, bits: u8) {
+    pub(super) fn bucket(&mut self, to: Reg, bits: u8) {
         let asm = &mut self.asm;
         let [small, done] = [asm.label(), asm.label()];
         asm.clear(to);

@@ -1,0 +1,220 @@
+//! Spans kept at the source: stubs pair begins with ends and add up what lies between; only the slowest leave a record.
+//!
+//! In the ring's memory, which its tracees can write to as they like:
+//! ```text
+//! cells_offset            in the block of each CPU, for each span: SpanBlock
+//! spans_offset            SpanHeader
+//! + HEADER_BYTES          ThreadSlot[span_slots + N_PROBED]
+//! ```
+//! A thread has the slot with its number, or one of the next few. There it keeps what it has open, the innermost last. Times
+//! and durations are in ticks of the time stamp counter; only buckets are those of nanoseconds.
+
+use core::mem::{offset_of, size_of};
+use nopal_sdt::operand::Operand;
+
+/// Spans of one session.
+pub const MAX_SPANS: usize = 48;
+/// Spans that a thread can have open at once.
+pub const MAX_DEPTH: usize = 120;
+/// Bytes that a frame keeps of the begin's arguments.
+pub const KEPT_BYTES: usize = 40;
+/// Slots that a thread tries, from the one with its number on.
+pub const N_PROBED: usize = 8;
+/// The least number of slots of a session that is worth having.
+pub const SLOTS: u32 = 1024;
+/// Buckets: one for each value below 64, then 64 for each power of two.
+pub const N_BUCKETS: usize = 36 * 64;
+/// log2 of the number of buckets of each power of two.
+pub const BUCKET_BITS: u8 = 6;
+/// From 2^41 ns (36 minutes) on a span is in no bucket and in no sum: it leaves a record.
+pub const MAX_NS_SHIFT: u8 = 41;
+/// Where in a word of [`ThreadSlot::batches`] the number of spans ends and the duration begins.
+pub const BATCH_SHIFT: u8 = 16;
+/// The longest duration, as a power of two, that a batch takes in.
+pub const BATCH_TICKS_SHIFT: u8 = 47;
+
+/// What one CPU has added up of one span.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SpanBlock {
+    pub total: u64,
+    /// Of spans directly within, on the same thread.
+    pub nested: u64,
+    pub reserved: [u64; 6],
+    pub buckets: [u64; N_BUCKETS],
+}
+
+/// What all CPUs share.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SpanHeader {
+    /// Nanoseconds a tick, in units of 2^-32. Written by the tracer.
+    pub rate: u64,
+    /// Hits of threads that found no slot, or that do not know their number.
+    pub n_no_room: u64,
+    /// Begins and ends beyond [`MAX_DEPTH`].
+    pub n_too_deep: u64,
+    pub reserved: [u64; 5],
+    pub spans: [SpanTop; MAX_SPANS],
+}
+
+/// What all CPUs share of one span.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SpanTop {
+    pub max: u64,
+    /// The complement of the least.
+    pub least: u64,
+    /// What takes longer leaves a record. Raised by stubs and by the tracer.
+    pub floor: u64,
+    /// Ends without a begin.
+    pub n_ends: u64,
+    /// Begins that were dropped, as the span they are a part of has ended.
+    pub n_begins: u64,
+    pub reserved: [u64; 3],
+}
+
+/// What a thread has open.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ThreadSlot {
+    /// Number of the process image in the high half, of the thread in the low one; 0 = free.
+    pub owner: u64,
+    pub depth: u64,
+    /// Begins beyond the last frame that have not ended.
+    pub beyond: u64,
+    pub reserved: [u64; 5],
+    /// By span: spans that left a record since `floor` was last raised by this thread, and the shortest of them. Once there
+    /// are as many as are wanted, what is no longer than it is not among the slowest.
+    pub batches: [u64; MAX_SPANS],
+    pub more: [u64; 8],
+    pub frames: [Frame; MAX_DEPTH],
+}
+
+/// A span that has begun.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Frame {
+    /// 0 = it is being made or has ended.
+    pub start: u64,
+    /// The span in the highest byte, below it the ticks of spans directly within that have ended.
+    pub nested: u64,
+    /// The event of the begin.
+    pub event: u32,
+    pub reserved: u32,
+    /// What was captured at the begin, as in a record.
+    pub kept: [u8; KEPT_BYTES],
+}
+
+pub const HEADER_BYTES: usize = 4096;
+const _: () = assert!(size_of::<SpanHeader>() <= HEADER_BYTES);
+const _: () = assert!(size_of::<SpanTop>() == 64 && offset_of!(SpanHeader, spans) == 64);
+const _: () = assert!(size_of::<SpanBlock>() == 64 + 8 * N_BUCKETS);
+const _: () = assert!(size_of::<Frame>() == 1 << FRAME_SHIFT);
+const _: () = assert!(size_of::<ThreadSlot>() == 1 << SLOT_SHIFT);
+const _: () = assert!(offset_of!(ThreadSlot, frames) == 512);
+const _: () = assert!(BLOCK_BYTES as usize * MAX_SPANS <= 1 << 20);
+
+pub const FRAME_SHIFT: u8 = 6;
+pub const SLOT_SHIFT: u8 = 13;
+/// Of one span in each CPU's block of cells.
+pub const BLOCK_BYTES: u32 = size_of::<SpanBlock>() as u32;
+
+/// Bytes behind the cells for this many slots.
+pub fn table_bytes(n_slots: u32) -> u64 {
+    if n_slots == 0 {
+        0
+    } else {
+        HEADER_BYTES as u64 + ((u64::from(n_slots) + N_PROBED as u64) << SLOT_SHIFT)
+    }
+}
+
+/// What a hit does to spans, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpanSite {
+    pub steps: Vec<SpanStep>,
+    /// Kept by a begin, added by an end to the record of a slow span.
+    pub values: Vec<Operand>,
+    /// How many of the slowest are wanted of each span.
+    pub n_slowest: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SpanStep {
+    Begin {
+        span: u8,
+    },
+    End {
+        span: u8,
+        /// Spans that cannot outlive it.
+        parts: Vec<u8>,
+    },
+}
+
+impl SpanStep {
+    pub fn span(&self) -> u8 {
+        match self {
+            SpanStep::Begin { span } | SpanStep::End { span, .. } => *span,
+        }
+    }
+}
+
+/// The payload of the record that a slow span leaves at its end, before what is captured there.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlowSpan {
+    pub start: u64,
+    pub ticks: u64,
+    pub nested: u64,
+    /// The event of the begin.
+    pub event: u32,
+    /// With [`SlowSpan::IS_LONG`] if it is in no sum.
+    pub span: u32,
+    pub kept: [u8; KEPT_BYTES],
+}
+
+const _: () = assert!(size_of::<SlowSpan>() == 72);
+
+impl SlowSpan {
+    pub const BYTES: usize = size_of::<SlowSpan>();
+    pub const IS_LONG: u32 = 1 << 31;
+
+    /// Takes the payload apart; the rest is what was captured at the end.
+    pub fn read(payload: &[u8]) -> Option<(SlowSpan, &[u8])> {
+        let (own, rest) = payload.split_at_checked(SlowSpan::BYTES)?;
+        let word = |at: usize| own.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let half = |at: usize| own.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+        let slow = SlowSpan {
+            start: word(0)?,
+            ticks: word(8)?,
+            nested: word(16)?,
+            event: half(24)?,
+            span: half(28)?,
+            kept: own[32..].try_into().ok()?,
+        };
+        Some((slow, rest))
+    }
+
+    pub fn is_long(&self) -> bool {
+        self.span & SlowSpan::IS_LONG != 0
+    }
+
+    pub fn span(&self) -> usize {
+        (self.span & !SlowSpan::IS_LONG) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_that_is_too_short_is_no_slow_span() {
+        let mut payload: Vec<u8> = (0..SlowSpan::BYTES as u8 + 4).collect();
+        payload[28..32].copy_from_slice(&(SlowSpan::IS_LONG | 7).to_le_bytes());
+        let (slow, rest) = SlowSpan::read(&payload).unwrap();
+        assert_eq!((slow.start, slow.span(), slow.is_long()), (0x0706_0504_0302_0100, 7, true));
+        assert_eq!((slow.kept[0], rest), (32, &[72, 73, 74, 75][..]));
+        assert_eq!(SlowSpan::read(&payload[..SlowSpan::BYTES - 1]), None);
+    }
+}
