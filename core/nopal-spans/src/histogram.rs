@@ -66,6 +66,21 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// One that was counted elsewhere: all buckets from that of 0 on, of which there may be fewer than here, the least and the
+    /// greatest value.
+    pub fn of_counts(counts: &[u64], min: u64, max: u64) -> Histogram {
+        let mut histogram = Histogram { min, max, ..Histogram::default() };
+        for (row, counts) in histogram.rows.iter_mut().zip(counts.chunks(N_STEPS)) {
+            if counts.iter().any(|count| *count > 0) {
+                let mut steps = Box::new([0; N_STEPS]);
+                steps.iter_mut().zip(counts).for_each(|(step, count)| *step = *count);
+                histogram.n = counts.iter().fold(histogram.n, |sum, count| sum.saturating_add(*count));
+                *row = Some(steps);
+            }
+        }
+        histogram
+    }
+
     pub fn merge(&mut self, other: &Histogram) {
         for (row, theirs) in self.rows.iter_mut().zip(&other.rows) {
             let Some(theirs) = theirs else { continue };
@@ -196,6 +211,23 @@ mod tests {
         a.merge(&b);
         assert_eq!(a.buckets().collect::<Vec<_>>(), both.buckets().collect::<Vec<_>>());
         assert_eq!((a.count(), a.min(), a.max()), (both.count(), both.min(), both.max()));
+    }
+
+    #[test]
+    fn what_was_counted_elsewhere_is_as_if_counted_here() {
+        let values: Vec<u64> = (0..3000u64).map(|i| i * i * 7 % 1_000_003).collect();
+        let (mut here, mut counts) = (Histogram::default(), vec![0u64; 36 * N_STEPS]);
+        for value in &values {
+            here.add(*value);
+            let (row, step) = place(*value);
+            counts[row * N_STEPS + step] += 1;
+        }
+        let elsewhere = Histogram::of_counts(&counts, here.min(), here.max());
+        assert_eq!(elsewhere.buckets().collect::<Vec<_>>(), here.buckets().collect::<Vec<_>>());
+        for share in [0.0, 0.5, 0.99, 1.0] {
+            assert_eq!(elsewhere.quantile(share), here.quantile(share));
+        }
+        assert_eq!(Histogram::of_counts(&[0; 64], 0, 0).count(), 0);
     }
 
     #[test]

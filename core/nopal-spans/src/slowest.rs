@@ -40,6 +40,11 @@ impl<T> Slowest<T> {
         Slowest { heap: BinaryHeap::new(), n, n_seen: 0 }
     }
 
+    /// How many are kept.
+    pub fn wanted(&self) -> usize {
+        self.n
+    }
+
     /// What a value must exceed to be kept.
     pub fn threshold(&self) -> Option<u64> {
         if self.heap.len() < self.n { None } else { Some(self.heap.peek().map_or(u64::MAX, |r| r.0.value)) }

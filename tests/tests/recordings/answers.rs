@@ -20,11 +20,18 @@ fn output(arguments: &[&OsStr]) -> Output {
 /// The object that `nopal ... --json` prints.
 #[track_caller]
 fn answer(arguments: &[&dyn AsRef<OsStr>]) -> Value {
+    told(arguments).0
+}
+
+/// The same, and what it says beside it.
+#[track_caller]
+fn told(arguments: &[&dyn AsRef<OsStr>]) -> (Value, String) {
     let arguments: Vec<&OsStr> = arguments.iter().map(|argument| argument.as_ref()).collect();
     let said = output(&arguments);
     assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
     let text = String::from_utf8_lossy(&said.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {text}"))
+    let object = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {text}"));
+    (object, String::from_utf8_lossy(&said.stderr).into_owned())
 }
 
 /// What a command that must fail says: message and hint.
@@ -59,8 +66,8 @@ fn number(value: &Value) -> u64 {
 /// What `spans.c` says must come of its run.
 struct Plan {
     kinds: HashMap<String, [u64; 6]>,
-    /// Ends, begins, open.
-    unmatched: [u64; 3],
+    /// By kind: ends, begins, open.
+    unmatched: HashMap<String, [u64; 3]>,
     /// By id: at least and at most, in nanoseconds.
     slow: HashMap<u64, (u64, u64)>,
 }
@@ -68,13 +75,13 @@ struct Plan {
 impl Plan {
     fn read(path: &Path) -> Plan {
         let text = fs::read_to_string(path).expect("the program wrote its plan");
-        let mut plan = Plan { kinds: HashMap::new(), unmatched: [0; 3], slow: HashMap::new() };
+        let mut plan = Plan { kinds: HashMap::new(), unmatched: HashMap::new(), slow: HashMap::new() };
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let numbers: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();
             match (words[0], &numbers[..]) {
                 ("unmatched", more) => {
-                    plan.unmatched.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
+                    plan.unmatched.insert(words[1].to_owned(), more.try_into().expect("three numbers"));
                 }
                 ("id", [id, low, high]) => {
                     plan.slow.insert(*id, (*low, *high));
@@ -90,13 +97,20 @@ impl Plan {
     /// Counts are those of the plan; times lie between the program's own readings around each probe.
     #[track_caller]
     fn check(&self, answer: &Value) {
+        self.check_kinds(answer, &["outer", "inner", "rec", "job", "slow", "took", "lost"], true);
+    }
+
+    /// The same of some kinds; errors may be left out.
+    #[track_caller]
+    fn check_kinds(&self, answer: &Value, kinds: &[&str], has_errors: bool) {
         assert_eq!(answer["complete"], true, "{answer}");
         assert_eq!(answer["lost"], 0);
         let rows = answer["rows"].as_array().expect("rows");
-        assert_eq!(rows.len(), self.kinds.values().filter(|kind| kind[0] > 0).count(), "{answer}");
+        assert_eq!(rows.len(), kinds.iter().filter(|kind| self.kinds[**kind][0] > 0).count(), "{answer}");
         for row in rows {
             let name = row["span"].as_str().and_then(|name| name.strip_prefix("plan:")).expect("a name");
             let [count, errors, inner, outer, self_low, self_high] = self.kinds[name];
+            let errors = if has_errors { errors } else { 0 };
             assert_eq!((number(&row["count"]), number(&row["errors"])), (count, errors), "{name}");
             // The two clocks may differ by this much at each probe.
             let slack = count * 500 + outer / 1000;
@@ -114,8 +128,12 @@ impl Plan {
         }
         let why = &answer["unmatched_why"];
         let unmatched = ["begun_before", "never_ended", "not_ended"].map(|key| number(&why[key]));
-        assert_eq!(unmatched, self.unmatched, "{answer}");
-        assert_eq!(number(&answer["unmatched"]), self.unmatched.iter().sum::<u64>());
+        let mut planned = [0; 3];
+        for kind in kinds {
+            planned.iter_mut().zip(self.unmatched[*kind]).for_each(|(sum, n)| *sum += n);
+        }
+        assert_eq!(unmatched, planned, "{answer}");
+        assert_eq!(number(&answer["unmatched"]), planned.iter().sum::<u64>());
     }
 
     /// The slowest are the slowest, each as long as the program says.
@@ -160,15 +178,22 @@ impl Planned {
     /// Runs the program under nopal.
     #[track_caller]
     fn ask(&self, words: &[&str]) -> (Value, Plan) {
-        let (provider, spans, plan) = (Self::file("spans.d"), Self::file("spans.toml"), self.plan_file());
+        let (said, _, plan) = self.ask_about(&Self::file("spans.toml"), words);
+        (said, plan)
+    }
+
+    /// The same with spans of one's own, and with what nopal says beside its answer.
+    #[track_caller]
+    fn ask_about(&self, spans: &Path, words: &[&str]) -> (Value, String, Plan) {
+        let (provider, plan) = (Self::file("spans.d"), self.plan_file());
         let _ = fs::remove_file(&plan);
         let mut arguments: Vec<&dyn AsRef<OsStr>> =
             words.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
         let rest: [&dyn AsRef<OsStr>; 8] =
             [&"--provider", &provider, &"--spans", &spans, &"--json", &"--", &self.program, &plan];
         arguments.extend(rest);
-        let said = answer(&arguments);
-        (said, Plan::read(&plan))
+        let (said, words) = told(&arguments);
+        (said, words, Plan::read(&plan))
     }
 }
 
@@ -294,6 +319,57 @@ fn planned_spans_over_their_recording() {
     }
     let top = ask(&["top", "--once", "--sort", "count"]);
     assert_eq!(top["rows"][0]["span"], "plan:inner");
+}
+
+/// Spans that stubs pair and add up have the same numbers as those that are streamed, by either door.
+#[test]
+fn planned_spans_at_the_source() {
+    let planned = Planned::new("answers-source");
+    let spans = planned.dir.join("own.toml");
+    // Without errors, which only fields can tell.
+    fs::write(&spans, "[spans.'plan:outer']\nbegin = 'outer__start'\nend = ['outer__done', 'outer__fail']\n")
+        .unwrap();
+    let kinds = ["outer", "inner", "slow", "lost"];
+    for (words, way) in [
+        (&["--door", "user"][..], "spans: kept at the source"),
+        (&["--door", "user", "--slowest", "0"], "spans: kept at the source"),
+        (&["--door", "user", "--streamed"], "spans: streamed, as --streamed"),
+        (&["--door", "kernel"], "spans: streamed, as the kernel door streams"),
+        (&["--door", "user", "--min", "1ns"], "spans: streamed, as --min"),
+    ] {
+        let (said, words, plan) =
+            planned.ask_about(&spans, &[&["latency", "-v"][..], &kinds, words].concat());
+        assert!(words.contains(way), "{words}");
+        plan.check_kinds(&said, &kinds, false);
+    }
+    let (said, words, plan) =
+        planned.ask_about(&spans, &[&["top", "-v"][..], &kinds, &["--door", "user"]].concat());
+    assert!(words.contains("spans: kept at the source"), "{words}");
+    plan.check_kinds(&said, &kinds, false);
+    for more in [&["--streamed"][..], &[]] {
+        let words = ["latency", "slow", "--slowest", "7", "--door", "user"];
+        let (said, plan) = planned.ask(&[&words[..], more].concat());
+        plan.check_slowest(&said, 7);
+        for slow in said["slowest"].as_array().expect("a list") {
+            assert!(number(&slow["self_ns"]) == number(&slow["duration_ns"]), "{slow}");
+        }
+    }
+}
+
+/// What a program that is running already does, with threads and forked children.
+#[test]
+fn a_running_program_keeps_its_spans_at_the_source() {
+    let planned = Planned::new("answers-source-attach");
+    let (provider, plan, go) = (Planned::file("spans.d"), planned.plan_file(), planned.dir.join("go"));
+    let target = Running::start(Command::new(&planned.program).arg(&plan).arg(&go));
+    let mut command = Command::new(nopal());
+    command.args(["latency", "inner", "slow", "lost", "--json", "-v", "--door", "user"]);
+    command.args(["-p", &target.pid().to_string()]).arg("--provider").arg(&provider);
+    let tracer = tracer(&mut command);
+    fs::write(&go, "").expect("the file can be made");
+    let said = tracer.wait_with_output().expect("nopal ends with the program");
+    let said: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    Plan::read(&plan).check_kinds(&said, &["inner", "slow", "lost"], true);
 }
 
 #[test]

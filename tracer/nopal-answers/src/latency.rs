@@ -7,7 +7,8 @@ use crate::groups::Groups;
 use crate::table::{Answer, Cell, Column, Slow};
 use nopal_spans::fingerprint;
 use nopal_spans::{
-    Available, Done, Fields, Finished, KnownField, Needs, Pairing, Sink, Slowest, Span, Summary, Value,
+    Available, Done, Fields, Finished, KnownField, Needs, Pairing, Sink, Slowest, Span, Summary, Unmatched,
+    Value,
 };
 use nopal_trace::EventType;
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ impl Default for LatencyAsk {
 #[derive(Debug)]
 pub struct Latency {
     pairing: Pairing,
+    /// Of spans that are kept at the source, by span.
+    kept_unmatched: Vec<Unmatched>,
     sums: Sums,
     by: Vec<String>,
 }
@@ -122,6 +125,7 @@ impl Latency {
         };
         Ok(Latency {
             pairing,
+            kept_unmatched: Vec::new(),
             sums: Sums {
                 asks,
                 groups,
@@ -233,8 +237,47 @@ impl Latency {
         all
     }
 
-    pub fn pairing(&self) -> &Pairing {
-        &self.pairing
+    /// Begins and ends without a partner so far.
+    pub fn unmatched(&self) -> Unmatched {
+        let mut sum = self.pairing.unmatched();
+        self.kept_unmatched.iter().for_each(|of_span| sum.add(of_span));
+        sum
+    }
+
+    /// What a span that is kept at the source has come to by now. For questions that group by nothing.
+    pub(crate) fn set_kept(&mut self, span: usize, summary: Summary, unmatched: Unmatched) {
+        let Some(group) = self.sums.by_span.get(span) else { return };
+        self.sums.groups.all[*group].1 = summary;
+        if self.kept_unmatched.len() <= span {
+            self.kept_unmatched.resize(span + 1, Unmatched::default());
+        }
+        self.kept_unmatched[span] = unmatched;
+    }
+
+    /// One of the slowest spans that are kept at the source.
+    pub(crate) fn offer_slow(&mut self, span: usize, slow: Slow) {
+        let Some(group) = self.sums.by_span.get(span).copied() else { return };
+        self.sums.slowest.offer(slow.duration_ns, || slow.clone());
+        self.sums.offer_each(group, slow.duration_ns, || slow);
+    }
+
+    /// What a span of this kind must exceed to be among the slowest that are wanted.
+    pub(crate) fn slow_from_ns(&self, span: usize) -> Option<u64> {
+        let group = *self.sums.by_span.get(span)?;
+        let each = match self.sums.n_slowest_each {
+            0 => Some(u64::MAX),
+            _ => self.sums.slowest_each.get(group).and_then(Slowest::threshold),
+        };
+        Some(each?.min(self.sums.slowest.threshold()?))
+    }
+
+    /// How many of the slowest are wanted, of each span or of all.
+    pub(crate) fn n_slowest(&self) -> usize {
+        self.sums.n_slowest_each.max(self.sums.slowest.wanted())
+    }
+
+    pub(crate) fn span_name(&self, span: usize) -> &str {
+        self.sums.asks.get(span).map_or("", |ask| &ask.name)
     }
 
     /// The answer, with rows in no order yet.
@@ -251,7 +294,7 @@ impl Latency {
                 self.sums.groups.n_folded
             ));
         }
-        let unmatched = self.pairing.unmatched();
+        let unmatched = self.unmatched();
         Answer { columns, rows, slowest: self.sums.slowest.into_sorted(), unmatched, notes }
     }
 }
@@ -365,6 +408,19 @@ impl Sums {
     }
 }
 
+impl Sums {
+    fn offer_each(&mut self, group: usize, duration_ns: u64, slow: impl FnOnce() -> Slow) {
+        let n = self.n_slowest_each;
+        if n == 0 {
+            return;
+        }
+        if self.slowest_each.len() <= group {
+            self.slowest_each.resize_with(group + 1, || Slowest::new(n));
+        }
+        self.slowest_each[group].offer(duration_ns, slow);
+    }
+}
+
 impl Sink for Sums {
     #[inline]
     fn finish(&mut self, span: &Finished<'_>, _: &[Done]) -> u32 {
@@ -400,12 +456,10 @@ impl Sink for Sums {
             fields: shown(span, &asks[span.span].carries, fields),
         };
         self.slowest.offer(duration_ns, slow);
-        if self.n_slowest_each > 0 {
-            let n = self.n_slowest_each;
-            if self.slowest_each.len() <= group {
-                self.slowest_each.resize_with(group + 1, || Slowest::new(n));
-            }
-            self.slowest_each[group].offer(duration_ns, slow);
+        let each = self.slowest_each.get(group).and_then(Slowest::threshold);
+        if self.n_slowest_each > 0 && each.is_none_or(|least| duration_ns > least) {
+            let slow = slow();
+            self.offer_each(group, duration_ns, || slow);
         }
         0
     }
@@ -420,15 +474,20 @@ pub(crate) fn shown(span: &Finished<'_>, carries: &[String], names: &[Vec<String
         shown.push((name.clone(), Cell::from(begin.get(at))));
     }
     if let Some((class, end)) = span.end() {
-        for (at, name) in names[class].iter().enumerate() {
-            let cell = Cell::from(end.get(at));
-            match shown.iter().find(|(known, _)| known == name) {
-                Some((_, known)) if *known == cell => {}
-                Some(_) => shown.push((format!("end.{name}"), cell)),
-                None => shown.push((name.clone(), cell)),
-            }
-        }
+        let ends = names[class].iter().enumerate().map(|(at, name)| (name.clone(), Cell::from(end.get(at))));
+        add_ends(&mut shown, ends);
     }
     shown.retain(|(_, cell)| *cell != Cell::None);
     shown
+}
+
+/// Adds the fields of a span's end to those of its begin: what is new.
+pub(crate) fn add_ends(shown: &mut Vec<(String, Cell)>, ends: impl Iterator<Item = (String, Cell)>) {
+    for (name, cell) in ends {
+        match shown.iter().find(|(known, _)| *known == name) {
+            Some((_, known)) if *known == cell => {}
+            Some(_) => shown.push((format!("end.{name}"), cell)),
+            None => shown.push((name, cell)),
+        }
+    }
 }

@@ -11,6 +11,7 @@ pub mod expectations;
 pub mod flight;
 mod groups;
 pub mod inventory;
+pub mod kept;
 mod latency;
 pub mod ordered;
 pub mod recorded;

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::processes::ProcessArgs;
 use crate::reading::provider_file;
 use nopal_live::plan::Limits;
-use nopal_live::registry::{Choice, Unfit};
+use nopal_live::registry::{Choice, SpanRoles, Unfit};
 use nopal_live::{
     self, BY_TRACEFS, Door, Live, LiveError, News, Opened, Options, Request, Way, attach_when_free,
     closed_in_words,
@@ -99,12 +99,22 @@ impl TargetArgs {
                 can_relocate: self.relocate,
                 ..Options::new(self.door.into(), ring_bytes)
             },
+            spans: None,
         })
     }
 
     /// Opens the probes in every process named.
     pub fn open(&self, probes: &[String]) -> Result<Open, Failure> {
-        let mut live = Live::new(self.request(probes)?).map_err(|e| failure_of(&e))?;
+        self.open_for(self.request(probes)?)
+    }
+
+    /// The same with spans that the user door keeps at the source.
+    pub fn open_keeping(&self, probes: &[String], spans: SpanRoles) -> Result<Open, Failure> {
+        self.open_for(Request { spans: Some(spans), ..self.request(probes)? })
+    }
+
+    fn open_for(&self, request: Request) -> Result<Open, Failure> {
+        let mut live = Live::new(request).map_err(|e| failure_of(&e))?;
         let mut opened = Vec::new();
         for pid in &self.processes.pids {
             opened.extend(attach_when_free(&mut live, *pid, is_stopped).map_err(|e| failure_of(&e))?);

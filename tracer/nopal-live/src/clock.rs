@@ -114,6 +114,11 @@ impl SharedClock {
     pub fn ns(&self, tsc: u64) -> u64 {
         self.copy.ns(tsc)
     }
+
+    /// Nanoseconds a tick, in units of 2^-32, as far as is known by now.
+    pub fn rate(&self) -> u64 {
+        self.copy.rate()
+    }
 }
 
 impl TscClock {
@@ -129,6 +134,10 @@ impl TscClock {
         let rate = rate(first, second).unwrap_or(1 << 32);
         let segments = VecDeque::from([Segment { tsc: first.tsc, ns: first.monotonic_ns, rate }]);
         TscClock { first, last: second, segments }
+    }
+
+    fn rate(&self) -> u64 {
+        rate(self.first, self.last).unwrap_or(1 << 32)
     }
 
     /// When it is time for the next [`TscClock::correct`].

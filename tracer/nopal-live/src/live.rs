@@ -6,6 +6,7 @@ pub(crate) mod by_kernel;
 mod consumer;
 pub(crate) mod follow;
 mod handover;
+mod spans;
 pub(crate) mod tracefs_door;
 mod types;
 mod way;
@@ -13,6 +14,7 @@ mod way;
 pub use consumer::{Consumer, widen};
 pub use follow::UNTOLD;
 pub use nopal_capture::{Hit, Loss, StreamId, StreamKind};
+pub use spans::{KeptSpan, KeptSpans};
 pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, closed_in_words, late_in_words};
 pub use way::{BY_TRACEFS, Closed, NotByKernel, NotByUser, Way};
 
@@ -34,6 +36,7 @@ use nopal_user::consumer::{self as reader, Reader, any_has_thread};
 use nopal_user::libraries::Libraries;
 use nopal_user::ring::{RingConfig, Rings, Set};
 use nopal_user::session::{self, ProcessReport, Session, SiteReport};
+use spans::EndedSpans;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -83,6 +86,8 @@ pub struct Live<S: Selection = Registry> {
     waiting: Waiting,
     /// No site is open any more; what is in the rings is all there will be.
     is_closed: bool,
+    /// What threads that have ended had open, of spans that are kept at the source.
+    ended_spans: EndedSpans,
 }
 
 /// So long a program in the kernel may take from its time to the end of its record.
@@ -94,7 +99,13 @@ const LOOK: Duration = Duration::from_millis(50);
 impl Live {
     /// A session that wants probes by pattern.
     pub fn new(request: Request) -> Result<Live, LiveError> {
-        Live::open(Registry::new(request.choices, request.given, request.limits), request.options)
+        let mut registry = Registry::new(request.choices, request.given, request.limits);
+        let mut options = request.options;
+        if let Some(roles) = request.spans {
+            options.n_spans = roles.n_spans;
+            registry.keep_spans(roles);
+        }
+        Live::open(registry, options)
     }
 
     /// The events so far.
@@ -129,12 +140,17 @@ impl<S: Selection> Live<S> {
             (Door::User, false) => return Err(LiveError::UnsteadyTsc),
             (Door::Auto | Door::User, true) => Some(open_user(&selection, &options)?),
         };
+        let clock = SharedClock::get();
+        if let Some((session, _)) = &user {
+            session.rings().set_span_rate(clock.rate());
+        }
         Ok(Live {
             selection,
             options,
             user,
             kernel: None,
-            clock: SharedClock::get(),
+            clock,
+            ended_spans: EndedSpans::default(),
             tasks: Tasks::default(),
             roots: Vec::new(),
             left: HashMap::new(),
@@ -604,7 +620,9 @@ fn open_user<S: Selection>(
     let n_cpus = possible_cpus().map_err(LiveError::Cpus)?;
     let mode = if options.is_overwriting { Mode::Overwrite } else { Mode::Discard };
     let (cells_bytes, sized) = (options.cells_bytes, RingConfig::sized(n_cpus, options.ring_bytes));
-    let ring = RingConfig { mode, cells_bytes, ..sized };
+    let of_spans = options.n_spans * nopal_capture::span::BLOCK_BYTES;
+    let span_slots = if options.n_spans > 0 { nopal_capture::span::SLOTS } else { 0 };
+    let ring = RingConfig { mode, cells_bytes: cells_bytes.max(of_spans), span_slots, ..sized };
     let selection = selection.clone();
     let select = Box::new(move |mapped: &nopal_proc::MappedObject, object: &nopal_sdt::Object| {
         lock(&selection).select(mapped, object)

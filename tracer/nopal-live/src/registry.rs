@@ -10,14 +10,15 @@ use crate::predicate::{
 use crate::process_cache::ProcessCache;
 use crate::selection::{Chosen, Places, Selection};
 use nopal_capture::Task;
-use nopal_capture::{Action, Hit, Relation, Wanted};
+use nopal_capture::span::KEPT_BYTES;
+use nopal_capture::{Action, Capture, Hit, Relation, SpanSite, SpanStep, Wanted};
 use nopal_proc::unwind::StackTop;
 use nopal_proc::{FileId, MappedObject};
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -88,6 +89,16 @@ pub struct ConditionError {
     pub arguments: Vec<String>,
 }
 
+/// Spans that are kept at the source: what the probes of them do.
+#[derive(Debug, Clone, Default)]
+pub struct SpanRoles {
+    /// By provider and name.
+    pub by_probe: HashMap<(String, String), Vec<SpanStep>>,
+    pub n_spans: u32,
+    /// How many of the slowest are wanted, with their arguments.
+    pub n_slowest: u16,
+}
+
 /// One site's event.
 #[derive(Debug, Clone)]
 pub struct Event {
@@ -100,6 +111,8 @@ pub struct Event {
     pub file: FileId,
     /// What the stub could not decide alone.
     pub condition: Option<Arc<Predicate>>,
+    /// A slow span that is kept at the source has the arguments.
+    pub keeps_values: bool,
 }
 
 /// The events of a session. Grows as processes map more files; never shrinks.
@@ -108,6 +121,7 @@ pub struct Registry {
     choices: Vec<Choice>,
     given: Vec<nopal_provider::File>,
     limits: Limits,
+    spans: Option<SpanRoles>,
     pub plans: Vec<Arc<EventPlan>>,
     pub events: Vec<Event>,
     places: Places,
@@ -157,6 +171,7 @@ impl Registry {
             choices,
             given,
             limits,
+            spans: None,
             plans: Vec::new(),
             events: Vec::new(),
             places: Places::default(),
@@ -165,6 +180,18 @@ impl Registry {
             remembered: RefCell::default(),
             n_undecided: Cell::new(0),
         }
+    }
+
+    /// Probes of these spans leave no events where the user door opens them.
+    pub fn keep_spans(&mut self, roles: SpanRoles) {
+        self.spans = Some(roles);
+    }
+
+    /// Whether an event's probe is one of a span that is kept at the source.
+    pub fn is_of_span(&self, event: u32) -> bool {
+        let (Some(roles), Some(event)) = (&self.spans, self.events.get(event as usize)) else { return false };
+        let ty = &event.plan.event_type;
+        roles.by_probe.contains_key(&(ty.provider.clone(), ty.name.clone()))
     }
 
     /// From now on remembers of processes what these fields need, as they may have ended when their hits are read.
@@ -315,7 +342,13 @@ impl Selection for Registry {
                         has_task: true,
                     },
                 };
-                let by_user = Wanted { predicates: lowered.unwrap_or_default(), ..by_kernel.clone() };
+                let mut by_user = Wanted { predicates: lowered.unwrap_or_default(), ..by_kernel.clone() };
+                let kept =
+                    self.spans.as_ref().and_then(|roles| kept(roles, probe, &plan.sites[site_idx].captures));
+                let keeps_values = kept.as_ref().is_some_and(|site| !site.values.is_empty());
+                if let Some(site) = kept {
+                    by_user.action = Action::Spans(site);
+                }
                 chosen.push(Chosen { by_user, by_kernel });
                 self.events.push(Event {
                     plan: plan.clone(),
@@ -324,6 +357,7 @@ impl Selection for Registry {
                     site: site.clone(),
                     file: mapped.file().unwrap_or_default(),
                     condition: condition.clone(),
+                    keeps_values,
                 });
             }
         }
@@ -352,6 +386,19 @@ impl Selection for Registry {
         let files = self.files();
         self.remembered.get_mut().look(pid, &files);
     }
+}
+
+/// What a probe does to spans that are kept at the source, if it is one of theirs.
+fn kept(roles: &SpanRoles, probe: &Probe, captures: &[Capture]) -> Option<SpanSite> {
+    let steps = roles.by_probe.get(&(probe.provider.clone(), probe.name.clone()))?.clone();
+    let operands = captures.iter().map(|capture| match capture {
+        Capture::Value { operand } => Some(operand.clone()),
+        Capture::CString { .. } | Capture::Bytes { .. } => None,
+    });
+    let all = operands.collect::<Option<Vec<_>>>().unwrap_or_default();
+    let bytes: usize = all.iter().map(|operand| usize::from(operand.size_bytes)).sum();
+    let values = if roles.n_slowest > 0 && bytes <= KEPT_BYTES { all } else { Vec::new() };
+    Some(SpanSite { steps, values, n_slowest: roles.n_slowest })
 }
 
 /// The choice's condition on this probe, if it has one.

@@ -57,6 +57,7 @@ impl Running {
         let rules: Vec<Rule> = config.events.iter().filter(|rule| rule.enabled).cloned().collect();
         let ring_bytes = ring_bytes(config);
         let live = Live::new(Request {
+            spans: None,
             choices: rules.iter().map(Rule::choice).collect(),
             given: Vec::new(),
             limits: Limits {

@@ -350,15 +350,20 @@ pub fn any_has_thread(pids: &[i32], tid: u32) -> bool {
         if tid == 0 {
             return super::process::is_alive(*pid);
         }
-        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-        threads.flatten().any(|thread| {
-            // A zombie's status still has its numbers, but it runs no more stubs.
-            let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-            let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
-            let number = field("NSpid:").and_then(|numbers| numbers.split_whitespace().last());
-            number.and_then(|n| n.parse().ok()) == Some(tid)
-                && !field("State:").is_some_and(|state| state.trim_start().starts_with(['Z', 'X']))
-        })
+        threads_of(*pid).any(|thread| thread == tid)
+    })
+}
+
+/// The threads of a process that can still run, by the numbers the process itself knows.
+pub fn threads_of(pid: i32) -> impl Iterator<Item = u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| {
+        // A zombie's status still has its numbers, but it runs no more stubs.
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
+        let is_over = field("State:").is_some_and(|state| state.trim_start().starts_with(['Z', 'X']));
+        let number = field("NSpid:").and_then(|numbers| numbers.split_whitespace().last());
+        number.and_then(|n| n.parse().ok()).filter(|_| !is_over)
     })
 }
 

@@ -115,6 +115,7 @@ fn wait_for(pid: u32, probe: &str, wait: Duration) -> Vec<Finding> {
 fn count(pid: u32, probe: &str, wait: Duration) -> Result<u64, Failure> {
     let options = Options::new(Door::from(DoorArg::Auto), tracing::default_ring_bytes());
     let request = Request {
+        spans: None,
         choices: vec![Choice::parse(probe)],
         given: Vec::new(),
         limits: Limits::default(),

@@ -2,7 +2,7 @@
 
 use super::way::{Closed, Way};
 use crate::plan::Limits;
-use crate::registry::{Choice, Unfit};
+use crate::registry::{Choice, SpanRoles, Unfit};
 use nopal_capture::Loss;
 use nopal_kernel::KernelError;
 use nopal_proc::TargetError;
@@ -30,6 +30,8 @@ pub struct Request {
     pub given: Vec<nopal_provider::File>,
     pub limits: Limits,
     pub options: Options,
+    /// Spans that the user door keeps at the source.
+    pub spans: Option<SpanRoles>,
 }
 
 /// How sites are opened and hits are kept.
@@ -44,6 +46,8 @@ pub struct Options {
     pub ring_bytes: u64,
     /// Per CPU, for aggregates that stubs keep.
     pub cells_bytes: u32,
+    /// Spans that stubs keep.
+    pub n_spans: u32,
     /// Keeps the newest hits and hands them out by [`Live::snapshot`](super::Live::snapshot) only.
     pub is_overwriting: bool,
     /// Whether processes are entered that have nothing wanted yet.
@@ -62,6 +66,7 @@ impl Options {
             can_relocate: false,
             ring_bytes,
             cells_bytes: 0,
+            n_spans: 0,
             is_overwriting: false,
             is_patient: false,
             has_time: true,

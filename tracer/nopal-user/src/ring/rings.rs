@@ -1,8 +1,9 @@
 //! All rings of a session: one for each kind of credentials among its processes. Shared by the session, which makes them
 //! and gives them up, and the reader, which reads them.
 
-use super::{CellReading, RingLayout, RingMemory};
+use super::{CellReading, OpenSpans, RingLayout, RingMemory, SpanReading};
 use nopal_capture::cell::Cell;
+use nopal_capture::span::MAX_SPANS;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ pub struct Rings {
     version: AtomicU64,
     /// Threads of rings that are no more which went on before their turn.
     n_impatient: AtomicU64,
+    /// See [`RingMemory::set_span_rate`].
+    span_rate: AtomicU64,
 }
 
 /// Up to whom threads may go on, ring by ring.
@@ -62,6 +65,7 @@ impl Rings {
             members: Mutex::default(),
             version: AtomicU64::new(0),
             n_impatient: AtomicU64::new(0),
+            span_rate: AtomicU64::new(0),
         })
     }
 
@@ -74,6 +78,7 @@ impl Rings {
     pub fn add(&self, ring: Arc<RingMemory>) -> Option<usize> {
         assert_eq!(ring.layout(), &self.layout, "made to the same plan");
         ring.set_enabled(self.is_enabled.load(Ordering::Acquire));
+        ring.set_span_rate(self.span_rate.load(Ordering::Acquire));
         let mut list = lock(&self.list);
         let free = list.iter().position(|slot| matches!(slot, Slot::Free)).unwrap_or(list.len());
         if free >= Rings::MAX {
@@ -129,6 +134,36 @@ impl Rings {
     pub fn set_enabled(&self, is_enabled: bool) {
         self.is_enabled.store(is_enabled, Ordering::Release);
         self.all().iter().for_each(|(_, ring, _)| ring.set_enabled(is_enabled));
+    }
+
+    /// How many nanoseconds a tick has, in units of 2^-32: for the spans that stubs keep.
+    pub fn set_span_rate(&self, rate: u64) {
+        self.span_rate.store(rate, Ordering::Release);
+        self.all().iter().for_each(|(_, ring, _)| ring.set_span_rate(rate));
+    }
+
+    /// Spans that took no longer than these ticks need not be told of.
+    pub fn raise_span_floor(&self, span: usize, ticks: u64) {
+        self.all().iter().for_each(|(_, ring, _)| ring.raise_span_floor(span, ticks));
+    }
+
+    /// What all CPUs of all rings together have gathered of a span so far.
+    pub fn read_span(&self, span: usize) -> SpanReading {
+        let mut sum = SpanReading::default();
+        self.all().iter().for_each(|(_, ring, _)| sum.merge(&ring.read_span(span)));
+        sum
+    }
+
+    /// What threads have open in all rings.
+    pub fn open_spans(&self) -> OpenSpans {
+        let mut sum = OpenSpans::default();
+        self.all().iter().for_each(|(_, ring, _)| sum.merge(&ring.open_spans()));
+        sum
+    }
+
+    /// Gives the slots of threads that have ended to others; see [`RingMemory::free_slots`].
+    pub fn free_span_slots(&self, is_alive: &mut impl FnMut(u64) -> bool, n_open: &mut [u64; MAX_SPANS]) {
+        self.all().iter().for_each(|(_, ring, _)| ring.free_slots(&mut *is_alive, n_open));
     }
 
     /// Whether a thread waits in a [`Wait`](nopal_capture::Action::Wait) stub whose turn has not come.

@@ -158,16 +158,16 @@ impl RingMemory {
         open
     }
 
-    /// Gives the slots of threads that have ended to others. `is_alive` gets the number a thread has of itself. What they had
-    /// open is added to `n_open`.
-    pub fn free_slots(&self, is_alive: impl Fn(u32) -> bool, n_open: &mut [u64; MAX_SPANS]) {
+    /// Gives the slots of threads that have ended to others. `is_alive` gets the slot's owner, with the number that a thread has
+    /// of itself in the low half. What they had open is added to `n_open`.
+    pub fn free_slots(&self, mut is_alive: impl FnMut(u64) -> bool, n_open: &mut [u64; MAX_SPANS]) {
         if !self.has_spans() {
             return;
         }
         for slot in self.slots() {
             let owner = self.span_word(slot + offset_of!(ThreadSlot, owner));
             let now = owner.load(Ordering::Acquire);
-            if now == 0 || is_alive(now as u32) {
+            if now == 0 || is_alive(now) {
                 continue;
             }
             self.count_frames(slot, n_open);

@@ -258,7 +258,7 @@ fn threads_have_slots_of_their_own_and_give_them_back() {
     let mut n_open = [0; MAX_SPANS];
     harness.ring.free_slots(|_| true, &mut n_open);
     assert_eq!(n_open[3], 0);
-    harness.ring.free_slots(|tid| tid == std::process::id(), &mut n_open);
+    harness.ring.free_slots(|owner| owner as u32 == std::process::id(), &mut n_open);
     assert_eq!((n_open[3], harness.ring.open_spans().n_threads), (3, 0));
     // Slots that have been given back serve more threads than there are.
     for round in 0..40 {

@@ -1,7 +1,7 @@
 //! `nopal latency`: how long spans take.
 
-use super::source::{Gathered, Source, probes_of};
-use super::{AnswerArgs, numbers, picture, positive_time, print, render, time};
+use super::source::{Gathered, Source};
+use super::{AnswerArgs, measure, numbers, picture, positive_time, print, render, time};
 use crate::failure::Failure;
 use nopal_answers::{Answer, Cell, Column, Interval, Latency, LatencyAsk, ask};
 use nopal_spans::{Span, Summary};
@@ -22,7 +22,8 @@ Examples:
 
 A span is what lies between two probes; `nopal spans -p PID` shows those a program has, docs/spans.md how they pair and
 how to declare your own. Self time leaves out the spans asked for that lie within, on the same thread. Quantiles are
-within 0.8 %. Ctrl-C gives the answer so far; the last line says `complete`, or what is missing.")]
+within 0.8 %. Where the question allows, spans are paired and added up in the program itself (-v says whether), and only the
+slowest cross over; both ways give the same numbers. Ctrl-C gives the answer so far; the last line says `complete`, or what is missing.")]
 pub struct Args {
     /// Spans by name, `provider:name` or short; or two probes, BEGIN and END.
     #[arg(value_name = "SPAN", required = true)]
@@ -57,6 +58,8 @@ pub struct Args {
     /// How many rows to print; with --json all, unless this is given.
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    #[command(flatten)]
+    pub keeping: measure::KeepingArgs,
     #[command(flatten)]
     pub answer: AnswerArgs,
 }
@@ -93,7 +96,8 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     };
     let mut latency = Latency::new(spans.clone(), &wanted, &source.available)?;
     let mut lines = Lines::new(&args);
-    let gathered = source.gather(&args.answer, &probes_of(&spans), &mut latency, |latency, now_ns| {
+    let asked = measure::Asked { spans: &spans, ask: &wanted, is_streamed: args.keeping.streamed };
+    let gathered = measure::measure(&source, &args.answer, &asked, &mut latency, |latency, now_ns| {
         lines.print(latency.take_intervals(now_ns))
     })?;
     lines.print(latency.take_intervals(i64::MAX))?;

@@ -3,6 +3,7 @@
 pub mod count;
 pub mod hist;
 pub mod latency;
+pub mod measure;
 pub mod numbers;
 mod picture;
 pub mod render;

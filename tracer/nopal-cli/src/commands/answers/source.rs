@@ -11,7 +11,7 @@ use nopal_answers::inventory;
 use nopal_answers::ordered::Ordered;
 use nopal_answers::{Consumer, recorded};
 use nopal_live::plan::EventPlan;
-use nopal_live::{Opened, Way};
+use nopal_live::{Live, Opened, Polled, Way};
 use nopal_spans::span::ProbeName;
 use nopal_spans::{Available, Span, catalog};
 use nopal_trace::{Recording, Verdict};
@@ -64,6 +64,36 @@ impl Gathered {
     }
 }
 
+/// Where a live answer gets what it is made of.
+pub trait Stream<C> {
+    /// Takes what there is.
+    fn poll(&mut self, live: &mut Live, consumer: &mut C, is_last: bool) -> Polled;
+
+    fn seen(&self) -> Seen;
+}
+
+/// What has come so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    pub n: u64,
+    /// Of what, in the plural.
+    pub what: &'static str,
+    /// Texts that are longer than what is kept of them.
+    pub n_cut: u64,
+    /// Everything before this time has come, since the epoch.
+    pub reached_ns: i64,
+}
+
+impl<C: Consumer> Stream<C> for Ordered {
+    fn poll(&mut self, live: &mut Live, consumer: &mut C, is_last: bool) -> Polled {
+        Ordered::poll(self, live, consumer, is_last)
+    }
+
+    fn seen(&self) -> Seen {
+        Seen { n: self.n_events, what: "events", n_cut: self.n_cut, reached_ns: self.reached_ns }
+    }
+}
+
 /// How long to sleep when the rings were empty.
 const IDLE: Duration = Duration::from_millis(10);
 const STATUS: Duration = Duration::from_millis(500);
@@ -106,9 +136,12 @@ impl Source {
         consumer: &mut C,
         each_round: impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
-        let mut patterns: Vec<String> = probes.iter().map(ProbeName::to_string).collect();
-        patterns.extend(traps::companions(probes, &self.available));
-        let mut gathered = self.gather_patterns(args, patterns, consumer, each_round)?;
+        let gathered = self.gather_patterns(args, self.patterns(probes), consumer, each_round)?;
+        self.conclude(gathered, probes)
+    }
+
+    /// An answer about probes that never came is none; one of nothing says why.
+    pub fn conclude(&self, mut gathered: Gathered, probes: &[ProbeName]) -> Result<Gathered, Failure> {
         if gathered.n_events == 0
             && let Some(failure) = gathered.unfit.take()
         {
@@ -122,15 +155,33 @@ impl Source {
     pub fn gather_patterns<C: Consumer>(
         &self,
         args: &AnswerArgs,
-        patterns: Vec<String>,
+        mut patterns: Vec<String>,
         consumer: &mut C,
         mut each_round: impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
         tracing::stop_on_signals();
-        match self.recordings.is_empty() {
-            true => self.trace(args, patterns, consumer, &mut each_round),
+        match self.is_live() {
+            true => {
+                patterns.sort();
+                patterns.dedup();
+                let open = args.target.open(&patterns)?;
+                self.trace(args, open, &mut Ordered::default(), consumer, &mut each_round)
+            }
             false => self.replay(consumer, &mut each_round),
         }
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.recordings.is_empty()
+    }
+
+    /// What is traced for these probes.
+    pub fn patterns(&self, probes: &[ProbeName]) -> Vec<String> {
+        let mut patterns: Vec<String> = probes.iter().map(ProbeName::to_string).collect();
+        patterns.extend(traps::companions(probes, &self.available));
+        patterns.sort();
+        patterns.dedup();
+        patterns
     }
 
     fn replay<C: Consumer>(
@@ -182,31 +233,29 @@ impl Source {
         Ok(gathered)
     }
 
-    fn trace<C: Consumer>(
+    /// Feeds an answer from processes that have been opened.
+    pub fn trace<C, S: Stream<C>>(
         &self,
         args: &AnswerArgs,
-        mut patterns: Vec<String>,
+        mut open: tracing::Open,
+        stream: &mut S,
         consumer: &mut C,
         each_round: &mut impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
-        patterns.sort();
-        patterns.dedup();
-        let mut open = args.target.open(&patterns)?;
         if args.target.verbose || !args.json {
             tracing::announce(&open.opened, args.target.verbose);
         }
         let start = Instant::now();
         let end = args.target.duration.map(|d| start + d);
-        let mut ordered = Ordered::default();
         let mut verdict = Verdict::default();
         let mut status = Status::new();
         let mut failed = None;
         loop {
             open.look_after();
-            let polled = ordered.poll(&mut open.live, consumer, false);
+            let polled = stream.poll(&mut open.live, consumer, false);
             let is_idle = polled.n_hits == 0;
             polled.count(&mut verdict);
-            if let Err(failure) = each_round(consumer, ordered.reached_ns) {
+            if let Err(failure) = each_round(consumer, stream.seen().reached_ns) {
                 failed = Some(failure);
                 break;
             }
@@ -215,7 +264,8 @@ impl Source {
             }
             status.show(|| {
                 let seconds = start.elapsed().as_secs();
-                format!("{} events in {seconds} s; Ctrl-C gives the answer", numbers::count(ordered.n_events))
+                let Seen { n, what, .. } = stream.seen();
+                format!("{} {what} in {seconds} s; Ctrl-C gives the answer", numbers::count(n))
             });
             if is_idle {
                 if open.is_over() {
@@ -226,20 +276,17 @@ impl Source {
         }
         let duration_ns = start.elapsed().as_nanos() as u64;
         let failures = open.live.close();
-        ordered.poll(&mut open.live, consumer, true).count(&mut verdict);
+        stream.poll(&mut open.live, consumer, true).count(&mut verdict);
+        let seen = stream.seen();
         status.clear();
         if let Some(failure) = failed {
             return Err(failure);
         }
         let mut notes = Vec::new();
-        if ordered.n_cut > 0 {
+        if seen.n_cut > 0 {
             notes.push(format!(
                 "{} cut at {} bytes, so that what differs only behind is one group; --max-string keeps more",
-                if ordered.n_cut == 1 {
-                    "1 text was".to_owned()
-                } else {
-                    format!("{} texts were", ordered.n_cut)
-                },
+                if seen.n_cut == 1 { "1 text was".to_owned() } else { format!("{} texts were", seen.n_cut) },
                 args.target.max_string
             ));
         }
@@ -257,12 +304,12 @@ impl Source {
         let closed: BTreeSet<(String, String)> = open.opened.iter().filter(is_closed).map(parts).collect();
         let closed = closed.into_iter().collect();
         Ok(Gathered {
-            n_events: ordered.n_events,
+            n_events: seen.n,
             verdict: open.verdict(verdict),
             is_live: true,
             notes,
             duration_ns,
-            end_ns: ordered.reached_ns,
+            end_ns: seen.reached_ns,
             probes,
             closed,
             exit: open.exit(),

@@ -1,8 +1,8 @@
 //! `nopal top`: what a program is busy with, on a screen that is refreshed, or as a table.
 
 use super::latency::{N_ROWS, Sort, rows, sort};
-use super::source::{Gathered, Source, probes_of};
-use super::{AnswerArgs, count, print, render};
+use super::source::{Gathered, Source};
+use super::{AnswerArgs, count, measure, print, render};
 use crate::failure::Failure;
 use nopal_answers::{Answer, Cell, Counts, Latency, LatencyAsk, ask};
 use nopal_spans::{ProbeName, Span};
@@ -43,6 +43,8 @@ pub struct Args {
     #[arg(long)]
     pub once: bool,
     #[command(flatten)]
+    pub keeping: measure::KeepingArgs,
+    #[command(flatten)]
     pub answer: AnswerArgs,
 }
 
@@ -66,7 +68,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
         args.answer.target.duration.get_or_insert(LOOK);
     }
     match wanted(&source, &args.spans)? {
-        Wanted::Spans(spans) => measure(&args, &source, &spans, has_screen),
+        Wanted::Spans(spans) => measured(&args, &source, &spans, has_screen),
         Wanted::Probes(probes) => counted(&args, &source, &probes, has_screen),
     }
 }
@@ -104,7 +106,7 @@ fn wanted(source: &Source, words: &[String]) -> Result<Wanted, Failure> {
     }
 }
 
-fn measure(args: &Args, source: &Source, spans: &[Span], has_screen: bool) -> Result<(), Failure> {
+fn measured(args: &Args, source: &Source, spans: &[Span], has_screen: bool) -> Result<(), Failure> {
     let wanted = LatencyAsk {
         by: args.by.clone(),
         has_fingerprints: args.fingerprint,
@@ -114,7 +116,8 @@ fn measure(args: &Args, source: &Source, spans: &[Span], has_screen: bool) -> Re
     };
     let mut latency = Latency::new(spans.to_vec(), &wanted, &source.available)?;
     let mut on_screen = OnScreen::new(args, has_screen, true);
-    let gathered = source.gather(&args.answer, &probes_of(spans), &mut latency, |latency, _| {
+    let asked = measure::Asked { spans, ask: &wanted, is_streamed: args.keeping.streamed };
+    let gathered = measure::measure(source, &args.answer, &asked, &mut latency, |latency, _| {
         on_screen.round(&SpanBoard { latency, has_span: spans.len() > 1 || args.by.is_empty() })
     })?;
     drop(on_screen);
@@ -249,7 +252,7 @@ mod on_screen {
 
         fn n_unmatched(&self) -> u64 {
             // What is open now may still end.
-            self.latency.pairing().unmatched().sum()
+            self.latency.unmatched().sum()
         }
     }
 

@@ -1,0 +1,138 @@
+//! The way to the durations of spans: kept at the source where the question and the doors allow it, else streamed.
+
+use super::AnswerArgs;
+use super::source::{Gathered, Seen, Source, Stream, probes_of};
+use crate::failure::Failure;
+use crate::tracing::{self, DoorArg, counted};
+use nopal_answers::kept::{Kept, NotKept, roles};
+use nopal_answers::{Latency, LatencyAsk};
+use nopal_live::registry::SpanRoles;
+use nopal_live::{Live, Polled, Way};
+use nopal_spans::{ProbeName, Span};
+
+#[derive(Debug, clap::Args)]
+pub struct KeepingArgs {
+    /// Pairs and adds up in nopal itself, never in the traced program.
+    #[arg(long)]
+    pub streamed: bool,
+}
+
+/// What is to be measured.
+pub struct Asked<'a> {
+    pub spans: &'a [Span],
+    pub ask: &'a LatencyAsk,
+    pub is_streamed: bool,
+}
+
+/// Why events are streamed.
+enum Streamed {
+    AskedFor,
+    Question(NotKept),
+    /// The kernel door was asked for.
+    ByKernel,
+    /// Which door opens the sites of a command is known once it runs.
+    Command,
+    /// Children that are not to be looked at would be added up, too.
+    Only,
+    /// The user door does not open this site.
+    Site(String),
+}
+
+impl std::fmt::Display for Streamed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Streamed::AskedFor => f.write_str("--streamed"),
+            Streamed::Question(why) => write!(f, "{why}"),
+            Streamed::ByKernel => f.write_str("the kernel door streams"),
+            Streamed::Command => {
+                f.write_str("which doors a command's sites have is known once it runs; --door user keeps")
+            }
+            Streamed::Only => f.write_str("--only needs the process of each event"),
+            Streamed::Site(probe) => write!(f, "the user door does not open each site of {probe}"),
+        }
+    }
+}
+
+/// Measures spans until there is no more, the time is up, or Ctrl-C.
+pub fn measure(
+    source: &Source,
+    args: &AnswerArgs,
+    asked: &Asked<'_>,
+    latency: &mut Latency,
+    mut each_round: impl FnMut(&mut Latency, i64) -> Result<(), Failure>,
+) -> Result<Gathered, Failure> {
+    let probes = probes_of(asked.spans);
+    if source.is_live() {
+        match keep(source, args, asked, &probes, latency, &mut each_round)? {
+            Ok(gathered) => return Ok(gathered),
+            Err(why) if args.target.verbose => tell!("spans: streamed, as {why}"),
+            Err(_) => {}
+        }
+    }
+    source.gather(args, &probes, latency, each_round)
+}
+
+fn keep(
+    source: &Source,
+    args: &AnswerArgs,
+    asked: &Asked<'_>,
+    probes: &[ProbeName],
+    latency: &mut Latency,
+    each_round: &mut impl FnMut(&mut Latency, i64) -> Result<(), Failure>,
+) -> Result<Result<Gathered, Streamed>, Failure> {
+    let roles = match may_keep(source, args, asked) {
+        Ok(roles) => roles,
+        Err(why) => return Ok(Err(why)),
+    };
+    tracing::stop_on_signals();
+    let mut open = args.target.open_keeping(&source.patterns(probes), roles)?;
+    let is_elsewhere = |way: &Way| matches!(way, Way::Kernel { .. });
+    let elsewhere = open.opened.iter().find(|site| is_elsewhere(&site.way)).map(|site| site.probe.clone());
+    if let Some(probe) = elsewhere {
+        open.close();
+        return Ok(Err(Streamed::Site(probe)));
+    }
+    if args.target.verbose {
+        tell!("spans: kept at the source");
+    }
+    let mut kept = Kept::new(asked.spans.len());
+    let mut gathered = source.trace(args, open, &mut kept, latency, each_round)?;
+    for (n, what) in [
+        (kept.n_no_room, "of threads that the table has no room for"),
+        (kept.n_too_deep, "that lay in too many open spans"),
+        (kept.n_elsewhere, "that the kernel door saw"),
+    ] {
+        if n > 0 {
+            let text =
+                format!("{} {what} could not be paired at the source; --streamed can", counted(n, "hit"));
+            tell!("nopal: {text}");
+            gathered.verdict.gap(gathered.end_ns, &text);
+        }
+    }
+    source.conclude(gathered, probes).map(Ok)
+}
+
+fn may_keep(source: &Source, args: &AnswerArgs, asked: &Asked<'_>) -> Result<SpanRoles, Streamed> {
+    if asked.is_streamed {
+        return Err(Streamed::AskedFor);
+    }
+    if args.target.only {
+        return Err(Streamed::Only);
+    }
+    match args.target.door {
+        DoorArg::Kernel => return Err(Streamed::ByKernel),
+        DoorArg::Auto if !args.target.command.is_empty() => return Err(Streamed::Command),
+        DoorArg::Auto | DoorArg::User => {}
+    }
+    roles(asked.spans, asked.ask, &source.available).map_err(Streamed::Question)
+}
+
+impl Stream<Latency> for Kept {
+    fn poll(&mut self, live: &mut Live, latency: &mut Latency, is_last: bool) -> Polled {
+        Kept::poll(self, live, latency, is_last)
+    }
+
+    fn seen(&self) -> Seen {
+        Seen { n: self.n_spans, what: "spans", n_cut: 0, reached_ns: self.reached_ns }
+    }
+}
