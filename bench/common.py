@@ -3,13 +3,17 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import pwd
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 LIMIT_S = 120  # No single step of a measurement takes longer.
+
+PG = pathlib.Path("/usr/lib/postgresql/15/bin")
 
 LIBC = ctypes.CDLL(None)
 ALL_CPUS = os.sched_getaffinity(0)
@@ -86,6 +90,136 @@ def before_others():
     finally:
         if found:
             group.write_text(found[1])
+
+
+# ---- what is traced, and another tracer ----
+
+
+class Target:
+    """A program built around door/targets/harness.h, waiting for its orders."""
+
+    def __init__(self, child):
+        self.child, self.pid, self.hits = child, child.pid, 0
+        if child.stdout.readline() != "ready\n":
+            raise RuntimeError("the traced program did not start")
+
+    def order(self, line):
+        self.child.stdin.write(line + "\n")
+        self.child.stdin.flush()
+        answer = self.child.stdout.readline().split()
+        if not answer:
+            raise RuntimeError(f"the traced program died of `{line}`")
+        self.hits = int(answer[0])
+        return [float(word) for word in answer[1:]]
+
+    def burst(self, mode, n_hits, n_chunks, gap_us):
+        low, median = self.order(f"burst {mode} {n_hits} {n_chunks} {gap_us}")
+        return {"min": low, "median": median}
+
+
+@contextlib.contextmanager
+def obeying(program, **options):
+    """The program on the traced program's CPU."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started(program, cpus={TARGET_CPU}, **pipes, **options) as child:
+        yield Target(child)
+        child.stdin.close()
+        child.wait(LIMIT_S)
+
+
+@contextlib.contextmanager
+def bpftrace(folder, pid, script):
+    """A script on a process; what it printed is in the dict when the block has ended."""
+    out = folder / "bpftrace.out"
+    result = {}
+    command = ["bpftrace", "-B", "line", "-p", pid, "-e", 'BEGIN { printf("ready\\n"); } ' + script]
+    with open(out, "w") as file, started(
+        *command, end_with=signal.SIGINT, stdout=file, stderr=subprocess.PIPE
+    ) as child:
+        # Its output is read only after every probe is attached.
+        is_ready = lambda: "ready" in out.read_text(errors="replace")
+        wait_for("bpftrace to attach", lambda: is_ready() or child.poll() is not None)
+        if child.poll() is not None:
+            raise RuntimeError(f"bpftrace on `{script}`: {child.stderr.read()}")
+        yield result
+        child.send_signal(signal.SIGINT)
+        # Now and then bpftrace 0.17 hangs when told to end.
+        _, stderr = child.communicate(timeout=10)
+    result["text"] = out.read_text(errors="replace")
+    result["lost"] = sum(map(int, re.findall(r"Lost (\d+) events", result["text"] + stderr)))
+
+
+class Postgres:
+    """A private cluster on a socket in its own folder."""
+
+    def __init__(self, folder, server):
+        self.folder, self.server = folder, server
+
+    def children(self):
+        return set(pathlib.Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children").read_text().split())
+
+    def transactions(self, seconds):
+        """CPU microseconds of a transaction in each tenth of a second, and how many transactions there were.
+
+        A backend waits for its client once in each transaction, so that its waits count them.
+        """
+        others = self.children()
+        # Client and backend on one CPU cost less than on two; which it is must not be left to chance.
+        command = as_postgres(PG / "pgbench", "-h", self.folder, "-U", "postgres", "-n", "-S", "-M", "prepared", "-c", 1,
+                              "-T", seconds, "postgres")
+        samples, costs = [], []
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with started(*command, **pipes) as client:
+            while client.poll() is None:
+                for pid in self.children() - others:
+                    with contextlib.suppress(OSError, TypeError):
+                        samples.append((pid, cpu_us(pid), waits(pid)))
+                time.sleep(0.1)
+            said = client.stdout.read()
+        count = int(re.search(r"actually processed: (\d+)", said)[1])
+        failed = int(re.search(r"failed transactions: (\d+)", said)[1])
+        if failed:
+            raise RuntimeError(f"{failed} transactions failed")
+        # The first tenths are those of connecting and warming up.
+        for (pid, cpu, n), (next_pid, next_cpu, next_n) in zip(samples[2:], samples[3:]):
+            if pid == next_pid and next_n - n > 100:
+                costs.append((next_cpu - cpu) / (next_n - n))
+        if not costs or not 0.9 < samples[-1][2] / count < 1.1:
+            raise RuntimeError(f"{count} transactions, and the backend waited {samples and samples[-1][2]} times")
+        # A backend ends a little after its client.
+        wait_for("the backend to end", lambda: self.children() <= others)
+        return costs, count
+
+
+def cpu_us(pid):
+    return int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
+
+
+def waits(pid):
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1])
+
+
+def as_postgres(*command):
+    # PostgreSQL refuses to run as root.
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *command]
+
+
+@contextlib.contextmanager
+def postgres():
+    with tempfile.TemporaryDirectory(prefix="nopal-bench-pg") as name:
+        user = pwd.getpwnam("postgres")
+        os.chown(name, user.pw_uid, user.pw_gid)
+        folder = pathlib.Path(name)
+        run(*as_postgres(PG / "initdb", "-A", "trust", "--no-sync", "-D", folder / "data"))
+        # Workers of autovacuum would be counted among the backends.
+        settings = ["-h", "", "-k", folder, "-c", "fsync=off", "-c", "autovacuum=off"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        command = as_postgres(PG / "postgres", "-D", folder / "data", *settings)
+        with started(*command, end_with=signal.SIGINT, cpus={TARGET_CPU}, **quiet) as server:
+            ready = as_postgres(PG / "pg_isready", "-q", "-h", folder)
+            wait_for("PostgreSQL", lambda: subprocess.run([str(c) for c in ready]).returncode == 0)
+            run(*as_postgres(PG / "pgbench", "-h", folder, "-U", "postgres", "-i", "-q", "-s", 2, "postgres"))
+            yield Postgres(folder, server)
 
 
 # ---- tables and bars ----

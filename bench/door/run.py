@@ -15,7 +15,6 @@ import glob
 import json
 import os
 import pathlib
-import pwd
 import re
 import shutil
 import signal
@@ -28,42 +27,16 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
-from common import LIMIT_S, OTHER_CPUS, TARGET_CPU, bar, before_others, end, note, run, started, table, wait_for
+from common import LIMIT_S, OTHER_CPUS, bar, before_others, bpftrace, end, note, obeying, postgres, run, started, table, wait_for
 
-PG = pathlib.Path("/usr/lib/postgresql/15/bin")
 FOLDER = pathlib.Path()  # Of this run; set in main.
 ARGS = argparse.Namespace()
 
 
-class Target:
-    """A program of targets/, waiting for its orders."""
-
-    def __init__(self, child):
-        self.child, self.pid, self.hits = child, child.pid, 0
-        if child.stdout.readline() != "ready\n":
-            raise RuntimeError("the traced program did not start")
-
-    def order(self, line):
-        self.child.stdin.write(line + "\n")
-        self.child.stdin.flush()
-        answer = self.child.stdout.readline().split()
-        if not answer:
-            raise RuntimeError(f"the traced program died of `{line}`")
-        self.hits = int(answer[0])
-        return [float(word) for word in answer[1:]]
-
-    def burst(self, mode, n_hits, n_chunks, gap_us):
-        low, median = self.order(f"burst {mode} {n_hits} {n_chunks} {gap_us}")
-        return {"min": low, "median": median}
-
-
 @contextlib.contextmanager
 def target(name):
-    env = {**os.environ, "LTTNG_UST_REGISTER_TIMEOUT": "-1"}
-    with started(FOLDER / name, cpus={TARGET_CPU}, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        yield Target(child)
-        child.stdin.close()
-        child.wait(LIMIT_S)
+    with obeying(FOLDER / name, env={**os.environ, "LTTNG_UST_REGISTER_TIMEOUT": "-1"}) as t:
+        yield t
 
 
 def build():
@@ -155,28 +128,13 @@ def lttng(*contexts):
 
 
 @contextlib.contextmanager
-def bpftrace(name, pid, action):
-    out = FOLDER / "bpftrace.out"
-    probe = action.split(" ", 1)[0]
-    script = f'BEGIN {{ printf("ready\\n"); }} usdt:{FOLDER / name}:door:{action}'
-    result = {}
-    command = ["bpftrace", "-B", "line", "-p", pid, "-e", script]
-    with open(out, "w") as file, started(
-        *command, end_with=signal.SIGINT, stdout=file, stderr=subprocess.PIPE
-    ) as child:
-        # Its output is read only after every probe is attached.
-        is_ready = lambda: "ready" in out.read_text(errors="replace")
-        wait_for("bpftrace to attach", lambda: is_ready() or child.poll() is not None)
-        if child.poll() is not None:
-            raise RuntimeError(f"bpftrace on {probe}: {child.stderr.read()}")
+def by_script(name, pid, action):
+    """bpftrace on a probe of the target; counts the events."""
+    with bpftrace(FOLDER, pid, f"usdt:{FOLDER / name}:door:{action}") as result:
         yield result
-        child.send_signal(signal.SIGINT)
-        # Now and then bpftrace 0.17 hangs when told to end.
-        _, stderr = child.communicate(timeout=10)
-    text = out.read_text(errors="replace")
-    counted = re.search(r"^@c: (\d+)", text, re.M)
-    result["events"] = int(counted[1]) if counted else sum(l.startswith("ev ") for l in text.splitlines())
-    result["lost"] = sum(map(int, re.findall(r"Lost (\d+) events", text + stderr)))
+    counted = re.search(r"^@c: (\d+)", result["text"], re.M)
+    lines = result["text"].splitlines()
+    result["events"] = int(counted[1]) if counted else sum(line.startswith("ev ") for line in lines)
 
 
 # ---- the parts ----
@@ -210,7 +168,7 @@ def hit_part():
         raise RuntimeError("bpftrace hung three times")
 
     def by_bpftrace_once(name, mode, action):
-        with target(name) as t, bpftrace(name, t.pid, f"{mode} {{ {action}; }}") as result:
+        with target(name) as t, by_script(name, t.pid, f"{mode} {{ {action}; }}") as result:
             timing = t.burst(mode, *slow)
         return {**timing, "missing": t.hits - result["events"]}
 
@@ -301,79 +259,6 @@ def size_part():
                 ratios.append(ours / other)
     table("Bytes of an event on disk, packet headers included", ["fields", "context", "nopal", "LTTng", "ratio"], rows)
     bar("bytes of an event: nopal of LTTng, worst case", max(ratios), 1, form="{:.3f}")
-
-
-class Postgres:
-    """A private cluster on a socket in its own folder."""
-
-    def __init__(self, folder, server):
-        self.folder, self.server = folder, server
-
-    def children(self):
-        return set(pathlib.Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children").read_text().split())
-
-    def transactions(self, seconds):
-        """CPU microseconds of a transaction in each tenth of a second, and how many transactions there were.
-
-        A backend waits for its client once in each transaction, so that its waits count them.
-        """
-        others = self.children()
-        # Client and backend on one CPU cost less than on two; which it is must not be left to chance.
-        command = as_postgres(PG / "pgbench", "-h", self.folder, "-U", "postgres", "-n", "-S", "-M", "prepared", "-c", 1,
-                              "-T", seconds, "postgres")
-        samples, costs = [], []
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        with started(*command, **pipes) as client:
-            while client.poll() is None:
-                for pid in self.children() - others:
-                    with contextlib.suppress(OSError, TypeError):
-                        samples.append((pid, cpu_us(pid), waits(pid)))
-                time.sleep(0.1)
-            said = client.stdout.read()
-        count = int(re.search(r"actually processed: (\d+)", said)[1])
-        failed = int(re.search(r"failed transactions: (\d+)", said)[1])
-        if failed:
-            raise RuntimeError(f"{failed} transactions failed")
-        # The first tenths are those of connecting and warming up.
-        for (pid, cpu, n), (next_pid, next_cpu, next_n) in zip(samples[2:], samples[3:]):
-            if pid == next_pid and next_n - n > 100:
-                costs.append((next_cpu - cpu) / (next_n - n))
-        if not costs or not 0.9 < samples[-1][2] / count < 1.1:
-            raise RuntimeError(f"{count} transactions, and the backend waited {samples and samples[-1][2]} times")
-        # A backend ends a little after its client.
-        wait_for("the backend to end", lambda: self.children() <= others)
-        return costs, count
-
-
-def cpu_us(pid):
-    return int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
-
-
-def waits(pid):
-    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1])
-
-
-def as_postgres(*command):
-    # PostgreSQL refuses to run as root.
-    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *command]
-
-
-@contextlib.contextmanager
-def postgres():
-    with tempfile.TemporaryDirectory(prefix="nopal-bench-pg") as name:
-        user = pwd.getpwnam("postgres")
-        os.chown(name, user.pw_uid, user.pw_gid)
-        folder = pathlib.Path(name)
-        run(*as_postgres(PG / "initdb", "-A", "trust", "--no-sync", "-D", folder / "data"))
-        # Workers of autovacuum would be counted among the backends.
-        settings = ["-h", "", "-k", folder, "-c", "fsync=off", "-c", "autovacuum=off"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        command = as_postgres(PG / "postgres", "-D", folder / "data", *settings)
-        with started(*command, end_with=signal.SIGINT, cpus={TARGET_CPU}, **quiet) as server:
-            ready = as_postgres(PG / "pg_isready", "-q", "-h", folder)
-            wait_for("PostgreSQL", lambda: subprocess.run([str(c) for c in ready]).returncode == 0)
-            run(*as_postgres(PG / "pgbench", "-h", folder, "-U", "postgres", "-i", "-q", "-s", 2, "postgres"))
-            yield Postgres(folder, server)
 
 
 def postgres_part():
