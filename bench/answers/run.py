@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 from common import (
-    LIMIT_S, TARGET_CPU, bar, before_others, bpftrace, end, note, obeying, postgres, run, started, table, wait_for,
+    LIMIT_S, bar, before_others, bpftrace, end, note, obeying, postgres, run, started, table, wait_for,
 )
 
 FOLDER = pathlib.Path()  # Of this run; set in main.

@@ -6,7 +6,8 @@
 //! spans_offset            SpanHeader
 //! + HEADER_BYTES          ThreadSlot[span_slots + N_PROBED]
 //! ```
-//! A thread has the slot with its number, or one of the next few. There it keeps what it has open, the innermost last. Times
+//! A thread has the slot with its number, or one of the next few. There it keeps what it has open, the innermost last, and its
+//! sums; who gets the slot after it goes on with those. Times
 //! and durations are in ticks of the time stamp counter; only buckets are those of nanoseconds.
 
 use core::mem::{offset_of, size_of};
@@ -15,7 +16,7 @@ use nopal_sdt::operand::Operand;
 /// Spans of one session.
 pub const MAX_SPANS: usize = 48;
 /// Spans that a thread can have open at once.
-pub const MAX_DEPTH: usize = 120;
+pub const MAX_DEPTH: usize = 108;
 /// Bytes that a frame keeps of the begin's arguments.
 pub const KEPT_BYTES: usize = 40;
 /// Slots that a thread tries, from the one with its number on.
@@ -33,14 +34,10 @@ pub const BATCH_SHIFT: u8 = 16;
 /// The longest duration, as a power of two, that a batch takes in.
 pub const BATCH_TICKS_SHIFT: u8 = 47;
 
-/// What one CPU has added up of one span.
+/// What one CPU has counted of one span.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SpanBlock {
-    pub total: u64,
-    /// Of spans directly within, on the same thread.
-    pub nested: u64,
-    pub reserved: [u64; 6],
     pub buckets: [u64; N_BUCKETS],
 }
 
@@ -87,6 +84,10 @@ pub struct ThreadSlot {
     /// By span: spans that left a record since `floor` was last raised by this thread, and the shortest of them. Once there
     /// are as many as are wanted, what is no longer than it is not among the slowest.
     pub batches: [u64; MAX_SPANS],
+    /// By span: ticks of all that have ended.
+    pub totals: [u64; MAX_SPANS],
+    /// By span: of those, ticks of spans directly within.
+    pub nested: [u64; MAX_SPANS],
     pub more: [u64; 8],
     pub frames: [Frame; MAX_DEPTH],
 }
@@ -109,10 +110,10 @@ pub struct Frame {
 pub const HEADER_BYTES: usize = 4096;
 const _: () = assert!(size_of::<SpanHeader>() <= HEADER_BYTES);
 const _: () = assert!(size_of::<SpanTop>() == 64 && offset_of!(SpanHeader, spans) == 64);
-const _: () = assert!(size_of::<SpanBlock>() == 64 + 8 * N_BUCKETS);
+const _: () = assert!(size_of::<SpanBlock>() == 8 * N_BUCKETS);
 const _: () = assert!(size_of::<Frame>() == 1 << FRAME_SHIFT);
 const _: () = assert!(size_of::<ThreadSlot>() == 1 << SLOT_SHIFT);
-const _: () = assert!(offset_of!(ThreadSlot, frames) == 512);
+const _: () = assert!(offset_of!(ThreadSlot, frames) == 1280);
 const _: () = assert!(BLOCK_BYTES as usize * MAX_SPANS <= 1 << 20);
 
 pub const FRAME_SHIFT: u8 = 6;

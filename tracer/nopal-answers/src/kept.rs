@@ -175,7 +175,7 @@ impl Kept {
         self.n_elsewhere += arrived.n_elsewhere;
         polled.n_damaged += arrived.n_malformed;
         let n_slowest = latency.n_slowest();
-        for (slow, task, fields) in arrived.slow {
+        for Crossed { slow, task, sides } in arrived.slow {
             let duration_ns = live.ns_of(slow.ticks);
             let self_ns = duration_ns.saturating_sub(live.ns_of(slow.nested));
             let span = slow.span();
@@ -197,7 +197,7 @@ impl Kept {
                         self_ns,
                         task: Task { pid: task.pid, tid: task.tid },
                         is_error: false,
-                        fields: self.read_fields(live, &fields),
+                        fields: self.read_fields(live, &sides),
                     },
                 );
             }
@@ -267,10 +267,19 @@ fn summary(kept: &KeptSpan) -> Summary {
     }
 }
 
+/// A slow span as it came.
+#[derive(Debug)]
+struct Crossed {
+    slow: SlowSpan,
+    task: nopal_capture::Task,
+    /// Events and values of its begin and its end.
+    sides: [(u32, Vec<u8>); 2],
+}
+
 /// Hits as they come: all of them are slow spans.
 #[derive(Debug, Default)]
 struct Arrived {
-    slow: Vec<(SlowSpan, nopal_capture::Task, [(u32, Vec<u8>); 2])>,
+    slow: Vec<Crossed>,
     n_elsewhere: u64,
     n_malformed: u64,
 }
@@ -287,7 +296,7 @@ impl nopal_live::Consumer<Registry> for Arrived {
         match SlowSpan::read(hit.payload) {
             Some((slow, rest)) => {
                 let sides = [(slow.event, slow.kept.to_vec()), (hit.event, rest.to_vec())];
-                self.slow.push((slow, hit.task, sides));
+                self.slow.push(Crossed { slow, task: hit.task, sides });
             }
             None => self.n_malformed += 1,
         }

@@ -126,11 +126,14 @@ impl RingMemory {
                 // SAFETY: inside the block of this CPU by the check above, 8-aligned as all its parts are.
                 unsafe { &*self.mapping.start().add(at).cast::<AtomicU64>() }.load(Ordering::Relaxed)
             };
-            reading.total = reading.total.wrapping_add(word(offset_of!(SpanBlock, total)));
-            reading.nested = reading.nested.wrapping_add(word(offset_of!(SpanBlock, nested)));
             for (bucket, count) in reading.buckets.iter_mut().enumerate() {
                 *count = count.wrapping_add(word(offset_of!(SpanBlock, buckets) + 8 * bucket));
             }
+        }
+        for slot in self.slots() {
+            let word = |offset: usize| self.span_word(slot + offset + 8 * span).load(Ordering::Relaxed);
+            reading.total = reading.total.wrapping_add(word(offset_of!(ThreadSlot, totals)));
+            reading.nested = reading.nested.wrapping_add(word(offset_of!(ThreadSlot, nested)));
         }
         let top = |offset: usize| self.top_word(span, offset).load(Ordering::Relaxed);
         reading.max = top(offset_of!(SpanTop, max));
@@ -171,7 +174,8 @@ impl RingMemory {
                 continue;
             }
             self.count_frames(slot, n_open);
-            for offset in (8..offset_of!(ThreadSlot, frames)).step_by(8) {
+            // The sums stay: whoever is next adds to them.
+            for offset in (8..offset_of!(ThreadSlot, totals)).step_by(8) {
                 self.span_word(slot + offset).store(0, Ordering::Relaxed);
             }
             for frame in 0..MAX_DEPTH {

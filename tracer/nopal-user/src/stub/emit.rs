@@ -301,11 +301,21 @@ impl<'a> Stubber<'a> {
     /// `%eax` is a CPU number that is in range; without one, or without storage of its own, control goes to `otherwise`,
     /// with `%rcx` free.
     pub(super) fn begin_section(&mut self, otherwise: Label, before: impl FnOnce(&mut Self)) -> Section {
-        let [descriptor, restart, go] = [self.asm.label(), self.asm.label(), self.asm.label()];
-        let [start, end, abort] = [self.asm.label(), self.asm.label(), self.asm.label()];
+        self.require_rseq(otherwise);
+        self.open_section(otherwise, before)
+    }
+
+    /// Goes to `otherwise` unless the thread has restartable sequences, in storage of its own. Spoils `%rax` and `%rcx`.
+    pub(super) fn require_rseq(&mut self, otherwise: Label) {
         self.asm.cmp_mem32(path_word(self.around), Path::Rseq as i32);
         self.asm.jcc(Cond::NotEqual, otherwise);
         self.questions.push(thread::require_own(&mut self.asm, otherwise));
+    }
+
+    /// The same as [`Stubber::begin_section`] for a thread that is known to have restartable sequences.
+    pub(super) fn open_section(&mut self, otherwise: Label, before: impl FnOnce(&mut Self)) -> Section {
+        let [descriptor, restart, go] = [self.asm.label(), self.asm.label(), self.asm.label()];
+        let [start, end, abort] = [self.asm.label(), self.asm.label(), self.asm.label()];
         self.asm.jmp(restart);
         // The kernel looks for the signature in the four bytes before the abort handler; with these three in front of
         // it the seven are one instruction that cannot be executed.

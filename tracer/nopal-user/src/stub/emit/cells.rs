@@ -14,7 +14,7 @@ use crate::stub::locked::cpu_by_segment;
 
 /// What happens to one word.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step {
+enum Step {
     /// One more.
     Increment,
     /// One more in the word that `position` counts from here.
@@ -156,7 +156,7 @@ impl Stubber<'_> {
     }
 
     /// One word of this CPU's block, both ways.
-    pub(super) fn step(&mut self, offset: u32, is_keyed: bool, step: Step) {
+    fn step(&mut self, offset: u32, is_keyed: bool, step: Step) {
         let layout = self.around.layout;
         let (state, position) = (self.state, self.position);
         let [slow, done] = [self.asm.label(), self.asm.label()];
@@ -215,7 +215,7 @@ impl Stubber<'_> {
     }
 
     /// `state` becomes the block of the CPU in `%rax`, which is spoilt, in the cells at `offset`, moved by the key.
-    fn find_cell(&mut self, offset: u64, is_keyed: bool) {
+    pub(super) fn find_cell(&mut self, offset: u64, is_keyed: bool) {
         let asm = &mut self.asm;
         asm.multiply(RAX, self.around.layout.cells_stride as i32);
         asm.mov_imm(self.state, self.around.ring + offset);

@@ -16,10 +16,10 @@ use nopal_capture::span::{
 use nopal_capture::{Capture, RecordLayout, SpanSite, SpanStep};
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 
-use super::cells::Step;
 use super::{Stubber, load_generation};
 use crate::stub::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, RSP, Width, at};
-use crate::stub::locked::Size;
+use crate::stub::locked::{Size, cpu_by_segment};
+use crate::stub::words::tid_offset_word;
 use crate::stub::{Stub, StubError, StubSpec, Surroundings};
 
 /// Below the frames of [`Stubber`]: a [`SlowSpan`], then the thread's slot, the end of its frames, and whether the
@@ -28,6 +28,8 @@ pub(super) const SLOT_BYTES: i32 = SlowSpan::BYTES as i32 + 24;
 const SLOT_AT: i32 = SlowSpan::BYTES as i32;
 const END_AT: i32 = SLOT_AT + 8;
 const SLOW_AT: i32 = END_AT + 8;
+/// Whether the thread has restartable sequences.
+const RSEQ_AT: i32 = SLOW_AT + 4;
 const START_AT: i32 = offset_of!(SlowSpan, start) as i32;
 const TICKS_AT: i32 = offset_of!(SlowSpan, ticks) as i32;
 const NESTED_AT: i32 = offset_of!(SlowSpan, nested) as i32;
@@ -39,6 +41,8 @@ const OWNER: i32 = offset_of!(ThreadSlot, owner) as i32;
 const DEPTH: i32 = offset_of!(ThreadSlot, depth) as i32;
 const BEYOND: i32 = offset_of!(ThreadSlot, beyond) as i32;
 const BATCHES: i32 = offset_of!(ThreadSlot, batches) as i32;
+const TOTALS: i32 = offset_of!(ThreadSlot, totals) as i32;
+const NESTED: i32 = offset_of!(ThreadSlot, nested) as i32;
 const FRAMES: i32 = offset_of!(ThreadSlot, frames) as i32;
 const FRAME_BYTES: i32 = 1 << FRAME_SHIFT;
 const FRAME_START: i32 = offset_of!(Frame, start) as i32;
@@ -157,8 +161,19 @@ impl Stubber<'_> {
         let around = self.around;
         let (state, position) = (self.state, self.position);
         let [enrol, probe, found, beyond] = std::array::from_fn(|_| self.asm.label());
+        let [otherwise, numbered] = [self.asm.label(), self.asm.label()];
+        let has_rseq = self.slot(RSEQ_AT);
+        self.require_rseq(otherwise);
+        self.asm.load64(RAX, tid_offset_word(around));
+        self.asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
+        self.asm.store(at(RSP, self.tid_at), RAX, Width::B4);
+        self.asm.store_imm(has_rseq, 1, Width::B4);
+        self.asm.jmp(numbered);
+        self.asm.bind(otherwise);
+        self.asm.store_imm(has_rseq, 0, Width::B4);
         let question = self.locked(Size::Fixed(0), 0, 0).find_tid(&mut self.asm, around);
         self.questions.push(question);
+        self.asm.bind(numbered);
         self.asm.test(RAX, RAX);
         self.asm.jcc(Cond::Equal, no_room);
         let ask = self.asm.here();
@@ -420,10 +435,9 @@ impl Stubber<'_> {
     ) -> Result<(), StubError> {
         let block = u32::from(span) * BLOCK_BYTES;
         let position = self.position;
-        let [leaf, long, more, less, is_more, is_less, slow, write] =
-            std::array::from_fn(|_| self.asm.label());
+        let [long, more, less, is_more, is_less, slow, write] = std::array::from_fn(|_| self.asm.label());
         let [ticks, nested, name, is_slow] = [TICKS_AT, NESTED_AT, SPAN_AT, SLOW_AT].map(|at| self.slot(at));
-        let around = self.around;
+        let (around, slot) = (self.around, self.slot(SLOT_AT));
         let asm = &mut self.asm;
         asm.store_imm(name, i32::from(span), Width::B4);
         asm.mov_imm(RCX, header(around));
@@ -438,18 +452,15 @@ impl Stubber<'_> {
         asm.jcc(Cond::NotEqual, long);
         // Whose buckets begin with one for negative values.
         self.bucket(position, BUCKET_BITS);
-        let buckets = block + offset_of!(SpanBlock, buckets) as u32;
-        self.step(buckets - 8, false, Step::IncrementAt);
-        self.asm.load64(position, ticks);
-        self.step(block + offset_of!(SpanBlock, total) as u32, false, Step::AddAlone);
-        self.asm.load64(position, nested);
-        self.asm.test(position, position);
-        self.asm.jcc(Cond::Equal, leaf);
-        self.step(block + offset_of!(SpanBlock, nested) as u32, false, Step::AddAlone);
+        self.count_bucket((block + offset_of!(SpanBlock, buckets) as u32) as i32 - 8);
+        // Sums are the thread's own: one instruction each, which no signal divides.
         let asm = &mut self.asm;
-        asm.bind(leaf);
+        asm.load64(self.state, slot);
+        asm.load64(RDX, nested);
+        asm.add_to(at(self.state, NESTED + 8 * i32::from(span)), RDX, false);
         asm.mov_imm(RCX, top(around, span));
         asm.load64(RDX, ticks);
+        asm.add_to(at(self.state, TOTALS + 8 * i32::from(span)), RDX, false);
         asm.alu_mem(Alu::Cmp, RDX, at(RCX, MAX));
         asm.jcc(Cond::Above, more);
         asm.bind(is_more);
@@ -487,6 +498,28 @@ impl Stubber<'_> {
         self.after_record = None;
         self.asm.jmp(done);
         written
+    }
+
+    /// One more in the bucket with the number in `position`, from `offset` in this CPU's block on.
+    fn count_bucket(&mut self, offset: i32) {
+        let layout = self.around.layout;
+        let [slow, done] = [self.asm.label(), self.asm.label()];
+        let bucket = Mem::At { base: self.state, index: Some((self.position, 8)), disp: offset };
+        let has_rseq = self.slot(RSEQ_AT);
+        self.asm.cmp_mem32(has_rseq, 0);
+        self.asm.jcc(Cond::Equal, slow);
+        let section = self.open_section(slow, |_| {});
+        self.find_cell(layout.cells_offset, false);
+        self.asm.inc(bucket);
+        self.end_section(section);
+        self.asm.jmp(done);
+        self.asm.bind(slow);
+        cpu_by_segment(&mut self.asm, self.around);
+        self.asm.mov32(RAX, RCX);
+        let locked = layout.cells_offset + u64::from(layout.n_cpus) * u64::from(layout.cells_stride);
+        self.find_cell(locked, false);
+        self.asm.lock_inc(bucket);
+        self.asm.bind(done);
     }
 
     /// `%rdx` ticks are slow, `%rcx` is the span's [`SpanTop`]: once as many of this thread were slow as are wanted, nothing
