@@ -420,7 +420,7 @@ fn wrong_requests_say_what_to_do() {
     let out = place.dir.join("other");
     check(11, &["create", "s", "--output", out.to_str().unwrap()], &["already", "nopal destroy s"]);
     check(10, &["start", "t"], &["no session `t`", "did you mean `s`"]);
-    check(1, &["create", "../x"], &["no name"]);
+    check(1, &["create", "../x"], &["cannot be a name"]);
     check(15, &["start"], &["no event is enabled", "nopal enable-event"]);
     // What can never be right is told of at once.
     let trigger = ["create", "t", "--output", out.to_str().unwrap(), "--snapshot", "--trigger"];

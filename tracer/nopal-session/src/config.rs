@@ -323,7 +323,7 @@ mod tests {
             ("name = 1\noutput = '/x'", "line 1"),
             ("name = 'x'", "output"),
             ("name = 'x'\noutput = '/x'\ncolour = 3", "colour"),
-            ("name = '../x'\noutput = '/x'", "no name"),
+            ("name = '../x'\noutput = '/x'", "cannot be a name"),
             ("name = 'x'\noutput = '/x'\n[[channels]]\nname='c'\ncontext=['hue']", "hue"),
         ] {
             let error = SessionConfig::from_toml(text).unwrap_err();
