@@ -7,6 +7,7 @@ mod doctor;
 mod list_errors;
 mod list_live;
 mod list_real;
+mod mcp;
 mod redis_example;
 mod targets_by_name;
 mod test_rules;

@@ -5,6 +5,7 @@ mod say;
 mod commands;
 mod failure;
 mod known;
+mod lines;
 mod pids;
 mod processes;
 mod reading;

@@ -36,7 +36,7 @@ pub use read::{
     Visitor,
 };
 pub use tasks::{Numbers, TaskFile, TaskTable};
-pub use text::{TextForm, TextLines};
+pub use text::{Look, TextForm, TextLines};
 pub use tsdl::EnvValue;
 pub use verdict::{Verdict, VerdictFile};
 pub use write::{Payload, RecordingInfo, RecordingWriter, StreamWriter, TypeId};

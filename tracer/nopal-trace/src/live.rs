@@ -5,8 +5,11 @@ use crate::escape::escape;
 use crate::escape::json_string;
 use crate::json::{JsonPrinter, print_number};
 use crate::model::{ByteOrder, EventType, Type};
-use crate::read::{Content, Damage, Scope, ScopeKind, Scratch, Slots, TextPrinter, Visitor, compile, run};
-use crate::text::{TextForm, TextLines};
+use crate::read::{
+    Content, Damage, Scope, ScopeKind, Scratch, ShortPrinter, Slots, TaskText, TextPrinter, Visitor, compile,
+    run,
+};
+use crate::text::{Look, ShortLine, TextForm, TextLines};
 
 /// An event type, ready to be printed.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub struct LiveClass {
 
 /// What is known of one event beside its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct Seen<'a> {
     /// Since the epoch.
     pub ns: i64,
     pub cpu: u32,
@@ -27,6 +30,8 @@ pub struct Seen {
     pub tid: u32,
     /// The numbers the process itself knows, where they differ.
     pub own: Option<(u32, u32)>,
+    /// Of the process, for short lines.
+    pub name: Option<&'a str>,
 }
 
 /// Prints events that come one at a time.
@@ -84,7 +89,7 @@ impl LivePrinter {
     pub fn print(
         &mut self,
         class: &LiveClass,
-        seen: Seen,
+        seen: Seen<'_>,
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Damage> {
@@ -99,11 +104,26 @@ impl LivePrinter {
     fn line(
         &mut self,
         class: &LiveClass,
-        seen: Seen,
+        seen: Seen<'_>,
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Damage> {
         let content = Content { bytes: payload, end_bits: payload.len() as u64 * 8 };
+        if let Form::Text(lines) = &mut self.form
+            && let Look::Short { has_colour } = lines.look()
+        {
+            let mut values = Vec::new();
+            let mut printer = ShortPrinter::new(&mut values, has_colour, None);
+            run(&class.fields.plan, content, 0, &mut self.scratch, &mut printer)?;
+            let task = TaskText {
+                pid: Some(u64::from(seen.pid)),
+                tid: Some(u64::from(seen.tid)),
+                name: seen.name.map(str::to_owned),
+            };
+            let line = ShortLine { name: &class.shown, values: &values, extra: &[] };
+            lines.short_line(Some(seen.ns), &task, line, out);
+            return Ok(());
+        }
         match &mut self.form {
             Form::Text(lines) => {
                 lines.time(seen.ns, out);
@@ -159,8 +179,34 @@ mod tests {
         LiveClass::new(&ty).unwrap()
     }
 
-    const SEEN: Seen = Seen { ns: 1_000_000_007, cpu: 3, pid: 12, tid: 13, own: None };
+    const SEEN: Seen<'_> = Seen { ns: 1_000_000_007, cpu: 3, pid: 12, tid: 13, own: None, name: None };
     const PAYLOAD: &[u8] = b"user:1\0\x0c\0\0\0\0\0\0\0";
+
+    #[test]
+    fn people_get_a_short_line() {
+        let form =
+            |has_colour| TextForm { is_utc: true, look: Look::Short { has_colour }, ..TextForm::default() };
+        let line = |has_colour, name| {
+            let mut out = Vec::new();
+            LivePrinter::text("host", form(has_colour))
+                .print(&class(), Seen { name, ..SEEN }, PAYLOAD, &mut out)
+                .unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            line(false, Some("a\x1bb")),
+            "00:00:01.000000  a\\x1bb[12/13]         demo:set  key=\"user:1\" bytes=12\n"
+        );
+        assert_eq!(
+            line(false, None),
+            "00:00:01.000000  12/13                 demo:set  key=\"user:1\" bytes=12\n"
+        );
+        let coloured = line(true, None);
+        assert!(
+            coloured.contains("\x1b[36mdemo:set\x1b[0m") && coloured.matches("\x1b[2m").count() == 3,
+            "{coloured:?}"
+        );
+    }
 
     #[test]
     fn a_line_has_the_shape_of_a_recordings() {

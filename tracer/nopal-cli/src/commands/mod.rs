@@ -19,6 +19,7 @@ mod dtrace;
 mod export;
 mod fmt;
 mod list;
+mod mcp;
 mod overview;
 mod query;
 mod record;
@@ -84,6 +85,7 @@ enum Verb {
     Test(test::Args),
     Doctor(doctor::Args),
     Abi(abi::Args),
+    Mcp(mcp::Args),
     Demo(demo::Args),
     Dtrace(dtrace::Args),
     Completions(completions::Args),
@@ -157,6 +159,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Test(args) => (args.answer.json, test::run(args)),
         Verb::Doctor(args) => (args.json, doctor::run(args)),
         Verb::Detach(args) => (args.json, detach::run(args)),
+        Verb::Mcp(args) => (false, mcp::run(args)),
         Verb::Demo(args) => (args.json, demo::run(args)),
         Verb::Completions(args) => (false, completions::run(args, Cli::command())),
         Verb::Man(args) => (false, completions::man(args, Cli::command())),

@@ -1,6 +1,7 @@
 //! `nopal trace`: prints events as they come.
 
 use crate::failure::Failure;
+use crate::lines::{self, LineArg};
 use crate::tracing::{self, TargetArgs};
 use crate::traps;
 use crate::verdict::{self, Manner};
@@ -8,7 +9,8 @@ use nopal_live::registry::Registry;
 use nopal_live::tasks::Tasks;
 use nopal_live::{Consumer, Hit, Live, Polled};
 use nopal_trace::live::{LiveClass, LivePrinter, Seen};
-use nopal_trace::{RecordingInfo, TextForm, Verdict};
+use nopal_trace::{Look, RecordingInfo, TextForm, Verdict};
+use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,9 @@ pub struct Args {
     /// Prints one JSON object a line, and the verdict as another on standard error.
     #[arg(long)]
     pub json: bool,
+    /// What the lines look like; without it short on a terminal, as babeltrace2 prints them elsewhere.
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "json")]
+    pub format: Option<LineArg>,
     /// With --json: integers above 2^53 as strings.
     #[arg(long, requires = "json")]
     pub json_strings: bool,
@@ -104,6 +109,8 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
 /// Prints events in the order of time.
 struct Printing {
     printer: LivePrinter,
+    /// Of processes, as they were last called; for short lines only.
+    names: Option<HashMap<u32, String>>,
     /// By plan.
     classes: Vec<Option<LiveClass>>,
     tasks: Tasks,
@@ -120,11 +127,13 @@ struct Printing {
 impl Printing {
     fn new(args: &Args) -> Printing {
         let host = RecordingInfo::of_this_host().hostname;
+        let look = lines::look(args.format);
         Printing {
             printer: match args.json {
                 true => LivePrinter::json(&host, args.json_strings),
-                false => LivePrinter::text(&host, TextForm::default()),
+                false => LivePrinter::text(&host, TextForm { look, ..TextForm::default() }),
             },
+            names: matches!(look, Look::Short { .. }).then(HashMap::new),
             classes: Vec::new(),
             tasks: Tasks::default(),
             payload: Vec::new(),
@@ -176,7 +185,15 @@ impl Consumer<Registry> for Printing {
         };
         self.n_truncated += u64::from(texts.n_truncated);
         let (inside, outside) = self.tasks.both(hit);
+        if let Some(names) = &mut self.names
+            && let Ok(process) = nopal_proc::Process::read(outside.pid)
+        {
+            // It may have another program since the last time, and have ended the next time.
+            names.insert(outside.pid, process.name);
+        }
+        let name = self.names.as_ref().and_then(|names| names.get(&outside.pid)).map(String::as_str);
         let seen = Seen {
+            name,
             ns: hit.ns as i64 + self.epoch_offset_ns,
             cpu: hit.stream.cpu,
             pid: outside.pid,

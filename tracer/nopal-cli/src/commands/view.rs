@@ -1,6 +1,7 @@
 //! `nopal view`: the events of a recording, as lines of text, as JSON, or counted.
 
 use crate::failure::Failure;
+use crate::lines::{self, LineArg};
 use crate::tracing::counted;
 use crate::verdict::{self, Manner};
 use nopal_session::control::{Request, ask};
@@ -46,6 +47,9 @@ pub struct Args {
     /// Prints one JSON object a line.
     #[arg(long)]
     pub json: bool,
+    /// What the lines look like; without it short on a terminal, as babeltrace2 prints them elsewhere.
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "json")]
+    pub format: Option<LineArg>,
     /// With --json: integers above 2^53 as strings.
     #[arg(long, requires = "json")]
     pub json_strings: bool,
@@ -147,7 +151,8 @@ fn print_to(
         (_, true) => ClockText::Seconds,
         _ => ClockText::Time,
     };
-    let form = TextForm { clock, is_utc: args.utc, has_no_delta: args.no_delta };
+    let form =
+        TextForm { clock, is_utc: args.utc, has_no_delta: args.no_delta, look: lines::look(args.format) };
     print(recording, selection, || TextLines::new(form), &mut out, &STOP)
 }
 

@@ -10,6 +10,7 @@ mod packet;
 mod plan;
 mod recording;
 mod report;
+mod short_text;
 mod stream;
 mod value_text;
 
@@ -24,5 +25,6 @@ pub use plan::Step;
 pub(crate) use plan::{Scope, ScopeKind, Slots, compile};
 pub use recording::{Recording, Trace};
 pub use report::{Loss, Range, Report};
+pub(crate) use short_text::{ShortPrinter, TaskText};
 pub(crate) use stream::Found;
 pub(crate) use value_text::TextPrinter;

@@ -1,0 +1,124 @@
+//! Values as people read them on a terminal: `key="user:1" size=12`. What the format needs for itself is left out.
+
+use super::decode::Visitor;
+use super::plan::Step;
+use super::value_text::quote;
+use crate::digits;
+use crate::escape::escape;
+use crate::model::{Enum, number};
+
+/// Appends values to a line; `vpid`, `vtid` and `procname` are put aside for the column of the process.
+pub(crate) struct ShortPrinter<'o> {
+    out: &'o mut Vec<u8>,
+    has_colour: bool,
+    /// Set aside instead of printed, in the scopes where they stand.
+    pub task: Option<&'o mut TaskText>,
+}
+
+/// Who it was, as far as a scope tells.
+#[derive(Debug, Default)]
+pub(crate) struct TaskText {
+    pub pid: Option<u64>,
+    pub tid: Option<u64>,
+    pub name: Option<String>,
+}
+
+const DIM: &[u8] = b"\x1b[2m";
+const PLAIN: &[u8] = b"\x1b[0m";
+
+impl<'o> ShortPrinter<'o> {
+    pub(crate) fn new(out: &'o mut Vec<u8>, has_colour: bool, task: Option<&'o mut TaskText>) -> Self {
+        ShortPrinter { out, has_colour, task }
+    }
+
+    fn lead(&mut self, at: &Step, index: u64) {
+        if at.is_element {
+            if index > 0 {
+                self.out.extend_from_slice(b", ");
+            }
+            return;
+        }
+        if !matches!(self.out.last(), Some(b' ' | b'{')) {
+            self.out.push(b' ');
+        }
+        if self.has_colour {
+            self.out.extend_from_slice(DIM);
+        }
+        self.out.extend_from_slice(escape(&at.name).as_bytes());
+        self.out.push(b'=');
+        if self.has_colour {
+            self.out.extend_from_slice(PLAIN);
+        }
+    }
+}
+
+impl Visitor for ShortPrinter<'_> {
+    fn integer(&mut self, at: &Step, index: u64, raw: u64, bits: u32, is_signed: bool, base: u8) {
+        if at.is_hidden {
+            return;
+        }
+        if let Some(task) = &mut self.task {
+            match &*at.name {
+                "vpid" | "pid" => return task.pid = Some(raw),
+                "vtid" | "tid" => return task.tid = Some(raw),
+                _ => {}
+            }
+        }
+        self.lead(at, index);
+        digits::in_base(self.out, raw, bits, is_signed, base);
+    }
+
+    fn float(&mut self, at: &Step, index: u64, value: f64, _bits: u32) {
+        self.lead(at, index);
+        digits::general(self.out, value);
+    }
+
+    fn enumeration(&mut self, at: &Step, index: u64, raw: u64, table: &Enum) {
+        if at.is_hidden {
+            return;
+        }
+        self.lead(at, index);
+        let mut labels = table.labels_of(number(raw, table.integer.is_signed));
+        match labels.next() {
+            Some(label) => self.out.extend_from_slice(escape(label).as_bytes()),
+            None => digits::in_base(
+                self.out,
+                raw,
+                table.integer.bits,
+                table.integer.is_signed,
+                table.integer.base,
+            ),
+        }
+    }
+
+    fn string(&mut self, at: &Step, index: u64, bytes: &[u8]) {
+        if let Some(task) = self.task.as_mut().filter(|_| &*at.name == "procname") {
+            task.name = Some(String::from_utf8_lossy(bytes).into_owned());
+            return;
+        }
+        self.lead(at, index);
+        quote(self.out, bytes);
+    }
+
+    fn begin_array(&mut self, at: &Step, index: u64, _count: u64) {
+        self.lead(at, index);
+        self.out.push(b'[');
+    }
+
+    fn end_array(&mut self) {
+        self.out.push(b']');
+    }
+
+    fn begin_struct(&mut self, at: &Step, index: u64) {
+        self.lead(at, index);
+        self.out.push(b'{');
+    }
+
+    fn end_struct(&mut self) {
+        self.out.push(b'}');
+    }
+
+    // A variant is what it holds.
+    fn begin_variant(&mut self, _: &Step, _: u64) {}
+    fn end_variant(&mut self) {}
+}
