@@ -261,7 +261,7 @@ fn wrong_requests_get_one_clear_sentence() {
         (&["trace", "--json", "-p", "x", "x:y"], "usage", "invalid value 'x'", ""),
         (&["record", "--json", "--evnt", "x:y"], "usage", "'--evnt'", "Usage: nopal record"),
         (&["trace", "--json"], "usage", "<PROBE>", "Usage: nopal trace"),
-        (&["detach", "--json"], "usage", "--pid", "Usage: nopal detach"),
+        (&["detach", "--json"], "usage", "no process named", "add -p PID or -n NAME"),
     ] {
         let json = output_of(Command::new(nopal()).args(arguments));
         let error: Value =
