@@ -195,7 +195,7 @@ mod tests {
         };
         assert_eq!(
             line(false, Some("a\x1bb")),
-            "00:00:01.000000  a\\x1bb[12/13]         demo:set  key=\"user:1\" bytes=12\n"
+            "00:00:01.000000  a\\u{1b}b[12/13]       demo:set  key=\"user:1\" bytes=12\n"
         );
         assert_eq!(
             line(false, None),
