@@ -90,7 +90,12 @@ fn failures_say_what_is_wrong_and_what_to_do() {
         (&[POSTGRES, "something:else"], 1, "no probe matches `something:else`", "without the pattern"),
         (&["-p", "4194304"], 1, "no process has the pid 4194304", "it may have ended"),
         (&["-p", "x"], 2, "invalid value 'x'", "--help"),
-        (&["-p", "1", "/bin/true"], 2, "/bin/true is a file, and a process was named", "either files or -p"),
+        (
+            &["-p", "1", "/bin/true"],
+            2,
+            "/bin/true is a file, and a process was named",
+            "either files, or -p PID",
+        ),
         (&["--provider", text(&bad), POSTGRES], 1, "bad.d cannot be used", "mend the file"),
         (&["--provider", "/no/such.d", POSTGRES], 1, "/no/such.d: no such file", "check the path"),
     ] {
