@@ -459,5 +459,6 @@ fn memcacheds_script_of_the_binary_runs_on_it() {
     let list = run(Command::new(nopal()).args(["run", "--list"]));
     assert!(list.contains("mctop") && list.contains("nopal run mctop -n memcached"), "{list}");
     let wrong = Command::new(nopal()).args(["run", "mctopp", "-p", "1"]).output().unwrap();
-    assert!(texts(&wrong).1.contains("did you mean the tool `mctop`?"), "{wrong:?}");
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(!wrong.status.success() && said.contains("did you mean the tool `mctop`?"), "{said}");
 }

@@ -422,7 +422,7 @@ fn a_wrong_question_is_told_what_there_is() {
             &["at column 1", "stauts", "its fields are id, status"],
         ),
         (&["latency", "outer", "--min", "10x"], &spans, &["not a valid duration: `10x`", "500us"]),
-        (&["latency", "outer", "--every", "0"], &spans, &["no time at all"]),
+        (&["latency", "outer", "--every", "0"], &spans, &["`0` is not a duration"]),
         (&["latency", "x"], &bad, &["`sec` is not a unit of time; use ns, us, ms or s"]),
         (&["latency", "x"], &name, &["`name` of plan:took is not a number", "its numbers are us"]),
         (

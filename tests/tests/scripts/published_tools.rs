@@ -83,7 +83,7 @@ fn functions_that_debian_has_elsewhere_are_found_or_named() {
     // Since glibc 2.34 libpthread is empty, and libcrypto's symbols are stripped to those that it exports.
     let thread = "import threading; threading.Thread(target=print).start()";
     for (tool, command, found, warning) in [
-        ("threadsnoop.bt", &["python3.11", "-c", thread][..], "python3.11", None),
+        ("threadsnoop.bt", &["/usr/bin/python3.11", "-c", thread][..], "python3.11", None),
         ("ssllatency.bt", &["true"], "", Some("there is no function `rsa_ossl_public_encrypt` in libcrypto")),
         ("sslsnoop.bt", &["true"], "", Some("there is no function `rsa_ossl_public_encrypt` in libcrypto")),
     ] {
