@@ -233,6 +233,12 @@ impl<S: Selection> Live<S> {
     /// Opens the wanted probes of a process that stands at the first instruction of its program, held by the thread that
     /// calls this ([`nopal_proc::launch::hold_at_exec`]): not one of its hits is missed.
     pub fn attach_held(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
+        // What is known of it is of the program before.
+        if let Some(kernel) = &mut self.kernel {
+            kernel.exec(pid);
+        }
+        self.left.remove(&pid);
+        self.entered.remove(&pid);
         let opened = if let Some((session, _)) = &mut self.user {
             let report = match session.open_held(pid as i32) {
                 Err(error) if self.options.door == Door::Auto => ProcessReport::failed(pid as i32, error),
@@ -253,7 +259,9 @@ impl<S: Selection> Live<S> {
         if let Some(kernel) = &mut self.kernel {
             kernel.was_held(pid);
         }
-        self.roots.push(pid);
+        if !self.roots.contains(&pid) {
+            self.roots.push(pid);
+        }
         Ok(opened)
     }
 

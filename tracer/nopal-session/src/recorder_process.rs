@@ -560,12 +560,7 @@ impl<'a> RecorderProcess<'a> {
     /// Opens the probes of programs that wait to be started, before their first instruction.
     fn catch_programs(&mut self) {
         while let Some((pid, gate)) = self.programs.waiting() {
-            let is_recorded = self.running.iter().any(|running| running.pids().contains(&pid));
-            // A process that is recorded already is followed into its next program by the doors.
-            if is_recorded || self.known.contains(&pid) {
-                gate.let_go(pid);
-                continue;
-            }
+            // Also one that is recorded as what it was before, or as a copy of what forked it.
             let channels = self.running.iter_mut().chain(&mut self.trigger);
             let held = hold_at_exec(
                 pid as i32,

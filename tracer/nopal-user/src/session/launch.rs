@@ -24,11 +24,16 @@ impl Session {
     /// what that does meanwhile.
     pub fn open_held(&mut self, pid: i32) -> Result<ProcessReport> {
         self.rings().set_enabled(!self.is_paused);
+        // Its exec is told of to whoever follows one of its forebears; it is looked at now.
+        self.hear();
+        self.strangers.take(pid as u32);
         let traced = open_at_start(&mut self.core, pid)?;
         if !self.is_only {
             self.strangers.follow(pid as u32);
         }
-        self.roots.push(pid);
+        if !self.roots.contains(&pid) {
+            self.roots.push(pid);
+        }
         Ok(self.keep(traced, code_mappings(pid)))
     }
 
