@@ -367,7 +367,9 @@ fn whatever_goes_wrong_by_chance_complete_is_true() {
         let out = text(&place.dir.join("rec"));
         let mut record = place.nopal(&["record", "--json", "--door", door, "--buffer-size", "64k"]);
         record.args(["-e", "counted:*", "-o", &out, "--"]).args(place.target(&steps));
-        let mut record = Running::start(record.stdout(Stdio::piped()).stderr(Stdio::null()));
+        let errors = place.dir.join("errors");
+        let stderr = std::fs::File::create(&errors).unwrap();
+        let mut record = Running::start(record.stdout(Stdio::piped()).stderr(stderr));
         let signal = [None, Some("STOP"), Some("KILL"), Some("INT")][chance.below(4) as usize];
         if let Some(signal) = signal {
             std::thread::sleep(std::time::Duration::from_millis(20 + chance.below(300)));
@@ -384,7 +386,7 @@ fn whatever_goes_wrong_by_chance_complete_is_true() {
         }
         let mut said = String::new();
         record.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        record.0.wait().unwrap();
+        let status = record.0.wait().unwrap();
         // The target goes on when its tracer is ended; nothing is asked of what came afterwards.
         if signal == Some("INT") || signal == Some("KILL") {
             if Path::new(&out).join("metadata").exists() && signal == Some("KILL") {
@@ -392,6 +394,16 @@ fn whatever_goes_wrong_by_chance_complete_is_true() {
                 let is_over = said.contains("\"complete\":true");
                 assert!(is_over || json(&viewed, false)["complete"] == false, "round {n} {steps:?}: killed");
             }
+            continue;
+        }
+        // Who was stopped while it entered the program may refuse to; then it says why, and nothing of completeness.
+        if !said.contains('{') {
+            let why = std::fs::read_to_string(&errors).unwrap();
+            assert!(
+                !status.success() && why.contains("\"error\""),
+                "round {n}, {door}, {signal:?}, {steps:?}: {why}"
+            );
+            eprintln!("round {n}, {door}, {signal:?}, {steps:?}: refused: {why}");
             continue;
         }
         let recorded = last_object(&said);
