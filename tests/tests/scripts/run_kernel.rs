@@ -118,6 +118,14 @@ fn n_events(output: &Output, probe: &str) -> usize {
     printed(output).lines().filter(|line| line.contains(&format!(" {probe}: {{"))).count()
 }
 
+/// Once more if the heap lies where the only jump would land, as it does by chance.
+fn with_room(line: &[&str]) -> Output {
+    (0..5)
+        .map(|_| nopal_with(line))
+        .find(|o| !errors(o).contains("taken by the heap"))
+        .expect("room for a jump")
+}
+
 #[test]
 fn a_number_that_is_said_to_be_a_float_is_one() {
     let program = closely();
@@ -129,14 +137,14 @@ fn a_number_that_is_said_to_be_a_float_is_one() {
     for door in ["kernel", "user", "auto"] {
         for (probe, arg) in [("ratio", "arg0"), ("bits", "arg0"), ("bits", "args.value")] {
             let script = format!("usdt:{file}:closely:{probe} {{ printf(\"is %f\\n\", {arg}); }}");
-            let output =
-                nopal_with(&["run", "--door", door, "--provider", given, "-e", &script, "--", file, "20"]);
+            let line = ["run", "--door", door, "--provider", given, "-e", &script, "--", file, "20"];
+            let output = with_room(&line);
             let shown = printed(&output);
             let values: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("is ")).collect();
             assert_eq!(values, want, "{door} {probe}: {shown}{}", errors(&output));
         }
         let script = format!("usdt:{file}:closely:special {{ printf(\"is %e\\n\", arg0); }}");
-        let output = nopal_with(&["run", "--door", door, "-e", &script, "--", file, "1"]);
+        let output = with_room(&["run", "--door", door, "-e", &script, "--", file, "1"]);
         let said = |by: &str| -> Vec<String> {
             printed(&output).lines().filter_map(|line| line.strip_prefix(by)).map(str::to_owned).collect()
         };
