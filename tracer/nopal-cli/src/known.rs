@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::reading::{cannot_read, provider_file};
-use crate::tracing::TargetArgs;
+use crate::target_args::TargetArgs;
 use nopal_answers::inventory;
 use nopal_spans::span::Source;
 use nopal_spans::{Available, Span, file};
@@ -12,11 +12,15 @@ use std::path::{Path, PathBuf};
 const MAX_SPANS_BYTES: u64 = 1 << 20;
 
 /// The spans of what is to be traced.
-pub fn available(target: &TargetArgs, spans_file: Option<&Path>) -> Result<Available, Failure> {
+pub(crate) fn available(target: &TargetArgs, spans_file: Option<&Path>) -> Result<Available, Failure> {
     of_processes(&target.processes.pids, target, declared(spans_file)?)
 }
 
-pub fn of_processes(pids: &[u32], target: &TargetArgs, files: Vec<Span>) -> Result<Available, Failure> {
+pub(crate) fn of_processes(
+    pids: &[u32],
+    target: &TargetArgs,
+    files: Vec<Span>,
+) -> Result<Available, Failure> {
     let given = target.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
     let program = target.command.first().map(Path::new);
     let probes = inventory::of_targets(pids, program, &given).map_err(|error| cannot_read(&error))?;
@@ -29,7 +33,7 @@ pub fn of_processes(pids: &[u32], target: &TargetArgs, files: Vec<Span>) -> Resu
 }
 
 /// The spans of the file that was named, or of a `nopal.toml` here.
-pub fn declared(named: Option<&Path>) -> Result<Vec<Span>, Failure> {
+pub(crate) fn declared(named: Option<&Path>) -> Result<Vec<Span>, Failure> {
     let found = PathBuf::from("nopal.toml");
     let path = match named {
         Some(path) => path,
@@ -40,7 +44,7 @@ pub fn declared(named: Option<&Path>) -> Result<Vec<Span>, Failure> {
 }
 
 /// The spans of a file.
-pub fn declared_in(path: &Path) -> Result<Vec<Span>, Failure> {
+pub(crate) fn declared_in(path: &Path) -> Result<Vec<Span>, Failure> {
     let cannot = |why: &str| Failure::new("cannot-read", format!("{}: {why}", path.display()));
     let about = std::fs::metadata(path).map_err(|error| cannot(&error.to_string()))?;
     if !about.is_file() || about.len() > MAX_SPANS_BYTES {

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 /// As it is asked for with `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum LineArg {
+pub(crate) enum LineArg {
     /// Time, process, probe, arguments.
     Short,
     /// As babeltrace2 prints them.
@@ -13,7 +13,7 @@ pub enum LineArg {
 }
 
 /// Short lines on a terminal, babeltrace2's in files and pipes, unless something is asked for.
-pub fn look(asked: Option<LineArg>) -> Look {
+pub(crate) fn look(asked: Option<LineArg>) -> Look {
     let is_terminal = std::io::stdout().is_terminal();
     let has_colour =
         is_terminal && anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;

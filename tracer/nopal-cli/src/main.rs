@@ -6,12 +6,15 @@ mod commands;
 mod failure;
 mod known;
 mod lines;
+mod open;
 mod pids;
 mod processes;
 mod reading;
-mod tracing;
+mod signals;
+mod target_args;
 mod traps;
 mod verdict;
+mod words;
 
 use std::process::ExitCode;
 

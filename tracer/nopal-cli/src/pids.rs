@@ -12,7 +12,7 @@ const VERBS: [&str; 14] = [
 const FURTHER: &str = "--further-pid";
 
 /// One process of a command line.
-pub fn pid(text: &str) -> Result<u32, String> {
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(pid) if pid > 0 => Ok(pid),
         _ if text.bytes().all(|b| b.is_ascii_digit()) => {
@@ -23,7 +23,7 @@ pub fn pid(text: &str) -> Result<u32, String> {
 }
 
 /// Gives each number that follows a `-p` an option of its own, so that none is taken for something else.
-pub fn spread(args: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn spread(args: Vec<OsString>) -> Vec<OsString> {
     let verb = args.get(1).and_then(|verb| verb.to_str()).filter(|verb| VERBS.contains(verb));
     let Some(verb) = verb.map(str::to_owned) else { return args };
     let mut spread = Vec::with_capacity(args.len());
@@ -61,7 +61,7 @@ fn is_numbers(word: &OsStr) -> bool {
 }
 
 /// Numbers behind `nopal run -p PID` are processes, unless the script has parameters, which they could be as well.
-pub fn check_further(pids: &[u32], further: &[u32], script: &str) -> Result<(), Failure> {
+pub(crate) fn check_further(pids: &[u32], further: &[u32], script: &str) -> Result<(), Failure> {
     let (Some(first), true) = (further.first(), has_parameters(script)) else { return Ok(()) };
     let all: Vec<String> = pids.iter().chain(further).map(u32::to_string).collect();
     Err(Failure::usage(format!("`{first}` behind -p can be a process or the script's $1")).hint(format!(

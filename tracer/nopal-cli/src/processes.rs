@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Running processes.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct ProcessArgs {
+pub(crate) struct ProcessArgs {
     /// Processes by number, with all their descendants: `-p 12`, `-p 12,34`, `-p 12 -p 34`.
     #[arg(short, long = "pid", visible_alias = "vpid", value_name = "PID", value_delimiter = ',', value_parser = crate::pids::pid)]
     pub pids: Vec<u32>,
@@ -25,17 +25,17 @@ pub struct ProcessArgs {
 
 impl ProcessArgs {
     /// Whether the command line names none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pids.is_empty() && self.names.is_empty() && !self.has_groups()
     }
 
-    pub fn has_groups(&self) -> bool {
+    pub(crate) fn has_groups(&self) -> bool {
         !self.containers.is_empty() || !self.cgroups.is_empty()
     }
 
     /// Adds those that were named otherwise to the numbers. Of a family the eldest is enough, as the others come with it,
     /// unless nobody is to come with anybody.
-    pub fn resolve(&mut self, is_only: bool) -> Result<(), Failure> {
+    pub(crate) fn resolve(&mut self, is_only: bool) -> Result<(), Failure> {
         let mut found = BTreeSet::new();
         for name in &self.names {
             found.extend(groups::of_program(name).map_err(|e| failure_of(&e))?);
@@ -50,7 +50,7 @@ impl ProcessArgs {
     }
 
     /// The processes of the containers and control groups.
-    pub fn members(&self) -> Result<BTreeSet<u32>, Failure> {
+    pub(crate) fn members(&self) -> Result<BTreeSet<u32>, Failure> {
         let mut found = BTreeSet::new();
         for name in &self.containers {
             found.extend(groups::of_container(name).map_err(|e| failure_of(&e))?);

@@ -10,7 +10,7 @@ use std::path::Path;
 const MAX_PROVIDER_BYTES: u64 = 16 << 20;
 
 /// Reads and parses a `.d` file.
-pub fn provider_file(path: &Path) -> Result<nopal_provider::File, Failure> {
+pub(crate) fn provider_file(path: &Path) -> Result<nopal_provider::File, Failure> {
     let image = Image::open(path).map_err(|error| cannot_read(&error))?;
     let mut bytes = Vec::new();
     image
@@ -26,7 +26,7 @@ pub fn provider_file(path: &Path) -> Result<nopal_provider::File, Failure> {
 }
 
 /// Reads the probes of an ELF file.
-pub fn read_file(path: &Path) -> Result<Object, Failure> {
+pub(crate) fn read_file(path: &Path) -> Result<Object, Failure> {
     let image = Image::open(path).map_err(|error| cannot_read(&error))?;
     nopal_sdt::read(image.bytes()).map_err(|error| {
         let (code, hint) = match error {
@@ -44,7 +44,7 @@ pub fn read_file(path: &Path) -> Result<Object, Failure> {
 }
 
 /// A file or process that cannot be read, and what to do about it.
-pub fn cannot_read(error: &TargetError) -> Failure {
+pub(crate) fn cannot_read(error: &TargetError) -> Failure {
     let (code, hint) = match error {
         TargetError::NoSuchProcess { .. } => {
             ("no-such-process", Some("it may have ended; `nopal list -u` shows running programs with probes"))

@@ -19,7 +19,7 @@ static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 const MAX_HELD: usize = 1000;
 
 /// Prints a line, or keeps it for later.
-pub fn line(text: String) {
+pub(crate) fn line(text: String) {
     match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(held) if held.len() < MAX_HELD => held.push(text),
         Some(_) => {}
@@ -29,21 +29,21 @@ pub fn line(text: String) {
 }
 
 /// From now on lines wait.
-pub fn hold() {
+pub(crate) fn hold() {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
 }
 
-pub fn is_held() -> bool {
+pub(crate) fn is_held() -> bool {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
 /// The newest of the lines that wait.
-pub fn last_held() -> Option<String> {
+pub(crate) fn last_held() -> Option<String> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.last().cloned()
 }
 
 /// Prints what has waited.
-pub fn release() {
+pub(crate) fn release() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
     held.into_iter().flatten().for_each(line);
 }

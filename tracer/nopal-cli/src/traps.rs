@@ -1,13 +1,13 @@
 //! Probes that fire only if something else is done, too: what it is, and doing it where a tracer can.
 
 use crate::known;
-use crate::tracing::TargetArgs;
+use crate::target_args::TargetArgs;
 use nopal_live::registry::Registry;
 use nopal_sdt::Pattern;
 use nopal_spans::{Available, FieldKind, ProbeName, catalog};
 
 /// A probe that must be traced for these to fire, with a condition that none of its hits meets.
-pub fn companions(probes: &[ProbeName], available: &Available) -> Vec<String> {
+pub(crate) fn companions(probes: &[ProbeName], available: &Available) -> Vec<String> {
     let mut companions = Vec::new();
     for probe in probes {
         let Some(with) = catalog::trap(&probe.provider, &probe.name).and_then(|trap| trap.with.as_ref())
@@ -28,7 +28,7 @@ pub fn companions(probes: &[ProbeName], available: &Available) -> Vec<String> {
 }
 
 /// The patterns of a command line with what they need beside them.
-pub fn with_companions(patterns: &[String], target: &TargetArgs) -> Vec<String> {
+pub(crate) fn with_companions(patterns: &[String], target: &TargetArgs) -> Vec<String> {
     let mut all = patterns.to_vec();
     let parsed = |text: &String| Pattern::parse(text.split(" if ").next().unwrap_or(text).trim());
     let may_need = patterns.iter().map(parsed).any(|pattern| {
@@ -53,7 +53,7 @@ pub fn with_companions(patterns: &[String], target: &TargetArgs) -> Vec<String> 
 }
 
 /// Why none of the probes that are traced may have fired.
-pub fn why_silent(registry: &Registry) -> Vec<&'static str> {
+pub(crate) fn why_silent(registry: &Registry) -> Vec<&'static str> {
     let mut notes = Vec::new();
     for plan in &registry.plans {
         let trap = catalog::trap(&plan.event_type.provider, &plan.event_type.name);

@@ -1,13 +1,13 @@
 //! The last word of every verb: `complete`, or what is missing, for people and as JSON.
 
-use crate::tracing::counted;
+use crate::words::counted;
 use nopal_trace::Verdict;
 use nopal_trace::localtime::{ClockText, text_of};
 use serde_json::{Map, Value, json};
 
 /// How a verb tells it.
 #[derive(Debug, Clone, Copy)]
-pub struct Manner {
+pub(crate) struct Manner {
     pub clock: ClockText,
     pub is_utc: bool,
     /// Tracing was done just now, with options that may help the next time.
@@ -20,18 +20,18 @@ pub struct Manner {
 
 impl Manner {
     /// Of a verb that traces.
-    pub const LIVE: Manner =
+    pub(crate) const LIVE: Manner =
         Manner { clock: ClockText::Time, is_utc: false, is_live: true, has_told_gaps: true, n_listed: 0 };
     /// Of a verb that reads recordings.
-    pub const READ: Manner = Manner { is_live: false, ..Manner::LIVE };
+    pub(crate) const READ: Manner = Manner { is_live: false, ..Manner::LIVE };
     /// Of a verb that tells no gaps itself.
-    pub const SESSION: Manner = Manner { has_told_gaps: false, ..Manner::READ };
+    pub(crate) const SESSION: Manner = Manner { has_told_gaps: false, ..Manner::READ };
 }
 
-pub const UNFINISHED: &str = "its recorder was ended before it could finish, or is still at work";
+pub(crate) const UNFINISHED: &str = "its recorder was ended before it could finish, or is still at work";
 
 /// `complete`, or what is missing and when.
-pub fn text(verdict: &Verdict, manner: Manner) -> String {
+pub(crate) fn text(verdict: &Verdict, manner: Manner) -> String {
     let mut parts = lost(verdict, manner);
     let missing = missing(verdict, manner);
     if !missing.is_empty() {
@@ -114,7 +114,7 @@ fn missing(verdict: &Verdict, manner: Manner) -> Vec<String> {
 }
 
 /// What is cut or undecided, which is not missing.
-pub fn remarks(verdict: &Verdict, cut_at: Option<u64>) -> Vec<String> {
+pub(crate) fn remarks(verdict: &Verdict, cut_at: Option<u64>) -> Vec<String> {
     let mut said = Vec::new();
     if verdict.n_cut > 0 {
         let were = if verdict.n_cut == 1 { "was" } else { "were" };
@@ -142,7 +142,7 @@ pub fn remarks(verdict: &Verdict, cut_at: Option<u64>) -> Vec<String> {
 }
 
 /// What every answer says of itself.
-pub fn json(verdict: &Verdict) -> Map<String, Value> {
+pub(crate) fn json(verdict: &Verdict) -> Map<String, Value> {
     let members = [
         ("complete", json!(verdict.is_complete())),
         ("lost", json!(verdict.n_all_lost())),
@@ -157,7 +157,7 @@ pub fn json(verdict: &Verdict) -> Map<String, Value> {
 }
 
 /// The same with more members.
-pub fn json_with(verdict: &Verdict, more: Value) -> Value {
+pub(crate) fn json_with(verdict: &Verdict, more: Value) -> Value {
     let mut object = json(verdict);
     if let Value::Object(more) = more {
         object.extend(more);

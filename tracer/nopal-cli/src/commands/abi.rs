@@ -22,7 +22,7 @@ Examples:
 Breaking: a probe removed or renamed; an argument removed, renamed, moved, narrowed, or of another kind. Not breaking: a probe
 or a last argument added, an argument widened. Exit status: 0 if nothing breaks, 1 if something does."
 )]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
     /// The program or library.
@@ -44,7 +44,7 @@ enum Verb {
     },
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     match (args.verb, args.file) {
         (Some(Verb::Diff { old, new }), _) => compare(&old, &new, args.json),
         (None, Some(file)) => write(&file, args.json),

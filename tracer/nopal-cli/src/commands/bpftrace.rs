@@ -58,7 +58,7 @@ EXAMPLE:
 ";
 
 /// Every failure is 1, as in bpftrace.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(super) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match options::parse(args) {
         Ok(Asked::Help) => {
             show!("{}", USAGE.trim_end());

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 Examples:
   nopal completions bash > /etc/bash_completion.d/nopal
   nopal completions zsh > ~/.zfunc/_nopal")]
-pub struct Args {
+pub(super) struct Args {
     pub shell: clap_complete::Shell,
 }
 
@@ -22,18 +22,18 @@ pub struct Args {
 #[command(after_help = "\
 Examples:
   nopal man /usr/local/share/man/man1")]
-pub struct ManArgs {
+pub(super) struct ManArgs {
     /// The folder to write `nopal.1`, `nopal-list.1` and so on into; it is made if need be.
     pub dir: PathBuf,
 }
 
-pub fn run(args: Args, mut command: Command) -> Result<(), Failure> {
+pub(super) fn run(args: Args, mut command: Command) -> Result<(), Failure> {
     let mut out = Vec::new();
     clap_complete::generate(args.shell, &mut command, "nopal", &mut out);
     std::io::stdout().write_all(&out).map_err(|e| Failure::new("output", format!("cannot print: {e}")))
 }
 
-pub fn man(args: ManArgs, command: Command) -> Result<(), Failure> {
+pub(super) fn man(args: ManArgs, command: Command) -> Result<(), Failure> {
     let failed =
         |e: std::io::Error| Failure::new("output", format!("cannot write into {}: {e}", args.dir.display()));
     fs::create_dir_all(&args.dir).map_err(failed)?;

@@ -4,7 +4,7 @@ mod children;
 mod tour;
 
 use crate::failure::Failure;
-use crate::tracing;
+use crate::signals;
 use children::Running;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ Examples:
   nopal demo                              the tour
   nopal demo --keep                       the same, and keeps the recording for `nopal view`
   nopal demo --serve 11311 --load         a busy server to try commands on, until Ctrl-C")]
-pub struct Args {
+pub(super) struct Args {
     /// Keeps the server up on this port, 0 for any free one, until Ctrl-C; no tour.
     #[arg(long, value_name = "PORT", conflicts_with = "keep")]
     serve: Option<u16>,
@@ -44,11 +44,11 @@ pub struct Args {
 /// Memory for the server's data; the load stores more.
 const SERVER_BYTES: usize = 16 << 20;
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     if let (Some(role), Some(port)) = (args.child, args.port) {
         return children::run(role, port, SERVER_BYTES);
     }
-    tracing::stop_on_signals();
+    signals::stop_on_signals();
     match args.serve {
         Some(port) => serve(port, args.load, args.json),
         None => tour::run(args.keep, args.json),
@@ -83,7 +83,7 @@ and as a client
     }
     // A reader of the lines above that has gone is no reason to end.
     let _ = std::io::stdout().flush();
-    while !tracing::is_stopped() {
+    while !signals::is_stopped() {
         if let Some(status) = server.ended() {
             return Err(Failure::new("demo-server", format!("the demo server ended: {status}")));
         }

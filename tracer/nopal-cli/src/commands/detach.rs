@@ -1,8 +1,9 @@
 //! `nopal detach`: puts a process back as it was after its tracer was killed.
 
 use crate::failure::Failure;
+use crate::failure::failure_of;
 use crate::processes::ProcessArgs;
-use crate::tracing::{counted, failure_of};
+use crate::words::counted;
 use nopal_live::LiveError;
 
 /// Restores the code and semaphores of processes whose tracer has gone.
@@ -12,7 +13,7 @@ Examples:
   nopal detach -p 1234        after a tracer was killed with SIGKILL; descendants included
 
 Sites of tracers that are still running stay open.")]
-pub struct Args {
+pub(super) struct Args {
     #[command(flatten)]
     pub processes: ProcessArgs,
     /// Prints JSON.
@@ -20,7 +21,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     if args.processes.is_empty() {
         return Err(Failure::usage("no process named").hint("add -p PID or -n NAME"));
     }

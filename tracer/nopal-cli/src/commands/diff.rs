@@ -4,8 +4,8 @@ use super::answers::source::Status;
 use super::answers::{numbers, print, print_json, render};
 use super::recordings::{Opened, interrupted, verdict_on};
 use crate::failure::Failure;
-use crate::tracing;
 use crate::verdict::{self, Manner};
+use crate::{signals, words};
 use nopal_answers::difference::{Change, Metric, Rule, change};
 use nopal_answers::{Latency, LatencyAsk, ask, inventory, recorded};
 use nopal_spans::{Available, Span, Summary};
@@ -27,7 +27,7 @@ Examples:
 The interval behind a change holds 95 % of the changes that chance alone would give: where it includes 0 there may be none. A
 rule with % is broken only by a change that chance does not explain. Exit codes: 0, 3 if a rule is broken, 1 if something
 failed, 2 if the command line cannot be understood.")]
-pub struct Args {
+pub(super) struct Args {
     /// The recording before.
     #[arg(value_name = "A")]
     pub before: PathBuf,
@@ -79,13 +79,13 @@ const BROKEN: u8 = 3;
 /// What is printed of each group, beside its count.
 const SHOWN: [Metric; 5] = [Metric::Rate, Metric::Mean, Metric::P50, Metric::P90, Metric::P99];
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     let opened = Opened::open(&[args.before.clone(), args.after.clone()], args.spans_file.as_deref())?;
     let spans = match args.only.is_empty() {
         true => opened.available.spans.clone(),
         false => ask::spans_one_by_one(&opened.available, &args.only)?,
     };
-    tracing::stop_on_signals();
+    signals::stop_on_signals();
     let mut sides = Vec::new();
     for (dir, recording) in &opened.all {
         sides.push(side(&args, dir, recording, &spans, &opened.available)?);
@@ -101,7 +101,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             broken.iter().for_each(|line| tell!("broken: {line}"));
             tell!(
                 "{}; {}",
-                tracing::counted(rows.len() as u64, "group"),
+                words::counted(rows.len() as u64, "group"),
                 verdict::text(&verdict, Manner::SESSION)
             );
         }
@@ -111,7 +111,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         false => {
             let mut failure = Failure::new(
                 "rule-broken",
-                format!("{} broken", tracing::counted(broken.len() as u64, "rule")),
+                format!("{} broken", words::counted(broken.len() as u64, "rule")),
             )
             .hint("`nopal latency` and `nopal query` show more of a recording");
             failure.exit = BROKEN;
@@ -138,11 +138,11 @@ fn side(
     let mut status = Status::new();
     let read = recorded::read(recording, &mut latency, |_, _, n_events| {
         status.show(|| format!("{}: {} events", dir.display(), numbers::count(n_events)));
-        !tracing::is_stopped()
+        !signals::is_stopped()
     });
     status.clear();
     let read = read.map_err(|error| super::recording_failure(&error, dir))?;
-    if tracing::is_stopped() {
+    if signals::is_stopped() {
         return Err(interrupted("nothing was compared"));
     }
     let groups = latency

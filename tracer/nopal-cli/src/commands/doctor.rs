@@ -2,10 +2,12 @@
 
 mod self_test;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, failure_of};
 use crate::processes::ProcessArgs;
 use crate::reading::cannot_read;
-use crate::tracing::{self, DoorArg};
+use crate::signals;
+use crate::target_args::{self, DoorArg};
+use crate::words;
 use clap::builder::styling::{AnsiColor, Style};
 use nopal_doctor::{Finding, Level, Machine};
 use nopal_live::plan::Limits;
@@ -26,14 +28,14 @@ Examples:
   nopal doctor -p 1234 postgresql:query__start      why this probe of it does not fire
 
 Exit status: 0 if nothing is in the way, 1 if there is a problem.")]
-pub struct Args {
+pub(super) struct Args {
     /// A program or library to look at; or, with -p, a probe that is waited for.
     #[arg(value_name = "FILE|PROBE")]
     what: Option<String>,
     #[command(flatten)]
     processes: ProcessArgs,
     /// How long to wait for the probe.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = tracing::duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = words::duration)]
     wait: Duration,
     /// Traces a small program through each door and compares what came with what it did.
     #[arg(long)]
@@ -46,7 +48,7 @@ pub struct Args {
     fire: Option<u64>,
 }
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     if let Some(n) = args.fire {
         self_test::fire(n);
         return Ok(());
@@ -113,7 +115,7 @@ fn wait_for(pid: u32, probe: &str, wait: Duration) -> Vec<Finding> {
 }
 
 fn count(pid: u32, probe: &str, wait: Duration) -> Result<u64, Failure> {
-    let options = Options::new(Door::from(DoorArg::Auto), tracing::default_ring_bytes());
+    let options = Options::new(Door::from(DoorArg::Auto), target_args::default_ring_bytes());
     let request = Request {
         spans: None,
         choices: vec![Choice::parse(probe)],
@@ -121,13 +123,13 @@ fn count(pid: u32, probe: &str, wait: Duration) -> Result<u64, Failure> {
         limits: Limits::default(),
         options,
     };
-    let mut live = Live::new(request).map_err(|e| tracing::failure_of(&e))?;
-    let opened = nopal_live::attach_when_free(&mut live, pid, tracing::is_stopped)
-        .map_err(|e| tracing::failure_of(&e))?;
-    live.judge(&opened).map_err(|e| tracing::failure_of(&e))?;
+    let mut live = Live::new(request).map_err(|e| failure_of(&e))?;
+    let opened =
+        nopal_live::attach_when_free(&mut live, pid, signals::is_stopped).map_err(|e| failure_of(&e))?;
+    live.judge(&opened).map_err(|e| failure_of(&e))?;
     let end = Instant::now() + wait;
     let mut n_hits = 0;
-    while Instant::now() < end && !tracing::is_stopped() {
+    while Instant::now() < end && !signals::is_stopped() {
         n_hits += live.poll(|_, _| {}).n_hits;
         if live.is_look_due() {
             live.look_after();

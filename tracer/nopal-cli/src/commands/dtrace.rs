@@ -15,14 +15,14 @@ use std::process::ExitCode;
 /// Makes a header (-h) or an object (-G) from a `.d` file; also Rust, a tapset, or wrapper macros.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
-pub struct Args {
+pub(super) struct Args {
     /// As for dtrace(1); `nopal dtrace --help` explains them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub args: Vec<OsString>,
 }
 
 /// Builds test for zero or not; every failure is 1, as in systemtap's program.
-pub fn run(args: Args) -> ExitCode {
+pub(super) fn run(args: Args) -> ExitCode {
     match options::parse(args.args).and_then(|options| generate(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

@@ -4,8 +4,9 @@ use super::answers::source::Status;
 use super::answers::{numbers, print_json};
 use super::recordings::{NewFile, Opened, Pace, interrupted, verdict_on};
 use crate::failure::Failure;
-use crate::tracing::{self, bytes_in_words, counted};
+use crate::signals;
 use crate::verdict::{self, Manner};
+use crate::words::{bytes_in_words, counted};
 use nopal_answers::ask;
 use nopal_export::{
     Chrome, Columns, Ended, EventsCsv, Exporter, Failed, Flamegraph, Otlp, Out, Perfetto, Plan, SpansCsv,
@@ -35,7 +36,7 @@ Examples:
 chrome and perfetto show spans as slices, other events as instants, and what was lost where it was lost. csv, json and parquet
 hold events, or with --table spans the spans. Times are nanoseconds since the epoch. The last line on standard error says
 `complete`, or what is missing.")]
-pub struct Args {
+pub(super) struct Args {
     /// The recordings: folders, or names of sessions.
     #[arg(value_name = "RECORDING", required = true)]
     pub recordings: Vec<PathBuf>,
@@ -77,7 +78,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub(super) enum Format {
     Csv,
     /// One object to a line.
     Json,
@@ -93,7 +94,7 @@ pub enum Format {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Table {
+pub(super) enum Table {
     Events,
     Spans,
 }
@@ -108,7 +109,7 @@ impl Format {
     }
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     if args.table == Table::Spans && !args.format.has_tables() {
         return Err(Failure::usage("--table is for csv, json and parquet").hint("leave it out"));
     }
@@ -134,7 +135,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (false, true) => opened.available.spans.clone(),
         (false, false) => ask::spans_one_by_one(&opened.available, &args.only)?,
     };
-    tracing::stop_on_signals();
+    signals::stop_on_signals();
     let (file, to): (Option<NewFile>, Box<dyn Write + Send>) = match &args.output {
         Some(path) => {
             let (file, to) = NewFile::create(path)?;
@@ -155,7 +156,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
         other => other.map_err(|failed| failure_of(failed, &opened))?,
     };
-    if ended.is_stopped || tracing::is_stopped() {
+    if ended.is_stopped || signals::is_stopped() {
         return Err(interrupted("nothing was exported"));
     }
     if let Some(file) = file {
@@ -212,7 +213,7 @@ fn write(
         if args.output.is_some() || args.dataset.is_some() {
             status.show(|| format!("{}; {} events", pace.text(share), numbers::count(n_events)));
         }
-        !tracing::is_stopped()
+        !signals::is_stopped()
     });
     status.clear();
     ended
@@ -230,7 +231,7 @@ fn lines(opened: &Opened, selections: &[Selection], mut out: Out) -> Result<Ende
         })?;
         ended.n_events += printed.n_events;
         ended.reports.push(printed.report);
-        stop.store(tracing::is_stopped(), Ordering::Relaxed);
+        stop.store(signals::is_stopped(), Ordering::Relaxed);
     }
     ended.n_bytes = out.finish().map_err(Failed::Output)?;
     Ok(ended)

@@ -15,7 +15,7 @@ Examples:
 
 Only blanks and line ends change: points, predicate and brace of a probe stand on lines of their own, one statement a line,
 two blanks for each level. Comments stay where they are.")]
-pub struct Args {
+pub(super) struct Args {
     /// Scripts; `-` is standard input, whose form goes to standard output.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     let mut changed = Vec::new();
     for file in &args.files {
         let source = Source::read(&mut vec![file.clone()], Vec::new())?;

@@ -50,7 +50,7 @@ Examples:
 
 Exit status: 0 if probes were shown, 1 if none was found or something could not be read, 2 for a wrong command line."
 )]
-pub struct Args {
+pub(super) struct Args {
     /// Programs, libraries and folders; then patterns of the probes to show
     #[arg(value_name = "FILE | PATTERN", hide_default_value = true)]
     pub what: Vec<OsString>,
@@ -82,7 +82,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     args.processes.resolve(false)?;
     if args.functions {
         return functions::run(&args);

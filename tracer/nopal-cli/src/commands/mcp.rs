@@ -21,7 +21,7 @@ Examples:
 
 Without --allow-record nothing is written, no program is started, and nothing but nopal's own sites in the processes that a call
 names is touched. A call traces at most 60 s and answers at most 64 KiB.")]
-pub struct Args {
+pub(super) struct Args {
     /// Adds the tool `record`, which writes recordings into the current folder.
     #[arg(long)]
     pub allow_record: bool,
@@ -41,7 +41,7 @@ const INVALID_REQUEST: i64 = -32600;
 const NO_SUCH_METHOD: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     let mut input = std::io::stdin().lock();
     let mut out = std::io::stdout().lock();
     let cannot =

@@ -32,7 +32,7 @@ mod test;
 mod trace;
 mod view;
 
-pub use view::failure_of as recording_failure;
+pub(crate) use view::failure_of as recording_failure;
 
 /// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.
 #[derive(Debug, Parser)]
@@ -93,7 +93,7 @@ enum Verb {
 }
 
 /// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`, called as `bpftrace` it is that.
-pub fn run(args: Vec<OsString>) -> ExitCode {
+pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
     let called_as = args.first().and_then(|a| Path::new(a).file_name()).unwrap_or_default().to_owned();
     if called_as == "dtrace" {
         return dtrace::run(dtrace::Args { args: args.into_iter().skip(1).collect() });

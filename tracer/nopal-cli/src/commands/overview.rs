@@ -24,7 +24,7 @@ struct Program {
     spans: Vec<Span>,
 }
 
-pub fn run() -> Result<(), Failure> {
+pub(super) fn run() -> Result<(), Failure> {
     let (programs, n_hidden) = programs();
     let machine = Machine::read(Path::new("/"));
     let mut out = String::new();

@@ -3,8 +3,8 @@
 use super::answers::print_json;
 use super::recordings::{Opened, interrupted, verdict_on};
 use crate::failure::Failure;
-use crate::tracing;
 use crate::verdict::{self, Manner};
+use crate::{signals, words};
 use nopal_query::{Database, QueryError};
 use nopal_sdt::pattern::nearest;
 use std::io::{self, IsTerminal, Read};
@@ -31,7 +31,7 @@ Examples:
 Tables: events, spans, losses, recordings, and one for each event type: provider:name is provider_name. Times and durations are
 nanoseconds; ts is since the epoch. SQLite's language, with percentile_cont and median. Conditions on ts, pid, tid, host, event,
 provider, name and recording are answered by reading less. docs/recordings.md has the columns.")]
-pub struct Args {
+pub(super) struct Args {
     /// The recordings (folders, or names of sessions), then the SQL. Without SQL a prompt, or what standard input says.
     #[arg(value_name = "RECORDING... [SQL]", required = true)]
     pub words: Vec<String>,
@@ -52,11 +52,11 @@ pub struct Args {
 /// No statement anybody writes is near this.
 const MAX_SQL_BYTES: u64 = 1 << 20;
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     let (named, sql) = split(&args.words)?;
     let opened = Opened::open(&named, args.spans_file.as_deref())?;
-    tracing::stop_on_signals();
-    let database = Database::open(opened.all, opened.available, tracing::is_stopped)
+    signals::stop_on_signals();
+    let database = Database::open(opened.all, opened.available, signals::is_stopped)
         .map_err(|error| Failure::new("query", error.to_string()))?;
     let form = match (args.json, args.csv) {
         (true, _) => Form::Json,
@@ -106,7 +106,7 @@ fn ask(database: &Database, sql: &str, form: Form) -> Result<(), Failure> {
     let verdict = verdict_on(reports.iter(), n_damaged);
     let n_rows = printer.finish(&verdict, database)?;
     if form != Form::Json {
-        tell!("{}; {}", tracing::counted(n_rows, "row"), verdict::text(&verdict, Manner::SESSION));
+        tell!("{}; {}", words::counted(n_rows, "row"), verdict::text(&verdict, Manner::SESSION));
     }
     Ok(())
 }

@@ -3,9 +3,12 @@
 use super::answers;
 use crate::failure::Failure;
 use crate::known;
-use crate::tracing::{self, Open, TargetArgs, bytes_in_words};
+use crate::open::{Open, announce, count_sites};
+use crate::signals;
+use crate::target_args::TargetArgs;
 use crate::traps;
 use crate::verdict::{self, Manner};
+use crate::words::{self, bytes_in_words};
 use nopal_answers::flight::{Flight, Recording};
 use nopal_answers::trigger::{TriggerText, Watched};
 use nopal_files::own::Folder;
@@ -34,7 +37,7 @@ Examples:
   babeltrace2 pg.rec                                          the same
 
 The recording is in the Common Trace Format 1.8, one stream for each CPU.")]
-pub struct Args {
+pub(super) struct Args {
     /// `provider:name` or `function:FILE:NAME` with `*` and `?`, and a condition on its arguments after `if`; may be given several times.
     #[arg(short = 'e', long = "event", value_name = "PROBE", required_unless_present = "trigger")]
     pub probes: Vec<String>,
@@ -72,8 +75,8 @@ const FLUSH: Duration = Duration::from_secs(1);
 const ALWAYS: Range<u64> = 0..u64::MAX;
 const STATUS: Duration = Duration::from_millis(500);
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
-    tracing::stop_on_signals();
+pub(super) fn run(mut args: Args) -> Result<(), Failure> {
+    signals::stop_on_signals();
     args.target.resolve()?;
     nopal_kernel::leftovers::sweep();
     let dir = args.output.clone().unwrap_or_else(default_dir);
@@ -107,7 +110,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
         recording_failure(&e, &dir)
     })?;
     if !args.json || args.target.verbose {
-        tracing::announce(&open.opened, args.target.verbose);
+        announce(&open.opened, args.target.verbose);
     }
     let start = Instant::now();
     let (recorder, error) = gather(&mut open, recorder, flight.as_mut(), &args, start);
@@ -119,7 +122,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     let n_early = flight.as_ref().filter(|flight| flight.n_slow > 0).map_or(0, Flight::n_dropped);
     let verdict = Verdict { n_lost: verdict.n_lost + n_early, ..verdict };
     let verdict = open.verdict(Verdict { is_cut_short: error.is_some(), ..verdict });
-    let (user, kernel, _) = tracing::count_sites(&open.opened);
+    let (user, kernel, _) = count_sites(&open.opened);
     if args.json {
         let mut more = serde_json::json!({
             "events": n_events, "bytes": n_bytes,
@@ -142,7 +145,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
         }
         tell!(
             "{} in {:.1} s, {} in {}, {}",
-            tracing::counted(n_events, "event"),
+            words::counted(n_events, "event"),
             duration.as_secs_f64(),
             bytes_in_words(n_bytes),
             dir.display(),
@@ -179,7 +182,7 @@ fn gather(
             Err(error) => break Some(error),
         };
         status.show(&recorder);
-        if tracing::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
+        if signals::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
             break None;
         }
         if last_flush.elapsed() >= FLUSH {
@@ -245,14 +248,14 @@ fn tell_triggered(flight: &Flight) {
         0 if n_spans == 0 => tell!("nopal: the trigger was never reached: no such span has ended"),
         0 => tell!(
             "nopal: the trigger was never reached: of {} the slowest took {max}",
-            tracing::counted(n_spans, "span")
+            words::counted(n_spans, "span")
         ),
-        n => tell!("{n} of {} were too slow, the slowest took {max}", tracing::counted(n_spans, "span")),
+        n => tell!("{n} of {} were too slow, the slowest took {max}", words::counted(n_spans, "span")),
     }
     if flight.n_dropped() > 0 {
         tell!(
             "nopal: {} were forgotten before --before was over, as there was no room for more",
-            tracing::counted(flight.n_dropped(), "event")
+            words::counted(flight.n_dropped(), "event")
         );
     }
 }

@@ -4,7 +4,7 @@ use super::answers::source::open_recording;
 use super::view;
 use crate::failure::Failure;
 use crate::known::declared;
-use crate::tracing;
+use crate::signals;
 use nopal_answers::inventory;
 use nopal_files::own::Folder;
 use nopal_spans::Available;
@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Recordings that were opened, with what can be asked of them.
-pub struct Opened {
+pub(super) struct Opened {
     pub all: Vec<(PathBuf, Recording)>,
     pub available: Available,
 }
 
 impl Opened {
     /// Folders, or names of sessions.
-    pub fn open(named: &[PathBuf], spans_file: Option<&Path>) -> Result<Opened, Failure> {
+    pub(super) fn open(named: &[PathBuf], spans_file: Option<&Path>) -> Result<Opened, Failure> {
         let mut all = Vec::new();
         for name in named {
             let (dir, _) = view::find(Some(name))?;
@@ -33,7 +33,7 @@ impl Opened {
     }
 
     /// The events that patterns name, between two times.
-    pub fn select(
+    pub(super) fn select(
         &self,
         patterns: &[String],
         from: Option<&str>,
@@ -49,7 +49,7 @@ impl Opened {
 }
 
 /// What is missing in several recordings together.
-pub fn verdict_on<'a>(reports: impl Iterator<Item = &'a Report>, n_damaged: u64) -> Verdict {
+pub(super) fn verdict_on<'a>(reports: impl Iterator<Item = &'a Report>, n_damaged: u64) -> Verdict {
     let mut verdict = Verdict { n_malformed: n_damaged, ..Verdict::default() };
     reports.for_each(|report| verdict.add(&report.verdict));
     verdict
@@ -57,13 +57,13 @@ pub fn verdict_on<'a>(reports: impl Iterator<Item = &'a Report>, n_damaged: u64)
 
 /// A new file that was named; it is taken away again unless it was finished.
 #[derive(Debug)]
-pub struct NewFile {
+pub(super) struct NewFile {
     path: PathBuf,
     is_kept: bool,
 }
 
 impl NewFile {
-    pub fn create(path: &Path) -> Result<(NewFile, File), Failure> {
+    pub(super) fn create(path: &Path) -> Result<(NewFile, File), Failure> {
         let failed = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 Failure::new("exists", format!("{} is there already", path.display()))
@@ -83,7 +83,7 @@ impl NewFile {
         Ok((NewFile { path: path.to_owned(), is_kept: false }, file))
     }
 
-    pub fn keep(mut self) {
+    pub(super) fn keep(mut self) {
         self.is_kept = true;
     }
 }
@@ -99,17 +99,17 @@ impl Drop for NewFile {
 
 /// How long something will still take, from how far it has come.
 #[derive(Debug)]
-pub struct Pace {
+pub(super) struct Pace {
     start: Instant,
 }
 
 impl Pace {
-    pub fn new() -> Pace {
+    pub(super) fn new() -> Pace {
         Pace { start: Instant::now() }
     }
 
     /// `42 %, 12 s left`
-    pub fn text(&self, share: f64) -> String {
+    pub(super) fn text(&self, share: f64) -> String {
         let elapsed = self.start.elapsed().as_secs_f64();
         let percent = (share.clamp(0.0, 1.0) * 100.0) as u32;
         if share <= 0.001 {
@@ -124,9 +124,9 @@ impl Pace {
 }
 
 /// Ctrl-C before the end.
-pub fn interrupted(what: &str) -> Failure {
+pub(super) fn interrupted(what: &str) -> Failure {
     let mut failure = Failure::new("interrupted", format!("interrupted: {what}"));
     failure.exit = 130;
-    tracing::stop();
+    signals::stop();
     failure
 }

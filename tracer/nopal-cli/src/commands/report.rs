@@ -4,8 +4,9 @@ use super::answers::source::Status;
 use super::answers::{numbers, print_json};
 use super::recordings::{NewFile, Opened, Pace, interrupted, verdict_on};
 use crate::failure::Failure;
-use crate::tracing::{self, bytes_in_words, counted};
+use crate::signals;
 use crate::verdict::{self, Manner};
+use crate::words::{bytes_in_words, counted};
 use nopal_answers::ask;
 use nopal_report::{Failed, Made, Named, Page, gather, write};
 use nopal_spans::Span;
@@ -27,7 +28,7 @@ Examples:
 The page is one file that needs no network: mail it, attach it to a bug. Drag over a chart to look at a part of the time; everything
 follows. Its size does not grow with the recording: events are added up, of the spans the longest are drawn one by one. Files are new
 and readable by their owner only. The last line on standard error says `complete`, or what is missing; so does the page.")]
-pub struct Args {
+pub(super) struct Args {
     /// The recordings: folders, or names of sessions. Several are drawn into the same charts.
     #[arg(value_name = "RECORDING", required = true)]
     pub recordings: Vec<PathBuf>,
@@ -60,7 +61,7 @@ pub struct Args {
 /// More than these cannot be told apart in one chart.
 const MAX_RECORDINGS: usize = 8;
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     if args.recordings.len() > MAX_RECORDINGS {
         return Err(Failure::usage(format!("a report shows at most {MAX_RECORDINGS} recordings"))
             .hint("make several reports, or ask `nopal query` about all of them"));
@@ -71,7 +72,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         false => ask::spans_one_by_one(&opened.available, &args.only)?,
     };
     let selections = opened.select(&[], args.from.as_deref(), args.until.as_deref(), args.utc)?;
-    tracing::stop_on_signals();
+    signals::stop_on_signals();
     let (file, to) = NewFile::create(&args.output)?;
     let (mut made, pace, mut status) = (Vec::new(), Pace::new(), Status::new());
     for (at, ((dir, recording), selection)) in opened.all.iter().zip(&selections).enumerate() {
@@ -80,13 +81,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let gathered = gather(recording, selection.range, &spans, &opened.available, |share, n_events| {
             let share = (at as f64 + share) / n;
             status.show(|| format!("{}; {} events", pace.text(share), numbers::count(before + n_events)));
-            !tracing::is_stopped()
+            !signals::is_stopped()
         });
         let gathered = gathered.map_err(|failed| match failed {
             Failed::Recording(error) => super::recording_failure(&error, dir),
             Failed::Question(wrong) => Failure::from(wrong),
         })?;
-        if gathered.is_stopped || tracing::is_stopped() {
+        if gathered.is_stopped || signals::is_stopped() {
             status.clear();
             return Err(interrupted("no report was written"));
         }

@@ -1,13 +1,15 @@
 //! `nopal run`: bpftrace scripts, through the user door, in the kernel, or over a recording.
 
 pub(super) mod input;
-pub mod output;
+pub(super) mod output;
 mod running;
 mod tools;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::processes::ProcessArgs;
-use crate::tracing::{self, DoorArg};
+use crate::signals;
+use crate::target_args::DoorArg;
+use crate::words;
 use input::Source;
 use nopal_proc::launch::HeldCommand;
 use nopal_program::Program;
@@ -44,7 +46,7 @@ The user door needs no privilege for your own processes; tracepoints and stacks 
 Functions (uprobe, uretprobe) go through the user door where that is safe, through the kernel door where not; -v says why.
 Ctrl-C ends the script and prints its maps. The last line says `complete`, or what was lost.
 The exit code is that of exit(), 0 without one, 1 if the script cannot run, 2 if the command line is wrong.")]
-pub struct Args {
+pub(super) struct Args {
     /// The script, then its parameters `$1`, `$2` and so on; `-` reads the script from standard input. A name that is no file
     /// may be that of a tool, see --list.
     #[arg(value_name = "SCRIPT")]
@@ -97,10 +99,10 @@ pub struct Args {
     #[arg(short, long)]
     pub verbose: bool,
     /// Ends after this long: `10s`, `500ms`, `2m`.
-    #[arg(long, value_name = "TIME", value_parser = tracing::duration)]
+    #[arg(long, value_name = "TIME", value_parser = words::duration)]
     pub duration: Option<Duration>,
     /// Ring size for each CPU, 64k to 1G.
-    #[arg(long, value_name = "SIZE", value_parser = tracing::ring_size)]
+    #[arg(long, value_name = "SIZE", value_parser = words::ring_size)]
     pub buffer_size: Option<u64>,
     /// A `.d` file that names the arguments of probes; may be given several times.
     #[arg(long = "provider", value_name = "FILE.d")]
@@ -117,7 +119,7 @@ pub struct Args {
 
 /// How bpftrace would do it, where nopal was called by its name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Manner {
+pub(super) struct Manner {
     pub is_bpftrace: bool,
     pub is_quiet: bool,
     pub has_no_warnings: bool,
@@ -126,7 +128,7 @@ pub struct Manner {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum FormArg {
+pub(super) enum FormArg {
     #[default]
     Text,
     Json,
@@ -136,7 +138,7 @@ pub enum FormArg {
 const IDLE: Duration = Duration::from_millis(5);
 
 /// The exit code of the script.
-pub fn run(mut args: Args) -> Result<u8, Failure> {
+pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
     if args.list {
         return list(args.json);
     }
@@ -146,8 +148,8 @@ pub fn run(mut args: Args) -> Result<u8, Failure> {
     crate::pids::check_further(&args.processes.pids, &args.further_pid, &source.text)?;
     args.processes.pids.append(&mut args.further_pid);
     args.processes.resolve(args.only)?;
-    tracing::stop_on_signals();
-    tracing::print_on_signal();
+    signals::stop_on_signals();
+    signals::print_on_signal();
     nopal_kernel::leftovers::sweep();
     if let Some(line) = &args.command_line {
         if !args.command.is_empty() {
@@ -259,7 +261,7 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
     let mut out = Out::open(args.output.as_deref())?;
     let mut failed = None;
     let replayed = run.run(recording, |performer| match out.take(performer) {
-        Ok(goes_on) => goes_on && !tracing::is_stopped(),
+        Ok(goes_on) => goes_on && !signals::is_stopped(),
         Err(error) => {
             failed = Some(error);
             false
@@ -347,14 +349,14 @@ fn live(
     loop {
         let step = running.step();
         running.say_notes(args);
-        if tracing::take_print_signal() {
+        if signals::take_print_signal() {
             running.print_maps();
         }
         is_closed |= !out.take(running.performer())?;
         if step == Step::Over
             || (is_done && step == Step::Idle)
             || is_closed
-            || tracing::is_stopped()
+            || signals::is_stopped()
             || end.is_some_and(|end| Instant::now() >= end)
         {
             break;
@@ -406,7 +408,7 @@ fn say(args: &Args, text: &str) {
 
 fn failure_of(error: &RunError) -> Failure {
     match error {
-        RunError::Live(error) => tracing::failure_of(error),
+        RunError::Live(error) => failure::failure_of(error),
         RunError::Recording(error) => Failure::new("recording", error.to_string()),
         RunError::Program(error) => {
             Failure::new("program", format!("the compiled script is damaged: {error}"))

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::known::declared_in;
 use crate::reading::provider_file;
-use crate::tracing;
+use crate::{signals, words};
 use nopal_serve::{Config, Files, Server};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ serve.toml:
   every_s = 15
 
 docs/serve.md has all settings, the metrics, and a unit for systemd.")]
-pub struct Args {
+pub(super) struct Args {
     /// What to serve.
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
@@ -43,25 +43,25 @@ pub struct Args {
 /// No file anybody writes is near this.
 const MAX_BYTES: u64 = 1 << 20;
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     let (config, files) = read(&args.file)?;
     if args.check {
         tell!(
             "{}: {} understood",
             args.file.display(),
-            tracing::counted(config.targets.len() as u64, "target")
+            words::counted(config.targets.len() as u64, "target")
         );
         return Ok(());
     }
-    tracing::stop_on_signals();
-    tracing::reload_on_signal();
+    signals::stop_on_signals();
+    signals::reload_on_signal();
     let mut server = Server::new(config, files).map_err(|error| {
         Failure::new("listen", error.to_string()).hint("another port is chosen by `listen` in the file")
     })?;
     tell!("serving on http://{}/metrics", server.address());
-    while !tracing::is_stopped() {
-        server.round(tracing::is_stopped);
-        if tracing::take_reload_signal() {
+    while !signals::is_stopped() {
+        server.round(signals::is_stopped);
+        if signals::take_reload_signal() {
             match read(&args.file) {
                 Ok((config, files)) => {
                     server.reload(config, files).iter().for_each(|why| tell!("nopal: {why}"));

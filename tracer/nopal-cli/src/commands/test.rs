@@ -3,8 +3,8 @@
 use super::answers::source::{Gathered, Source};
 use super::answers::{AnswerArgs, numbers};
 use crate::failure::Failure;
-use crate::tracing::counted;
 use crate::verdict;
+use crate::words::counted;
 use clap::builder::styling::{AnsiColor, Style};
 use nopal_answers::Wrong;
 use nopal_answers::expectations::{Expectations, Judged, Judgement, Known, Reason, Rule};
@@ -31,7 +31,7 @@ A rule on a probe that the program does not have is broken, whatever it asks for
 not be opened, a rule that they could decide is unproven.
 
 Exit status: 0 if all rules hold; 1 if one is broken or the program fails; 3 if none is broken and one is unproven.")]
-pub struct Args {
+pub(super) struct Args {
     /// Probes that must come in this order; may be given several times.
     #[arg(long, value_name = "A -> B", value_parser = order)]
     pub expect: Vec<Rule>,
@@ -67,7 +67,7 @@ fn in_words(wrong: &Wrong) -> String {
 /// Nothing is broken, and not everything is proven.
 const UNPROVEN: u8 = 3;
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let rules: Vec<Rule> =
         [&args.expect, &args.count, &args.latency].into_iter().flatten().cloned().collect();
     if rules.is_empty() {

@@ -2,9 +2,12 @@
 
 use crate::failure::Failure;
 use crate::lines::{self, LineArg};
-use crate::tracing::{self, TargetArgs};
+use crate::open::announce;
+use crate::signals;
+use crate::target_args::TargetArgs;
 use crate::traps;
 use crate::verdict::{self, Manner};
+use crate::words;
 use nopal_live::registry::Registry;
 use nopal_live::tasks::Tasks;
 use nopal_live::{Consumer, Hit, Live, Polled};
@@ -27,7 +30,7 @@ Examples:
   nopal trace 'ruby:method__entry' -- ruby script.rb      from the program's start on
 
 Ctrl-C ends tracing and leaves the program as it was. The last line says `complete`, or how many events were lost.")]
-pub struct Args {
+pub(super) struct Args {
     /// `provider:name` or `function:FILE:NAME` with `*` and `?`, and a condition on its arguments after `if`.
     #[arg(value_name = "PROBE", required = true)]
     pub probes: Vec<String>,
@@ -50,13 +53,13 @@ pub struct Args {
 /// How long to sleep when the rings were empty.
 const IDLE: Duration = Duration::from_millis(10);
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
-    tracing::stop_on_signals();
+pub(super) fn run(mut args: Args) -> Result<(), Failure> {
+    signals::stop_on_signals();
     args.target.resolve()?;
     nopal_kernel::leftovers::sweep();
     let mut open = args.target.open(&traps::with_companions(&args.probes, &args.target))?;
     if !args.json || args.target.verbose {
-        tracing::announce(&open.opened, args.target.verbose);
+        announce(&open.opened, args.target.verbose);
     }
     let end = args.target.duration.map(|d| Instant::now() + d);
     let mut printing = Printing::new(&args);
@@ -66,7 +69,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
         let polled = printing.poll(&mut open.live, false)?;
         let is_idle = polled.n_hits == 0;
         polled.count(&mut verdict);
-        if tracing::is_stopped() || printing.is_done() || end.is_some_and(|end| Instant::now() >= end) {
+        if signals::is_stopped() || printing.is_done() || end.is_some_and(|end| Instant::now() >= end) {
             break "";
         }
         if is_idle {
@@ -92,7 +95,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
             traps::why_silent(&open.live.registry()).iter().for_each(|why| tell!("nopal: {why}"));
         }
         let how = verdict::text(&verdict, Manner::LIVE);
-        tell!("{ended}{}, {how}", tracing::counted(printing.n_printed, "event"));
+        tell!("{ended}{}, {how}", words::counted(printing.n_printed, "event"));
     }
     if printing.n_printed == 0
         && let Some(failure) = open.never_fit()

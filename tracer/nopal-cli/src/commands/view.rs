@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use crate::lines::{self, LineArg};
-use crate::tracing::counted;
 use crate::verdict::{self, Manner};
+use crate::words::counted;
 use nopal_session::control::{Request, ask};
 use nopal_session::home::Life;
 use nopal_session::{Home, Session};
@@ -33,7 +33,7 @@ Examples:
   nopal view valkey --live                         the events of a started session as they come
 
 The last line on standard error says whether the recording is complete, or how many events were lost and when.")]
-pub struct Args {
+pub(super) struct Args {
     /// The recording: a folder with a `metadata` file in it or somewhere below it; or the name of a session. Without it
     /// the current session.
     #[arg(value_name = "RECORDING")]
@@ -82,7 +82,7 @@ pub struct Args {
 /// Set by Ctrl-C: what is under way is written to its last whole line.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: Args) -> Result<(), Failure> {
     stop_on_interrupt();
     let (dir, session) = find(args.dir.as_deref())?;
     if args.live {
@@ -116,7 +116,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The folder that is meant, and the session if one is. A started one is asked to write out what it has.
-pub fn find(named: Option<&Path>) -> Result<(PathBuf, Option<Session>), Failure> {
+pub(super) fn find(named: Option<&Path>) -> Result<(PathBuf, Option<Session>), Failure> {
     if let Some(dir) = named.filter(|dir| dir.exists()) {
         return Ok((dir.to_owned(), None));
     }
@@ -190,7 +190,7 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
 }
 
 /// The event types that the patterns name; all if there is no pattern.
-pub fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failure> {
+pub(super) fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failure> {
     if patterns.is_empty() {
         return Ok(Selection::default());
     }
@@ -251,7 +251,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// The part of a recording between two times, as people write them.
-pub fn range_of(
+pub(super) fn range_of(
     recording: &Recording,
     from: Option<&str>,
     to: Option<&str>,
@@ -322,7 +322,7 @@ fn print_failure(error: PrintError, dir: &Path) -> Failure {
     }
 }
 
-pub fn failure_of(error: &Error, dir: &Path) -> Failure {
+pub(crate) fn failure_of(error: &Error, dir: &Path) -> Failure {
     let message = error.to_string();
     match error {
         Error::NotARecording { .. } => Failure::new("not-a-recording", message)

@@ -9,20 +9,20 @@ use std::collections::BTreeMap;
 
 /// The probes of a program, by `provider:name`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Surface {
+pub(super) struct Surface {
     #[serde(default)]
     pub probes: BTreeMap<String, Promise>,
 }
 
 /// One probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Promise {
+pub(super) struct Promise {
     /// In their order.
     pub args: Vec<Arg>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arg {
+pub(super) struct Arg {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `i32`, `u64`, `f64`, `string`, `bytes`, `pointer`, `bool`, or `?` where nobody can tell.
@@ -31,7 +31,7 @@ pub struct Arg {
 }
 
 impl Surface {
-    pub fn of(object: &Object) -> Surface {
+    pub(super) fn of(object: &Object) -> Surface {
         let probes = object.probes.iter();
         Surface {
             probes: probes
@@ -94,7 +94,7 @@ fn widest(operands: &[&Operand]) -> String {
 
 /// One difference between two versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub(super) struct Change {
     pub probe: String,
     pub what: String,
     /// A script that was written for the old version may fail or be wrong with the new one.
@@ -102,7 +102,7 @@ pub struct Change {
 }
 
 /// What is different in `new`.
-pub fn diff(old: &Surface, new: &Surface) -> Vec<Change> {
+pub(super) fn diff(old: &Surface, new: &Surface) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut added: Vec<&String> = new.probes.keys().filter(|name| !old.probes.contains_key(*name)).collect();
     for (name, promise) in &old.probes {

@@ -17,7 +17,7 @@ Examples:
   nopal count ruby:object__create --by classname -- ruby script.rb
   nopal count hotspot:class__loaded --every 1s -n java
   nopal count 'postgresql:*' --recording pg.rec")]
-pub struct Args {
+pub(crate) struct Args {
     /// `provider:name` with `*` and `?`.
     #[arg(value_name = "PROBE", required = true)]
     pub probes: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Args {
 
 const N_ROWS: usize = 40;
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     let source = Source::find(&mut args.answer)?;
     let probes = matched(&source.available, &args.probes)?;
     let mut counts =
@@ -86,7 +86,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
 }
 
 /// The probes that patterns name; of what is yet to be loaded, the words as they are.
-pub fn matched(available: &Available, patterns: &[String]) -> Result<Vec<ProbeName>, Failure> {
+pub(crate) fn matched(available: &Available, patterns: &[String]) -> Result<Vec<ProbeName>, Failure> {
     let mut probes: Vec<ProbeName> = Vec::new();
     for pattern in patterns {
         let found = available.match_probes(pattern);

@@ -17,7 +17,7 @@ Examples:
   nopal hist postgresql:sort__done spaceUsed --linear 0,4096,256 --recording pg.rec
 
 The steps are powers of two, or of equal width with --linear; what lies outside has a line at each end.")]
-pub struct Args {
+pub(crate) struct Args {
     /// `provider:name` with `*` and `?`.
     #[arg(value_name = "PROBE")]
     pub probe: String,
@@ -55,7 +55,7 @@ fn linear(text: &str) -> Result<Scale, String> {
     Ok(Scale::Linear { low: *low, high: *high, step: *step as u64 })
 }
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     let source = Source::find(&mut args.answer)?;
     let probes = matched(&source.available, std::slice::from_ref(&args.probe))?;
     let mut values = Values::new(

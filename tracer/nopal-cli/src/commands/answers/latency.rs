@@ -24,7 +24,7 @@ A span is what lies between two probes; `nopal spans -p PID` shows those a progr
 how to declare your own. Self time leaves out the spans asked for that lie within, on the same thread. Quantiles are
 within 0.8 %. Where the question allows, spans are paired and added up in the program itself (-v says whether), and only the
 slowest cross over; both ways give the same numbers. Ctrl-C gives the answer so far; the last line says `complete`, or what is missing.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Spans by name, `provider:name` or short; or two probes, BEGIN and END.
     #[arg(value_name = "SPAN", required = true)]
     pub spans: Vec<String>,
@@ -65,7 +65,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Sort {
+pub(crate) enum Sort {
     Count,
     Total,
     #[value(name = "self")]
@@ -79,9 +79,9 @@ pub enum Sort {
 }
 
 /// Rows that are printed without --limit.
-pub const N_ROWS: usize = 20;
+pub(crate) const N_ROWS: usize = 20;
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     let source = Source::find(&mut args.answer)?;
     let spans = ask::spans(&source.available, &args.spans, &args.key)?;
     let wanted = LatencyAsk {
@@ -145,7 +145,7 @@ fn show(
 }
 
 /// The rows of a table of spans, with as many columns as the screen has room for.
-pub fn rows(answer: &Answer, n_rows: usize, has_spans: bool) -> String {
+pub(crate) fn rows(answer: &Answer, n_rows: usize, has_spans: bool) -> String {
     let shown = &answer.rows[..answer.rows.len().min(n_rows)];
     let has_keys = answer.columns.iter().any(|column| column.class == "key");
     let room = render::width();
@@ -162,7 +162,7 @@ pub fn rows(answer: &Answer, n_rows: usize, has_spans: bool) -> String {
 }
 
 /// Sorts rows of spans, the greatest first; equal ones by what tells them apart.
-pub fn sort(answer: &mut Answer, by: Sort) {
+pub(crate) fn sort(answer: &mut Answer, by: Sort) {
     let name = match by {
         Sort::Count | Sort::Rate => "count",
         Sort::Total => "total_ns",

@@ -3,7 +3,9 @@
 use super::AnswerArgs;
 use super::source::{Gathered, Seen, Source, Stream, probes_of};
 use crate::failure::Failure;
-use crate::tracing::{self, DoorArg, counted};
+use crate::signals;
+use crate::target_args::DoorArg;
+use crate::words::counted;
 use nopal_answers::kept::{Kept, NotKept, roles};
 use nopal_answers::{Latency, LatencyAsk};
 use nopal_live::registry::SpanRoles;
@@ -11,14 +13,14 @@ use nopal_live::{Live, Polled, Way};
 use nopal_spans::{ProbeName, Span};
 
 #[derive(Debug, clap::Args)]
-pub struct KeepingArgs {
+pub(crate) struct KeepingArgs {
     /// Pairs and adds up in nopal itself, never in the traced program.
     #[arg(long)]
     pub streamed: bool,
 }
 
 /// What is to be measured.
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     pub spans: &'a [Span],
     pub ask: &'a LatencyAsk,
     pub is_streamed: bool,
@@ -54,7 +56,7 @@ impl std::fmt::Display for Streamed {
 }
 
 /// Measures spans until there is no more, the time is up, or Ctrl-C.
-pub fn measure(
+pub(crate) fn measure(
     source: &Source,
     args: &AnswerArgs,
     asked: &Asked<'_>,
@@ -84,7 +86,7 @@ fn keep(
         Ok(roles) => roles,
         Err(why) => return Ok(Err(why)),
     };
-    tracing::stop_on_signals();
+    signals::stop_on_signals();
     let mut open = args.target.open_keeping(&source.patterns(probes), roles)?;
     let is_elsewhere = |way: &Way| matches!(way, Way::Kernel { .. });
     let elsewhere = open.opened.iter().find(|site| is_elsewhere(&site.way)).map(|site| site.probe.clone());

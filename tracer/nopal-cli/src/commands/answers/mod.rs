@@ -1,27 +1,28 @@
 //! The verbs that answer questions: what they share. One file per verb.
 
-pub mod count;
-pub mod hist;
-pub mod latency;
-pub mod measure;
-pub mod numbers;
+pub(super) mod count;
+pub(super) mod hist;
+pub(super) mod latency;
+pub(super) mod measure;
+pub(super) mod numbers;
 mod picture;
-pub mod render;
+pub(super) mod render;
 #[cfg(feature = "screen")]
 mod screen;
-pub mod source;
-pub mod spans;
-pub mod top;
-pub mod tree;
+pub(super) mod source;
+pub(super) mod spans;
+pub(super) mod top;
+pub(super) mod tree;
 
 use crate::failure::Failure;
-use crate::tracing::{self, TargetArgs};
+use crate::signals;
+use crate::target_args::TargetArgs;
 use nopal_answers::Wrong;
 use std::path::PathBuf;
 
 /// What an answer is made of.
 #[derive(Debug, clap::Args)]
-pub struct AnswerArgs {
+pub(super) struct AnswerArgs {
     #[command(flatten)]
     pub target: TargetArgs,
     /// Answers from recordings instead of processes; may be given several times.
@@ -45,13 +46,13 @@ impl From<Wrong> for Failure {
 }
 
 /// `10ms`, `500us`, `2s`; a bare number is seconds.
-pub fn time(text: &str) -> Result<u64, String> {
+pub(super) fn time(text: &str) -> Result<u64, String> {
     nopal_answers::trigger::duration_ns(text)
         .ok_or_else(|| format!("not a valid duration: `{text}`; use `500us`, `10ms`, `2s` or `1m`"))
 }
 
 /// The same for what must be longer than nothing.
-pub fn positive_time(text: &str) -> Result<u64, String> {
+pub(super) fn positive_time(text: &str) -> Result<u64, String> {
     match time(text)? {
         0 => Err(format!("`{text}` is not a duration; use `500ms`, `1s` or `1m`")),
         ns => Ok(ns),
@@ -59,22 +60,22 @@ pub fn positive_time(text: &str) -> Result<u64, String> {
 }
 
 /// A length of time for people.
-pub fn duration(ns: u64) -> String {
+pub(super) fn duration(ns: u64) -> String {
     numbers::duration(ns)
 }
 
 /// Text for people on standard output: names and values of others are shown, not obeyed.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub(super) fn print(text: &str) -> Result<(), Failure> {
     print_json(&nopal_trace::escape_styled(text))
 }
 
 /// Standard output, in one go. A reader that has seen enough, such as `head`, is no failure.
-pub fn print_json(text: &str) -> Result<(), Failure> {
+pub(super) fn print_json(text: &str) -> Result<(), Failure> {
     use std::io::{ErrorKind, Write};
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-            tracing::stop();
+            signals::stop();
             Ok(())
         }
         Err(error) => Err(Failure::new("output", format!("cannot print: {error}"))),

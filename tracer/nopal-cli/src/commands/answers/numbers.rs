@@ -1,7 +1,7 @@
 //! Numbers as people read them: durations with a unit, counts with k and M.
 
 /// `12.3ms`, `870ns`, `1.05s`, `2.0m`: three digits and a unit.
-pub fn duration(ns: u64) -> String {
+pub(crate) fn duration(ns: u64) -> String {
     const UNITS: [(&str, f64); 3] = [("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     if ns < 1000 {
         return format!("{ns}ns");
@@ -21,7 +21,7 @@ pub fn duration(ns: u64) -> String {
 }
 
 /// `999`, `12.3k`, `4.56M`, `7.00G`.
-pub fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
     if n < 10_000 {
         return n.to_string();
@@ -33,7 +33,7 @@ pub fn count(n: u64) -> String {
 }
 
 /// A whole number that may be negative.
-pub fn integer(n: i128) -> String {
+pub(crate) fn integer(n: i128) -> String {
     match u64::try_from(n.unsigned_abs()) {
         Ok(size) if n >= 0 => count(size),
         Ok(size) => format!("-{}", count(size)),

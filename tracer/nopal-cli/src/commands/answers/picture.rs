@@ -5,7 +5,7 @@ use nopal_spans::Histogram;
 use std::fmt::Write;
 
 /// Whether block characters can be shown.
-pub fn has_blocks() -> bool {
+pub(super) fn has_blocks() -> bool {
     let of = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = of("LC_ALL").or_else(|| of("LC_CTYPE")).or_else(|| of("LANG")).unwrap_or_default();
     let locale = locale.to_ascii_lowercase();
@@ -13,18 +13,18 @@ pub fn has_blocks() -> bool {
 }
 
 /// One line of a histogram: what it is called, and how many there are.
-pub struct Bar {
+pub(super) struct Bar {
     pub label: String,
     pub count: u64,
 }
 
 /// Lines with bars, the longest as wide as there is room.
-pub fn bars(lines: &[Bar], width: usize) -> String {
+pub(super) fn bars(lines: &[Bar], width: usize) -> String {
     bars_of(lines, width, has_blocks())
 }
 
 /// The same, of block characters or of plain ones.
-pub fn bars_of(lines: &[Bar], width: usize, blocks: bool) -> String {
+pub(super) fn bars_of(lines: &[Bar], width: usize, blocks: bool) -> String {
     let most = lines.iter().map(|line| line.count).max().unwrap_or(0).max(1);
     let label_width = lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
     let counts: Vec<String> = lines.iter().map(|line| numbers::count(line.count)).collect();
@@ -56,12 +56,12 @@ fn bar(count: u64, most: u64, room: usize, blocks: bool) -> String {
 }
 
 /// One character for each value.
-pub fn sparkline(values: &[u64]) -> String {
+pub(super) fn sparkline(values: &[u64]) -> String {
     sparkline_of(values, has_blocks())
 }
 
 /// The same, of block characters or of plain ones.
-pub fn sparkline_of(values: &[u64], blocks: bool) -> String {
+pub(super) fn sparkline_of(values: &[u64], blocks: bool) -> String {
     const BLOCKS: [char; 8] =
         ['\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
     const PLAIN: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
@@ -76,7 +76,7 @@ pub fn sparkline_of(values: &[u64], blocks: bool) -> String {
 
 /// A histogram of durations on the scale 1, 2, 5, 10: counts by step, from the first step that holds something to the
 /// last. A duration at the edge of a step may be counted with its neighbour, within the histogram's bound.
-pub fn duration_bars(durations: &Histogram) -> Vec<Bar> {
+pub(super) fn duration_bars(durations: &Histogram) -> Vec<Bar> {
     let mut counts: Vec<(usize, u64)> = Vec::new();
     for bucket in durations.buckets() {
         let step = step_of(bucket.low + (bucket.high - bucket.low) / 2);

@@ -3,8 +3,8 @@
 use super::source::Gathered;
 use super::{AnswerArgs, numbers, print_json};
 use crate::failure::Failure;
-use crate::tracing::counted;
 use crate::verdict;
+use crate::words::counted;
 use clap::builder::styling::Style;
 use nopal_answers::{Answer, Cell, Column, Slow};
 use nopal_spans::Unmatched;
@@ -15,7 +15,7 @@ use std::fmt::Write;
 const BOLD: Style = Style::new().bold();
 
 /// Columns of the screen; without a limit for whoever is no terminal.
-pub fn width() -> usize {
+pub(crate) fn width() -> usize {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the kernel fills a structure of its own layout, which lives until the call returns.
     let is_known = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) } == 0;
@@ -23,16 +23,16 @@ pub fn width() -> usize {
 }
 
 /// The width of pictures.
-pub fn picture_width() -> usize {
+pub(crate) fn picture_width() -> usize {
     width().min(100).min(if width() == usize::MAX { 80 } else { usize::MAX })
 }
 
 /// Whether standard output is a terminal with colours, and nobody said NO_COLOR.
-pub fn is_coloured() -> bool {
+pub(crate) fn is_coloured() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-pub fn heading(text: &str) -> String {
+pub(crate) fn heading(text: &str) -> String {
     match is_coloured() {
         true => format!("{BOLD}{text}{BOLD:#}"),
         false => text.to_owned(),
@@ -40,7 +40,7 @@ pub fn heading(text: &str) -> String {
 }
 
 /// A value for people.
-pub fn cell(cell: &Cell) -> String {
+pub(crate) fn cell(cell: &Cell) -> String {
     match cell {
         Cell::None => "-".to_owned(),
         Cell::Text(text) => printable(text),
@@ -53,19 +53,19 @@ pub fn cell(cell: &Cell) -> String {
 }
 
 /// `15:30:19.334467`
-pub fn clock(ns: i64) -> String {
+pub(crate) fn clock(ns: i64) -> String {
     let text = text_of(ns, ClockText::Time, false);
     text.get(..text.len().saturating_sub(3)).unwrap_or(&text).to_owned()
 }
 
 /// One line without anything that would move the cursor.
-pub fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     clean.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// At most so many characters.
-pub fn cut(text: &str, room: usize) -> String {
+pub(crate) fn cut(text: &str, room: usize) -> String {
     if text.chars().count() <= room {
         return text.to_owned();
     }
@@ -82,7 +82,7 @@ fn title(column: &Column) -> String {
 }
 
 /// A table: numbers to the left, right-aligned; what tells the rows apart behind them, as far as there is room.
-pub fn table(columns: &[Column], rows: &[Vec<Cell>], is_shown: impl Fn(&Column) -> bool) -> String {
+pub(crate) fn table(columns: &[Column], rows: &[Vec<Cell>], is_shown: impl Fn(&Column) -> bool) -> String {
     let is_key = |column: &Column| matches!(column.class, "text" | "key");
     let numbers: Vec<usize> =
         (0..columns.len()).filter(|at| !is_key(&columns[*at]) && is_shown(&columns[*at])).collect();
@@ -131,7 +131,7 @@ fn fit(widths: &mut [usize], room: usize) {
 }
 
 /// The slowest, a line each, under a heading.
-pub fn slowest(slowest: &[Slow]) -> String {
+pub(crate) fn slowest(slowest: &[Slow]) -> String {
     let mut text = format!("{}\n", heading("slowest"));
     for line in slow_lines(slowest, width()) {
         text.push_str(&line);
@@ -141,7 +141,7 @@ pub fn slowest(slowest: &[Slow]) -> String {
 }
 
 /// The slowest, a line each.
-pub fn slow_lines(slowest: &[Slow], width: usize) -> Vec<String> {
+pub(crate) fn slow_lines(slowest: &[Slow], width: usize) -> Vec<String> {
     let names: std::collections::HashSet<&str> = slowest.iter().map(|slow| slow.span.as_str()).collect();
     slowest.iter().map(|slow| cut(&slow_line(slow, names.len() > 1), width)).collect()
 }
@@ -172,7 +172,7 @@ fn slow_line(slow: &Slow, has_name: bool) -> String {
 }
 
 /// What has no partner, in words.
-pub fn unmatched(unmatched: &Unmatched) -> Option<String> {
+pub(crate) fn unmatched(unmatched: &Unmatched) -> Option<String> {
     if unmatched.sum() == 0 {
         return None;
     }
@@ -191,7 +191,7 @@ pub fn unmatched(unmatched: &Unmatched) -> Option<String> {
 }
 
 /// The last lines on standard error: what the reader should know, and whether anything is missing.
-pub fn conclude(gathered: &Gathered, answer: &Answer, n: u64, what: &str) {
+pub(crate) fn conclude(gathered: &Gathered, answer: &Answer, n: u64, what: &str) {
     for note in answer.notes.iter().chain(&gathered.notes) {
         tell!("nopal: {note}");
     }
@@ -201,7 +201,7 @@ pub fn conclude(gathered: &Gathered, answer: &Answer, n: u64, what: &str) {
 }
 
 /// The answer as one object.
-pub fn json(
+pub(crate) fn json(
     gathered: &Gathered,
     answer: &Answer,
     args: &AnswerArgs,
@@ -258,7 +258,7 @@ fn slow_json(slow: &Slow, has_strings: bool) -> Value {
     })
 }
 
-pub fn value(cell: &Cell, has_strings: bool) -> Value {
+pub(crate) fn value(cell: &Cell, has_strings: bool) -> Value {
     const MAX_EXACT: u128 = 1 << 53;
     let integer =
         |n: i128| match (has_strings && n.unsigned_abs() > MAX_EXACT, i64::try_from(n), u64::try_from(n)) {

@@ -4,9 +4,11 @@
 use super::{AnswerArgs, numbers};
 use crate::failure::Failure;
 use crate::known::{declared, of_processes};
-use crate::tracing::{self, counted};
+use crate::open::{Open, announce};
+use crate::signals;
 use crate::traps;
 use crate::verdict::Manner;
+use crate::words::counted;
 use nopal_answers::inventory;
 use nopal_answers::ordered::Ordered;
 use nopal_answers::{Consumer, recorded};
@@ -23,14 +25,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What is asked about, found and looked into.
-pub struct Source {
+pub(crate) struct Source {
     recordings: Vec<(PathBuf, Recording)>,
     pub available: Available,
 }
 
 /// What came in, beside the answer itself.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     pub n_events: u64,
     pub verdict: Verdict,
     is_live: bool,
@@ -54,18 +56,18 @@ pub struct Gathered {
 
 impl Gathered {
     /// How the verdict is told.
-    pub fn manner(&self) -> Manner {
+    pub(crate) fn manner(&self) -> Manner {
         if self.is_live { Manner::LIVE } else { Manner::SESSION }
     }
 
     /// After the answer was printed.
-    pub fn finish(self) -> Result<(), Failure> {
+    pub(crate) fn finish(self) -> Result<(), Failure> {
         self.failure.map_or(Ok(()), Err)
     }
 }
 
 /// Where a live answer gets what it is made of.
-pub trait Stream<C> {
+pub(crate) trait Stream<C> {
     /// Takes what there is.
     fn poll(&mut self, live: &mut Live, consumer: &mut C, is_last: bool) -> Polled;
 
@@ -74,7 +76,7 @@ pub trait Stream<C> {
 
 /// What has come so far.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub n: u64,
     /// Of what, in the plural.
     pub what: &'static str,
@@ -100,7 +102,7 @@ const STATUS: Duration = Duration::from_millis(500);
 
 impl Source {
     /// Processes that were named by their program are added to those named by their number.
-    pub fn find(args: &mut AnswerArgs) -> Result<Source, Failure> {
+    pub(crate) fn find(args: &mut AnswerArgs) -> Result<Source, Failure> {
         let target = &args.target;
         let has_target = !target.processes.is_empty() || !target.command.is_empty();
         if !args.recordings.is_empty() && has_target {
@@ -129,7 +131,7 @@ impl Source {
 
     /// Feeds an answer from here until there is no more, the time is up, or Ctrl-C. `each_round` is called now and
     /// then with the time, since the epoch, up to which everything has come.
-    pub fn gather<C: Consumer>(
+    pub(crate) fn gather<C: Consumer>(
         &self,
         args: &AnswerArgs,
         probes: &[ProbeName],
@@ -141,7 +143,7 @@ impl Source {
     }
 
     /// An answer about probes that never came is none; one of nothing says why.
-    pub fn conclude(&self, mut gathered: Gathered, probes: &[ProbeName]) -> Result<Gathered, Failure> {
+    pub(crate) fn conclude(&self, mut gathered: Gathered, probes: &[ProbeName]) -> Result<Gathered, Failure> {
         if gathered.n_events == 0
             && let Some(failure) = gathered.unfit.take()
         {
@@ -152,14 +154,14 @@ impl Source {
     }
 
     /// The same for patterns of probes, also if none of them is there.
-    pub fn gather_patterns<C: Consumer>(
+    pub(crate) fn gather_patterns<C: Consumer>(
         &self,
         args: &AnswerArgs,
         mut patterns: Vec<String>,
         consumer: &mut C,
         mut each_round: impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
-        tracing::stop_on_signals();
+        signals::stop_on_signals();
         match self.is_live() {
             true => {
                 patterns.sort();
@@ -171,12 +173,12 @@ impl Source {
         }
     }
 
-    pub fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.recordings.is_empty()
     }
 
     /// What is traced for these probes.
-    pub fn patterns(&self, probes: &[ProbeName]) -> Vec<String> {
+    pub(crate) fn patterns(&self, probes: &[ProbeName]) -> Vec<String> {
         let mut patterns: Vec<String> = probes.iter().map(ProbeName::to_string).collect();
         patterns.extend(traps::companions(probes, &self.available));
         patterns.sort();
@@ -201,7 +203,7 @@ impl Source {
                 if let Err(failure) = each_round(consumer, ns) {
                     failed = Some(failure);
                 }
-                failed.is_none() && !tracing::is_stopped()
+                failed.is_none() && !signals::is_stopped()
             });
             let read = read.map_err(|error| recording_failure(&error, dir))?;
             if let Some(failure) = failed {
@@ -223,7 +225,7 @@ impl Source {
                     counted(read.n_without_task, "event")
                 ));
             }
-            if tracing::is_stopped() {
+            if signals::is_stopped() {
                 gathered.verdict.is_cut_short = true;
                 gathered.notes.push("interrupted before the end of the recording".to_owned());
                 break;
@@ -234,16 +236,16 @@ impl Source {
     }
 
     /// Feeds an answer from processes that have been opened.
-    pub fn trace<C, S: Stream<C>>(
+    pub(crate) fn trace<C, S: Stream<C>>(
         &self,
         args: &AnswerArgs,
-        mut open: tracing::Open,
+        mut open: Open,
         stream: &mut S,
         consumer: &mut C,
         each_round: &mut impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
         if args.target.verbose || !args.json {
-            tracing::announce(&open.opened, args.target.verbose);
+            announce(&open.opened, args.target.verbose);
         }
         let start = Instant::now();
         let end = args.target.duration.map(|d| start + d);
@@ -259,7 +261,7 @@ impl Source {
                 failed = Some(failure);
                 break;
             }
-            if tracing::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
+            if signals::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
                 break;
             }
             status.show(|| {
@@ -338,14 +340,14 @@ impl Source {
 }
 
 /// The probes of spans, each once.
-pub fn probes_of(spans: &[Span]) -> Vec<ProbeName> {
+pub(crate) fn probes_of(spans: &[Span]) -> Vec<ProbeName> {
     let mut probes: Vec<ProbeName> = spans.iter().flat_map(|span| span.probes().cloned()).collect();
     probes.sort();
     probes.dedup();
     probes
 }
 
-pub fn open_recording(dir: &Path) -> Result<Recording, Failure> {
+pub(crate) fn open_recording(dir: &Path) -> Result<Recording, Failure> {
     Recording::open(dir).map_err(|error| recording_failure(&error, dir))
 }
 
@@ -354,17 +356,17 @@ fn recording_failure(error: &nopal_trace::Error, dir: &Path) -> Failure {
 }
 
 /// Something to see while waiting, on a terminal only.
-pub struct Status {
+pub(crate) struct Status {
     is_shown: bool,
     last: Option<Instant>,
 }
 
 impl Status {
-    pub fn new() -> Status {
+    pub(crate) fn new() -> Status {
         Status { is_shown: std::io::stderr().is_terminal(), last: None }
     }
 
-    pub fn show(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
         // A screen has the terminal.
         if crate::say::is_held() {
             self.is_shown = false;
@@ -378,7 +380,7 @@ impl Status {
         }
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if self.is_shown && self.last.is_some() {
             anstream::eprint!("\r\x1b[K");
         }

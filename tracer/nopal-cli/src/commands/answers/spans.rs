@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::known::declared;
 use crate::processes::ProcessArgs;
 use crate::reading::{cannot_read, provider_file};
-use crate::tracing::counted;
+use crate::words::counted;
 use nopal_answers::inventory;
 use nopal_spans::span::{Mode, ProbeName, Shape};
 use nopal_spans::{Available, Span};
@@ -26,7 +26,7 @@ Examples:
 
 Where a definition comes from, the first wins: a file given with --spans or found as nopal.toml, the notes of the
 binary, the catalog of well-known programs, .d files, names such as x__start and x__done. See docs/spans.md.")]
-pub struct Args {
+pub(crate) struct Args {
     /// A program, a library, or the folder of a recording.
     #[arg(value_name = "FILE|DIR")]
     pub what: Option<OsString>,
@@ -46,7 +46,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     if args.what.is_some() && !args.processes.is_empty() {
         return Err(Failure::usage("a file or recording cannot be combined with -p, -n and the like"));
     }

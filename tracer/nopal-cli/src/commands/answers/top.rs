@@ -23,7 +23,7 @@ Examples:
 Without SPAN all spans that `nopal spans` shows are measured; where there are none, the probes are counted. On a terminal
 the screen is refreshed until q or Ctrl-C; `?` shows the keys. A recording, a command that has the terminal itself, and
 anything that is not a terminal get a table; for a running process it covers 5 seconds, unless --duration says otherwise.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Spans by name, or probes; all if none is named.
     #[arg(value_name = "SPAN|PROBE")]
     pub spans: Vec<String>,
@@ -60,7 +60,7 @@ enum Wanted {
     Probes(Vec<ProbeName>),
 }
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     let source = Source::find(&mut args.answer)?;
     let is_live = args.answer.recordings.is_empty() && args.answer.target.command.is_empty();
     let has_screen = is_live && !args.once && !args.answer.json && is_terminal();
@@ -196,13 +196,13 @@ mod on_screen {
     use nopal_spans::Summary;
 
     impl OnScreen {
-        pub fn new(args: &Args, has_screen: bool, has_durations: bool) -> OnScreen {
+        pub(super) fn new(args: &Args, has_screen: bool, has_durations: bool) -> OnScreen {
             OnScreen {
                 screen: has_screen.then(|| Screen::new(&title(&args.answer), args.sort, has_durations)),
             }
         }
 
-        pub fn round(&mut self, board: &impl Board) -> Result<(), Failure> {
+        pub(super) fn round(&mut self, board: &impl Board) -> Result<(), Failure> {
             self.screen.as_mut().map_or(Ok(()), |screen| screen.round(board))
         }
     }

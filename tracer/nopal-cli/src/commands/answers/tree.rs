@@ -18,7 +18,7 @@ Examples:
   nopal tree transaction query lock_wait -p 1234         only these spans within
 
 Without further spans, all spans of the same provider that pair by thread are looked for within.")]
-pub struct Args {
+pub(crate) struct Args {
     /// The span that is the root, and those looked for within it.
     #[arg(value_name = "SPAN", required = true)]
     pub spans: Vec<String>,
@@ -36,13 +36,13 @@ pub struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Pick {
+pub(crate) enum Pick {
     Slowest,
     Median,
     All,
 }
 
-pub fn run(mut args: Args) -> Result<(), Failure> {
+pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     let source = Source::find(&mut args.answer)?;
     let roots = ask::spans(&source.available, &args.spans[..1], &[])?;
     let parts: Vec<Span> = match args.spans.len() {

@@ -26,7 +26,7 @@ const HARDWARE: [&str; 13] = [
 const KERNEL: [(&str, usize); 2] = [("tracepoint", 2), ("kprobe", 1)];
 
 /// The names that match, each once and in order.
-pub fn matching(catalog: &LiveCatalog, search: &str) -> Result<Vec<String>, String> {
+pub(super) fn matching(catalog: &LiveCatalog, search: &str) -> Result<Vec<String>, String> {
     let mut found = match search.split_once(':') {
         Some((kind, rest)) => of_kind(catalog, kind, rest)?,
         None => everywhere(catalog, search),

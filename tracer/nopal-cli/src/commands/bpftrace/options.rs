@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// What was asked for.
 #[derive(Debug, PartialEq)]
-pub enum Asked {
+pub(super) enum Asked {
     Help,
     Version,
     Info,
@@ -13,7 +13,7 @@ pub enum Asked {
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub struct Options {
+pub(super) struct Options {
     /// Of the last -e.
     pub script: Option<String>,
     /// The file, unless there is a script, and `$1`, `$2` and so on.
@@ -73,7 +73,7 @@ const OPTIONS: [(char, &str, bool); 33] = [
 ];
 
 /// `Err` is what to say on standard error.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
+pub(super) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
     let mut options = Options::default();
     let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {

@@ -8,14 +8,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// What a process of the demo is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Role {
+pub(super) enum Role {
     Server,
     Load,
 }
 
 /// The child's side. The server says its port in one line on standard output, or why there is none; the load says
 /// that the server is full of data.
-pub fn run(role: Role, port: u16, max_bytes: usize) -> Result<(), Failure> {
+pub(super) fn run(role: Role, port: u16, max_bytes: usize) -> Result<(), Failure> {
     nopal_demo::end_with_standard_input();
     let ended = match role {
         Role::Server => {
@@ -38,11 +38,11 @@ pub fn run(role: Role, port: u16, max_bytes: usize) -> Result<(), Failure> {
 
 /// A process of the demo, ended when dropped. It also ends when this process does, because its standard input then does.
 #[derive(Debug)]
-pub struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Running {
     /// The server, ready for requests, and its port.
-    pub fn server(port: u16) -> Result<(Running, u16), Failure> {
+    pub(super) fn server(port: u16) -> Result<(Running, u16), Failure> {
         let (running, line) = Running::start("server", port)?;
         if let Some(port) = line.strip_prefix("port ").and_then(|digits| digits.parse().ok()) {
             return Ok((running, port));
@@ -54,7 +54,7 @@ impl Running {
     }
 
     /// The clients, at work on a server that they have filled with data.
-    pub fn load(port: u16) -> Result<Running, Failure> {
+    pub(super) fn load(port: u16) -> Result<Running, Failure> {
         let (running, line) = Running::start("load", port)?;
         match line.as_str() {
             "full" => Ok(running),
@@ -87,12 +87,12 @@ impl Running {
         Ok((running, line))
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// How it ended, if it did.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
 }

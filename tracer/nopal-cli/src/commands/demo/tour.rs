@@ -3,7 +3,7 @@
 use super::children::Running;
 use super::{quoted, shown_program};
 use crate::failure::Failure;
-use crate::tracing;
+use crate::signals;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -103,7 +103,7 @@ fn select(text: &str, names: &[&str]) -> Value {
     names.iter().map(|name| ((*name).to_owned(), object[name].clone())).collect()
 }
 
-pub fn run(keeps: bool, is_json: bool) -> Result<(), Failure> {
+pub(super) fn run(keeps: bool, is_json: bool) -> Result<(), Failure> {
     let folder = Folder::make()?;
     let recording = folder.0.join("recording");
     let (server, port) = Running::server(0)?;
@@ -172,7 +172,7 @@ fn run_step(step: &Step, shown: &str, is_json: bool, folder: &Path) -> Result<Va
         wait(command.spawn()?)
     };
     let status = run().map_err(|error| Failure::new("demo", format!("a step cannot be run: {error}")))?;
-    if tracing::is_stopped() {
+    if signals::is_stopped() {
         let mut failure = Failure::new("interrupted", "interrupted; the demo server has ended");
         failure.exit = 130;
         return Err(failure);
@@ -194,7 +194,7 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if tracing::is_stopped() && !is_told {
+        if signals::is_stopped() && !is_told {
             is_told = true;
             // Ctrl-C in a terminal has reached it as well; one more does no harm once it had time to act on it.
             std::thread::sleep(Duration::from_millis(200));

@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 const N_HITS: u64 = 200;
 
 /// The program that is traced: fires one probe with numbers from 0 on.
-pub fn fire(n: u64) {
+pub(super) fn fire(n: u64) {
     for number in 0..n {
         nopal_demo::fire_self_test(number);
     }
 }
 
 /// One finding for each door.
-pub fn run() -> Vec<Finding> {
+pub(super) fn run() -> Vec<Finding> {
     ["user", "kernel"].into_iter().map(through).collect()
 }
 

@@ -30,7 +30,7 @@ Objects on the command line, -32, -64, -fpic, -fPIC and -x OPTION are accepted a
 machine that $CC compiles for: x86-64 or arm64.";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mode {
+pub(super) enum Mode {
     Header,
     Object,
     Rust,
@@ -39,7 +39,7 @@ pub enum Mode {
 }
 
 #[derive(Debug)]
-pub struct Options {
+pub(super) struct Options {
     /// At least one; several only without `-o`.
     pub modes: Vec<Mode>,
     pub input: PathBuf,
@@ -54,7 +54,7 @@ pub struct Options {
 }
 
 /// The message is what is wrong, with the usage.
-pub fn parse(args: Vec<OsString>) -> Result<Options, String> {
+pub(super) fn parse(args: Vec<OsString>) -> Result<Options, String> {
     let mut modes: Vec<Mode> = Vec::new();
     let mut input = None;
     let mut output = None;
@@ -172,7 +172,7 @@ fn is_identifier(text: &str) -> bool {
 
 impl Options {
     /// The machine and the kind of semaphores, from `-D`, `$CC` and `$CFLAGS`.
-    pub fn object_options(&self) -> Result<ObjectOptions, String> {
+    pub(super) fn object_options(&self) -> Result<ObjectOptions, String> {
         let flags = std::env::var("CFLAGS").unwrap_or_default();
         let compiler = std::env::var("CC").unwrap_or_default();
         let is_defined = |name: &str| {
@@ -191,7 +191,7 @@ impl Options {
 
 /// The machine a compiler makes code for, as far as its name and flags tell: `aarch64-linux-gnu-gcc`, `clang
 /// --target=aarch64-linux-gnu`. Without a word about it, the machine this program runs on.
-pub fn machine(compiler: &str, flags: &str) -> Result<Machine, String> {
+pub(super) fn machine(compiler: &str, flags: &str) -> Result<Machine, String> {
     let words: Vec<&str> = compiler.split_ascii_whitespace().chain(flags.split_ascii_whitespace()).collect();
     let mut machine = host()?;
     for (i, word) in words.iter().enumerate() {

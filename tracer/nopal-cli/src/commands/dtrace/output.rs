@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Writes `bytes` to a file of its own beside `path` and renames it, so that nobody ever sees half a file.
-pub fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("dtrace: cannot write {}: {e}", path.display());
     if path == Path::new("-") {
         return std::io::stdout().write_all(bytes).map_err(failed);
@@ -42,7 +42,7 @@ fn create_beside(path: &Path) -> std::io::Result<(PathBuf, fs::File)> {
 
 /// `-k`: writes an intermediate file into the current folder and prints `WHAT: NAME`. The name depends on the input and
 /// the output only, so that a build is the same each time.
-pub fn keep(what: &str, options: &Options, extension: &str, bytes: &[u8]) -> Result<(), String> {
+pub(super) fn keep(what: &str, options: &Options, extension: &str, bytes: &[u8]) -> Result<(), String> {
     let output = options.output.as_deref().unwrap_or_else(|| Path::new(""));
     let of = format!("{} {} {what}", options.input.display(), output.display());
     let name = format!(".dtrace-temp.{:08x}.{extension}", fnv1a(of.as_bytes()));

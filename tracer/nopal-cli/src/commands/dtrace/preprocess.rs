@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// The preprocessed text, comments and line markers kept: the comments document probes, and through the markers
 /// errors name the lines people wrote.
-pub fn run(options: &Options) -> Result<String, String> {
+pub(super) fn run(options: &Options) -> Result<String, String> {
     let cpp = std::env::var("CPP").ok().filter(|c| !c.trim().is_empty()).unwrap_or_else(|| "cpp".to_owned());
     let mut words = split_words(&cpp).into_iter();
     let program = words.next().unwrap_or_else(|| "cpp".to_owned());

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Reads everything the command line names; the rest of its words are patterns.
-pub fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
+pub(super) fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
     let mut findings = Findings::default();
     if !args.processes.is_empty() {
         for &pid in &args.processes.pids {
@@ -42,7 +42,7 @@ pub fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
 }
 
 /// The files that the command line names, and the rest of its words.
-pub fn files_and_words(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
+pub(super) fn files_and_words(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
     let (mut files, mut words) = (Vec::new(), Vec::new());
     for word in &args.what {
         match file_of(word, files.is_empty())? {
@@ -57,7 +57,7 @@ pub fn files_and_words(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Failu
 }
 
 /// Where a process is named, or none, all words are patterns.
-pub fn all_patterns(words: &[OsString]) -> Result<Vec<Pattern>, Failure> {
+pub(super) fn all_patterns(words: &[OsString]) -> Result<Vec<Pattern>, Failure> {
     let mut patterns = Vec::new();
     for word in words {
         let text = word.to_string_lossy();
@@ -157,7 +157,7 @@ fn read_process(findings: &mut Findings, pid: u32) -> Result<(), Failure> {
 }
 
 /// Everything was read, and there is no probe in it.
-pub fn no_probes(args: &Args, n_read: usize) -> Failure {
+pub(super) fn no_probes(args: &Args, n_read: usize) -> Failure {
     let message = match (args.processes.pids.as_slice(), args.what.as_slice()) {
         ([pid], _) => format!("none of the {n_read} programs and libraries of process {pid} has probes"),
         ([_, ..], _) => "none of the processes has probes".to_owned(),

@@ -5,7 +5,7 @@ use nopal_sdt::Object;
 use std::path::PathBuf;
 
 /// One file and what it holds.
-pub struct Found {
+pub(super) struct Found {
     /// For a process, the path as the process sees it.
     pub path: PathBuf,
     pub object: Object,
@@ -15,7 +15,7 @@ pub struct Found {
 }
 
 #[derive(Default)]
-pub struct Findings {
+pub(super) struct Findings {
     pub found: Vec<Found>,
     /// ELF files read, with probes or without.
     pub n_read: usize,
@@ -26,7 +26,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    pub fn add(&mut self, path: PathBuf, object: Object, pid: Option<u32>, bias: Option<u64>) {
+    pub(super) fn add(&mut self, path: PathBuf, object: Object, pid: Option<u32>, bias: Option<u64>) {
         self.n_read += 1;
         self.warnings.extend(object.warnings.iter().map(|warning| format!("{}: {warning}", path.display())));
         if !object.probes.is_empty() {
@@ -34,7 +34,7 @@ impl Findings {
         }
     }
 
-    pub fn fail(&mut self, failure: Failure) {
+    pub(super) fn fail(&mut self, failure: Failure) {
         match &self.failure {
             None => self.failure = Some(failure),
             Some(_) => self.warnings.push(failure.message),

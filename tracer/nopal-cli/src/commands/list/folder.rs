@@ -30,7 +30,7 @@ impl Unreadable {
     }
 }
 
-pub fn read(findings: &mut Findings, top: &Path) -> Result<(), Failure> {
+pub(super) fn read(findings: &mut Findings, top: &Path) -> Result<(), Failure> {
     let n_read_before = findings.n_read;
     let mut unreadable = Unreadable::default();
     // Files with several names are read once.

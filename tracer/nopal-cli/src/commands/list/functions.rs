@@ -52,7 +52,7 @@ struct Tally {
     n_whole: usize,
 }
 
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (files, patterns) = find::files_and_words(args)?;
     let (mut rows, mut tally) = (Vec::new(), Tally::default());
     for path in &files {

@@ -95,7 +95,7 @@ struct ArgJson<'a> {
     error: Option<&'a str>,
 }
 
-pub fn render(all: &[Found]) -> String {
+pub(super) fn render(all: &[Found]) -> String {
     let mut probes: BTreeMap<(&str, &str), ProbeJson<'_>> = BTreeMap::new();
     for found in all {
         for probe in &found.object.probes {

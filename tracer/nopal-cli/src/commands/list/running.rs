@@ -40,7 +40,7 @@ const FEW: usize = 12;
 type Names = Rc<Vec<(String, Name)>>;
 type FileId = (u32, u32, u64);
 
-pub fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Result<(), Failure> {
+pub(super) fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Result<(), Failure> {
     let mut files: HashMap<FileId, Names> = HashMap::new();
     let mut programs = Vec::new();
     let mut n_not_permitted = 0;

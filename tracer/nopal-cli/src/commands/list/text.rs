@@ -31,7 +31,7 @@ impl Styles {
     }
 }
 
-pub fn render(all: &[Found], is_verbose: bool, is_coloured: bool) -> String {
+pub(super) fn render(all: &[Found], is_verbose: bool, is_coloured: bool) -> String {
     let styles = Styles::new(is_coloured);
     let names = all.iter().flat_map(|found| &found.object.probes);
     let width = names.map(full_width).filter(|&width| width <= WIDEST_NAME).max().unwrap_or(0).max(5);
@@ -211,7 +211,7 @@ fn declaration(arg: &ArgAbout, machine_type: impl FnOnce() -> String) -> String 
 }
 
 /// What makes an array of its type: `[3]`, or `[]` for a sequence.
-pub fn brackets(arg: &ArgAbout) -> String {
+pub(super) fn brackets(arg: &ArgAbout) -> String {
     match (arg.kind, arg.element) {
         (Kind::Array, Some(element)) => format!("[{}]", element.count),
         (Kind::Sequence, _) => "[]".to_owned(),
@@ -248,7 +248,7 @@ fn machine_type(sites: &[Site], idx: usize) -> String {
     types.join("/")
 }
 
-pub fn operand_type(operand: &Operand) -> String {
+pub(super) fn operand_type(operand: &Operand) -> String {
     let kind = match (operand.is_float, operand.is_signed) {
         (true, _) => "float",
         (false, true) => "int",
@@ -258,6 +258,6 @@ pub fn operand_type(operand: &Operand) -> String {
 }
 
 /// Text from a file must not steer the terminal.
-pub fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     nopal_trace::escape(text).into_owned()
 }

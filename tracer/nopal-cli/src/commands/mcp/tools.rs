@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// One verb as a tool.
 #[derive(Debug)]
-pub struct Tool {
+pub(super) struct Tool {
     pub name: &'static str,
     about: &'static str,
     /// Its words on a command line, before everything else.
@@ -211,13 +211,13 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-pub fn all(with_writing: bool) -> impl Iterator<Item = &'static Tool> {
+pub(super) fn all(with_writing: bool) -> impl Iterator<Item = &'static Tool> {
     TOOLS.iter().filter(move |tool| with_writing || !tool.is_writing)
 }
 
 impl Tool {
     /// As `tools/list` has it.
-    pub fn describe(&self) -> Value {
+    pub(super) fn describe(&self) -> Value {
         let schema = |parameter: &Parameter| match parameter.kind {
             Kind::Words | Kind::Fields(_) => {
                 json!({ "type": "array", "items": { "type": "string" }, "description": parameter.about })
@@ -242,7 +242,7 @@ impl Tool {
     }
 
     /// The words of the command, and for how many seconds it traces; or what is wrong with the call.
-    pub fn command_line(&self, arguments: &Value) -> Result<(Vec<String>, u64), String> {
+    pub(super) fn command_line(&self, arguments: &Value) -> Result<(Vec<String>, u64), String> {
         let empty = Map::new();
         let given = match arguments {
             Value::Object(given) => given,

@@ -3,7 +3,7 @@
 use super::{Form, ask, rows};
 use crate::commands::answers::print;
 use crate::failure::Failure;
-use crate::tracing;
+use crate::signals;
 use nopal_query::Database;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -94,7 +94,7 @@ fn history_file() -> Option<PathBuf> {
     state.filter(|path| path.is_absolute()).or(home).map(|folder| folder.join("nopal/query_history"))
 }
 
-pub fn run(database: &Database, mut form: Form) -> Result<(), Failure> {
+pub(super) fn run(database: &Database, mut form: Form) -> Result<(), Failure> {
     let failed =
         |error: ReadlineError| Failure::new("prompt", format!("the terminal cannot be used: {error}"));
     let config = Config::builder().completion_type(CompletionType::List).build();
@@ -143,7 +143,7 @@ pub fn run(database: &Database, mut form: Form) -> Result<(), Failure> {
                 if let Err(failure) = ask(database, text, form) {
                     anstream::eprintln!("{failure}");
                 }
-                tracing::go_on();
+                signals::go_on();
             }
         }
     }

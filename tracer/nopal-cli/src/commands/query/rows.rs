@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(super) enum Form {
     Table,
     Json,
     Csv,
 }
 
 /// Prints an answer.
-pub struct Printer {
+pub(super) struct Printer {
     form: Form,
     columns: Vec<String>,
     /// Whether each column holds numbers, as far as rows have shown.
@@ -34,7 +34,7 @@ const N_WAITING: usize = 1000;
 const FLUSH_BYTES: usize = 1 << 16;
 
 impl Printer {
-    pub fn new(form: Form) -> Printer {
+    pub(super) fn new(form: Form) -> Printer {
         Printer {
             form,
             columns: Vec::new(),
@@ -91,7 +91,7 @@ impl Printer {
     }
 
     /// Ends the answer; how many rows it had.
-    pub fn finish(mut self, verdict: &Verdict, database: &Database) -> Result<u64, Failure> {
+    pub(super) fn finish(mut self, verdict: &Verdict, database: &Database) -> Result<u64, Failure> {
         self.end_statement();
         if self.form == Form::Json {
             let columns: Vec<Value> = self
@@ -190,7 +190,7 @@ impl Answer for Printer {
         if self.text.len() >= FLUSH_BYTES {
             self.flush();
         }
-        self.failure.is_none() && !crate::tracing::is_stopped()
+        self.failure.is_none() && !crate::signals::is_stopped()
     }
 }
 
@@ -235,7 +235,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The tables and their columns; all, or one.
-pub fn tables(database: &Database, only: Option<&str>) -> String {
+pub(super) fn tables(database: &Database, only: Option<&str>) -> String {
     let mut text = String::new();
     for table in database.tables().iter().filter(|table| only.is_none_or(|only| table.name == only)) {
         let columns: Vec<String> =
@@ -249,7 +249,7 @@ pub fn tables(database: &Database, only: Option<&str>) -> String {
     text
 }
 
-pub fn tables_json(database: &Database) -> Value {
+pub(super) fn tables_json(database: &Database) -> Value {
     let tables = database.tables().iter().map(|table| {
         let columns: Vec<Value> =
             table.columns.iter().map(|column| json!({ "name": column.name, "type": column.ty })).collect();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The text of a script and what to call it.
 #[derive(Debug)]
-pub struct Source {
+pub(crate) struct Source {
     pub name: String,
     pub text: String,
     /// What is wrong is told as bpftrace does.
@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 4 << 20;
 
 impl Source {
     /// From -e, or from the file that is the first word; the words left are parameters.
-    pub fn read(words: &mut Vec<String>, expressions: Vec<String>) -> Result<Source, Failure> {
+    pub(crate) fn read(words: &mut Vec<String>, expressions: Vec<String>) -> Result<Source, Failure> {
         if !expressions.is_empty() {
             return Ok(Source { name: "-e".to_owned(), text: expressions.join("\n"), is_bpftrace: false });
         }
@@ -58,7 +58,7 @@ impl Source {
     }
 
     /// One of the things that are wrong.
-    pub fn shown(&self, diagnostic: &Diagnostic) -> String {
+    pub(crate) fn shown(&self, diagnostic: &Diagnostic) -> String {
         match self.is_bpftrace {
             true => {
                 let name = if matches!(self.name.as_str(), "-e" | "-") { "stdin" } else { &self.name };
@@ -69,7 +69,7 @@ impl Source {
     }
 
     /// What is wrong with the script, each with its line and a caret.
-    pub fn failure(&self, diagnostics: &[Diagnostic]) -> Failure {
+    pub(crate) fn failure(&self, diagnostics: &[Diagnostic]) -> Failure {
         let mut text = Vec::new();
         for diagnostic in diagnostics {
             text.push(self.shown(diagnostic));
@@ -88,7 +88,7 @@ impl Source {
 }
 
 /// `BPFTRACE_MAX_STRLEN` and the like, as settings of the script.
-pub fn settings_of_environment() -> Vec<(String, String)> {
+pub(crate) fn settings_of_environment() -> Vec<(String, String)> {
     let text = |value: std::ffi::OsString| value.into_string().ok();
     std::env::vars_os()
         .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
@@ -97,7 +97,7 @@ pub fn settings_of_environment() -> Vec<(String, String)> {
 }
 
 /// A command line in words, as a shell takes it apart: blanks separate, quotes and backslashes keep together.
-pub fn words_of(line: &str) -> Result<Vec<String>, Failure> {
+pub(crate) fn words_of(line: &str) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;

@@ -2,8 +2,8 @@
 
 use super::{Args, FormArg};
 use crate::failure::Failure;
-use crate::tracing;
 use crate::verdict::{self, Manner};
+use crate::words;
 use nopal_run::Performer;
 use nopal_trace::Verdict;
 use std::fs::File;
@@ -12,12 +12,12 @@ use std::path::Path;
 
 /// Standard output, or a file.
 #[derive(Debug, Default)]
-pub struct Out {
+pub(crate) struct Out {
     file: Option<File>,
 }
 
 impl Out {
-    pub fn open(path: Option<&Path>) -> Result<Out, Failure> {
+    pub(crate) fn open(path: Option<&Path>) -> Result<Out, Failure> {
         let Some(path) = path else { return Ok(Out::default()) };
         let file = File::create(path)
             .map_err(|e| Failure::new("output", format!("cannot write {}: {e}", path.display())))?;
@@ -25,13 +25,13 @@ impl Out {
     }
 
     /// Writes what the script printed; false if nobody reads it any more.
-    pub fn take(&mut self, performer: &mut Performer) -> Result<bool, Failure> {
+    pub(crate) fn take(&mut self, performer: &mut Performer) -> Result<bool, Failure> {
         let goes_on = self.write(&performer.out)?;
         performer.out.clear();
         Ok(goes_on)
     }
 
-    pub fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
         if bytes.is_empty() {
             return Ok(true);
         }
@@ -51,7 +51,7 @@ impl Out {
     }
 
     /// How many points there are, where and as bpftrace says it.
-    pub fn attached(&mut self, args: &Args, n_points: usize) -> Result<(), Failure> {
+    pub(crate) fn attached(&mut self, args: &Args, n_points: usize) -> Result<(), Failure> {
         if !args.manner.is_bpftrace || args.manner.is_quiet {
             return Ok(());
         }
@@ -71,7 +71,12 @@ impl Out {
     }
 
     /// The last line: `complete`, or what is missing. With --json an object with the rows of all maps.
-    pub fn conclude(&mut self, args: &Args, verdict: &Verdict, rows: Option<Vec<u8>>) -> Result<(), Failure> {
+    pub(crate) fn conclude(
+        &mut self,
+        args: &Args,
+        verdict: &Verdict,
+        rows: Option<Vec<u8>>,
+    ) -> Result<(), Failure> {
         if let Some(rows) = rows {
             let head = serde_json::Value::Object(verdict::json(verdict)).to_string();
             let head = head.trim_end_matches('}').as_bytes();
@@ -88,7 +93,7 @@ impl Out {
             return Ok(());
         }
         if verdict.n_cut > 0 {
-            let strings = tracing::counted(verdict.n_cut, "string");
+            let strings = words::counted(verdict.n_cut, "string");
             let were = if verdict.n_cut == 1 { "was" } else { "were" };
             tell!("{strings} {were} longer than the script keeps; config = {{ max_strlen = N }} keeps more");
         }

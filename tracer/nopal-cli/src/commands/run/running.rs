@@ -2,7 +2,9 @@
 
 use super::{Args, failure_of, form, say};
 use crate::failure::Failure;
-use crate::tracing::{self, DoorArg};
+use crate::open::announce_if;
+use crate::signals;
+use crate::target_args::{self, DoorArg};
 use nopal_kernel::script::{ScriptError, State};
 use nopal_live::{Door, LiveError, NotByKernel, Way};
 use nopal_proc::capability::Capability;
@@ -22,14 +24,14 @@ const MIN_RING_BYTES: u64 = 64 << 10;
 
 /// Where a script runs.
 #[derive(Debug)]
-pub enum Running {
+pub(super) enum Running {
     User(Box<UserRun>),
     Kernel(Box<KernelRun>),
 }
 
 impl Running {
     /// Runs BEGIN here and opens the sites by the user door; those it refuses make it the kernel's, if that is allowed.
-    pub fn by_user(
+    pub(super) fn by_user(
         args: &Args,
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
@@ -40,7 +42,7 @@ impl Running {
             form: form(args),
             is_only: args.only,
             can_relocate: args.relocate,
-            ring_bytes: args.buffer_size.unwrap_or_else(tracing::default_ring_bytes).next_power_of_two(),
+            ring_bytes: args.buffer_size.unwrap_or_else(target_args::default_ring_bytes).next_power_of_two(),
             door: args.door.into(),
         };
         let mut run = UserRun::new(Arc::clone(&program), options).map_err(|e| failure_of(&e))?;
@@ -50,7 +52,7 @@ impl Running {
         }
         let mut opened = Ok(());
         for pid in &args.processes.pids {
-            opened = opened.and_then(|()| run.attach(*pid, tracing::is_stopped));
+            opened = opened.and_then(|()| run.attach(*pid, signals::is_stopped));
         }
         let is_held = held.is_some();
         if opened.is_ok()
@@ -91,12 +93,12 @@ impl Running {
             return Err(Failure::new("closed", format!("no site could be opened: {why}"))
                 .hint("--door kernel opens every site, and needs root"));
         }
-        tracing::announce_if(args.verbose, run.opened());
+        announce_if(args.verbose, run.opened());
         Ok(Running::User(Box::new(run)))
     }
 
     /// Runs the script in the kernel.
-    pub fn by_kernel(
+    pub(super) fn by_kernel(
         args: &Args,
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
@@ -152,7 +154,7 @@ impl Running {
         let mut opened = Ok(());
         if !run.performer.is_over() {
             for pid in &args.processes.pids {
-                opened = opened.and_then(|()| run.attach(*pid, tracing::is_stopped));
+                opened = opened.and_then(|()| run.attach(*pid, signals::is_stopped));
             }
             opened = opened.and_then(|()| match (held, args.command.split_first()) {
                 (Some(held), _) => run.launch(held),
@@ -176,18 +178,18 @@ impl Running {
             };
             return Err(kernel_failure(&cause));
         }
-        tracing::announce_if(args.verbose, run.opened());
+        announce_if(args.verbose, run.opened());
         Ok(Running::User(Box::new(run)))
     }
 
-    pub fn performer(&mut self) -> &mut Performer {
+    pub(super) fn performer(&mut self) -> &mut Performer {
         match self {
             Running::User(run) => &mut run.performer,
             Running::Kernel(run) => &mut run.performer,
         }
     }
 
-    pub fn step(&mut self) -> Step {
+    pub(super) fn step(&mut self) -> Step {
         match self {
             Running::User(run) => run.step(),
             Running::Kernel(run) => run.step(),
@@ -195,7 +197,7 @@ impl Running {
     }
 
     /// At most `most`, and not beyond what is due next.
-    pub fn time_to_next(&self, most: Duration) -> Duration {
+    pub(super) fn time_to_next(&self, most: Duration) -> Duration {
         match self {
             Running::User(run) => match run.next_due_ns() {
                 Some(due) => most.min(Duration::from_nanos(due.saturating_sub(monotonic_ns()))),
@@ -206,7 +208,7 @@ impl Running {
     }
 
     /// Gaps always, the rest with -v.
-    pub fn say_notes(&mut self, args: &Args) {
+    pub(super) fn say_notes(&mut self, args: &Args) {
         let notes = match self {
             Running::User(run) => run.take_notes(),
             Running::Kernel(run) => run.take_notes(),
@@ -221,7 +223,7 @@ impl Running {
     }
 
     /// What could not be restored.
-    pub fn finish(&mut self) -> Result<Vec<String>, Failure> {
+    pub(super) fn finish(&mut self) -> Result<Vec<String>, Failure> {
         match self {
             Running::User(run) => Ok(run.finish()),
             Running::Kernel(run) => run.finish().map(|()| Vec::new()).map_err(|e| failure_of(&e)),
@@ -229,21 +231,21 @@ impl Running {
     }
 
     /// Ends the command that was started for the script, if it still runs.
-    pub fn end_command(&mut self) {
+    pub(super) fn end_command(&mut self) {
         match self {
             Running::User(run) => run.end_command(),
             Running::Kernel(run) => run.end_command(),
         }
     }
 
-    pub fn print_maps(&mut self) {
+    pub(super) fn print_maps(&mut self) {
         match self {
             Running::User(run) => run.print_maps(),
             Running::Kernel(run) => run.print_maps(),
         }
     }
 
-    pub fn rows(&mut self) -> Vec<u8> {
+    pub(super) fn rows(&mut self) -> Vec<u8> {
         match self {
             Running::User(run) => run.rows(),
             Running::Kernel(run) => run.rows(),
@@ -251,14 +253,14 @@ impl Running {
     }
 
     /// Names of probes that were to come later, and have not come.
-    pub fn never_came(&self) -> Vec<String> {
+    pub(super) fn never_came(&self) -> Vec<String> {
         match self {
             Running::User(run) => run.never_came(),
             Running::Kernel(run) => run.never_came(),
         }
     }
 
-    pub fn verdict(&self) -> Verdict {
+    pub(super) fn verdict(&self) -> Verdict {
         match self {
             Running::User(run) => run.verdict(),
             Running::Kernel(run) => run.verdict(),
@@ -267,7 +269,7 @@ impl Running {
 }
 
 /// The instructions of the script. They are made for the sites there are, so it is attached for a moment.
-pub fn listing(
+pub(super) fn listing(
     args: &Args,
     given: Vec<nopal_provider::File>,
     program: Arc<Program>,
@@ -316,7 +318,7 @@ fn attach_kernel(args: &Args, run: &mut KernelRun, held: Option<HeldCommand>) ->
 }
 
 /// What the kernel refused, and which right is missing if one is.
-pub fn kernel_failure(why: &str) -> Failure {
+pub(super) fn kernel_failure(why: &str) -> Failure {
     let missing = missing_capabilities();
     if missing.is_empty() {
         return Failure::new("kernel-door", format!("the kernel door does not open: {why}"));

@@ -26,19 +26,19 @@ tools!(
 );
 
 /// The text of a tool.
-pub fn find(name: &str) -> Option<&'static str> {
+pub(super) fn find(name: &str) -> Option<&'static str> {
     let name = name.strip_suffix(".bt").unwrap_or(name);
     TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, text)| *text)
 }
 
 /// The tool that was probably meant.
-pub fn near(name: &str) -> Option<&'static str> {
+pub(super) fn near(name: &str) -> Option<&'static str> {
     let near = nopal_sdt::pattern::nearest(name, TOOLS.iter().map(|(tool, _)| *tool))?;
     TOOLS.iter().map(|(tool, _)| *tool).find(|tool| *tool == near)
 }
 
 /// What each does: `(name, sentence, how it is called)`.
-pub fn all() -> impl Iterator<Item = (&'static str, String, &'static str)> {
+pub(super) fn all() -> impl Iterator<Item = (&'static str, String, &'static str)> {
     TOOLS.iter().map(|(name, text)| {
         let comments = || text.lines().skip(1).map_while(|line| line.strip_prefix("//")).map(str::trim);
         let about: Vec<&str> = comments().take_while(|line| !line.is_empty()).collect();
@@ -49,7 +49,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, String, &'static str)> {
 }
 
 /// The list for people, and how to go on.
-pub fn list() -> String {
+pub(super) fn list() -> String {
     let mut text = String::new();
     for (name, about, call) in all() {
         let _ = writeln!(text, "{name:<17} {about}\n{:<17}   {call}", "");

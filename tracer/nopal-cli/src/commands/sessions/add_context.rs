@@ -13,7 +13,7 @@ Examples:
   nopal add-context -u -c channel0 -t procname
 
 There are vpid, vtid (both there unless a session file leaves them out), procname, ip, ustack (the addresses of the callers), and cpu_id, which every event has.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     pub which: Which,
     /// Only this channel.
@@ -24,7 +24,7 @@ pub struct Args {
     pub types: Vec<String>,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut fields = Vec::new();
     for name in &args.types {
         fields.extend(context_field(name)?);

@@ -25,7 +25,7 @@ Examples:
   nopal create flight --snapshot --trigger 'latency(postgresql:query) > 50ms'
 
 {EXIT_HELP}"))]
-pub struct Args {
+pub(crate) struct Args {
     /// Its name; without it `auto-DATE-TIME`.
     pub name: Option<String>,
     /// Where its recordings go; without it `~/nopal-traces/NAME-DATE-TIME`.
@@ -44,7 +44,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let name = args.name.unwrap_or_else(|| format!("auto-{}", stamp()));
     check_name("a session", &name)?;
     args.trigger.iter().try_for_each(|trigger| check_trigger(trigger))?;
@@ -87,7 +87,7 @@ fn default_output(name: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Recordings of two sessions in one folder could not be told apart; of older ones there is a note.
-pub fn check_output(home: &Home, name: &str, output: &Path) -> Result<Vec<String>, Failure> {
+pub(crate) fn check_output(home: &Home, name: &str, output: &Path) -> Result<Vec<String>, Failure> {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_same = |other: &Session| other.config().is_ok_and(|c| real(&c.output) == real(output));
     if let Some(other) = home.all()?.into_iter().filter(|other| other.name != name).find(is_same) {

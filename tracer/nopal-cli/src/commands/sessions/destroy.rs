@@ -13,7 +13,7 @@ Examples:
   nopal destroy --all
 
 {EXIT_HELP}"))]
-pub struct Args {
+pub(crate) struct Args {
     /// The session; without it the current one.
     #[arg(conflicts_with = "all")]
     pub name: Option<String>,
@@ -28,7 +28,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let home = Home::find()?;
     let sessions = if args.all { home.all()? } else { vec![home.get(args.name.as_deref())?] };
     for session in sessions {

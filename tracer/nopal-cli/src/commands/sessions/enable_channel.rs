@@ -2,7 +2,8 @@
 
 use super::{Which, change, say};
 use crate::failure::Failure;
-use crate::tracing::{DoorArg, size};
+use crate::target_args::DoorArg;
+use crate::words::size;
 use nopal_session::config::{DoorChoice, Mode, check_name};
 
 /// Makes a channel, or sets one that is there.
@@ -14,7 +15,7 @@ Examples:
   nopal enable-event -u -c big 'postgresql:*'
 
 The ring of each CPU has --subbuf-size times --num-subbuf bytes, rounded up to a power of two.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     pub which: Which,
     /// A full ring writes over the oldest events; they are written out by `snapshot record`, `rotate` and `stop`.
@@ -43,7 +44,7 @@ pub struct Args {
 
 /// LTTng's options that have no counterpart: those without effect here are taken, others are refused in words.
 #[derive(Debug, clap::Args)]
-pub struct LttngOnly {
+pub(crate) struct LttngOnly {
     #[arg(long, hide = true)]
     pub switch_timer: Option<String>,
     #[arg(long, hide = true)]
@@ -93,7 +94,7 @@ impl LttngOnly {
 #[command(after_help = "\
 Examples:
   nopal disable-channel -u big")]
-pub struct DisableArgs {
+pub(crate) struct DisableArgs {
     #[command(flatten)]
     pub which: Which,
     #[arg(value_name = "CHANNEL")]
@@ -103,7 +104,7 @@ pub struct DisableArgs {
 const USUAL_SUBBUF_BYTES: u64 = 1 << 20;
 const USUAL_NUM_SUBBUF: u64 = 4;
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     check_name("a channel", &args.name)?;
     let ring_bytes = (args.subbuf_size.is_some() || args.num_subbuf.is_some()).then(|| {
         args.subbuf_size
@@ -141,7 +142,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn disable(args: DisableArgs) -> Result<(), Failure> {
+pub(crate) fn disable(args: DisableArgs) -> Result<(), Failure> {
     let (session, notes) = change(&args.which, |config| {
         match config.channels.iter_mut().find(|channel| channel.name == args.name) {
             Some(channel) => {
@@ -156,7 +157,7 @@ pub fn disable(args: DisableArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn no_channel(name: &str, config: &nopal_session::SessionConfig) -> Failure {
+pub(crate) fn no_channel(name: &str, config: &nopal_session::SessionConfig) -> Failure {
     let names: Vec<&str> = config.channels.iter().map(|channel| channel.name.as_str()).collect();
     let failure =
         Failure::new("no-such-channel", format!("session `{}` has no channel `{name}`", config.name));

@@ -15,7 +15,7 @@ Examples:
   nopal enable-event -u 'app:*' --loglevel TRACE_WARNING     warnings and worse
 
 {EXIT_HELP}"))]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     pub which: Which,
     /// The channel they go to; made if it is not there.
@@ -49,7 +49,7 @@ Examples:
   nopal disable-event -u --all
 
 The names are those that `enable-event` was given.")]
-pub struct DisableArgs {
+pub(crate) struct DisableArgs {
     #[command(flatten)]
     pub which: Which,
     /// Only in this channel.
@@ -62,7 +62,7 @@ pub struct DisableArgs {
     pub events: Vec<String>,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let level = |text: &Option<String>| text.as_deref().map(log_level).transpose();
     let (log_level, log_level_only) = (level(&args.loglevel)?, level(&args.loglevel_only)?);
     if let Some(filter) = &args.filter {
@@ -100,7 +100,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn disable(args: DisableArgs) -> Result<(), Failure> {
+pub(crate) fn disable(args: DisableArgs) -> Result<(), Failure> {
     let mut n_disabled = 0;
     let (session, notes) = change(&args.which, |config| {
         let mut known = Vec::new();
@@ -135,7 +135,7 @@ pub fn disable(args: DisableArgs) -> Result<(), Failure> {
 }
 
 /// Whether it can be the name of events. Those of bpftrace have more colons.
-pub fn check_event(text: &str) -> Result<(), Failure> {
+pub(crate) fn check_event(text: &str) -> Result<(), Failure> {
     let is_fine = text.starts_with("usdt:") || text.matches(':').count() <= 1;
     if is_fine && !text.trim().is_empty() {
         return Ok(());
@@ -145,7 +145,7 @@ pub fn check_event(text: &str) -> Result<(), Failure> {
 }
 
 /// Names are checked against the probes when the session starts; what can never be read is told of now.
-pub fn check_filter(filter: &str) -> Result<(), Failure> {
+pub(crate) fn check_filter(filter: &str) -> Result<(), Failure> {
     predicate::Predicate::parse(filter, &|_| Some(0)).map(drop).map_err(|e| {
         Failure::new("bad-condition", format!("in `{filter}` at column {}: {}", e.offset + 1, e.reason))
             .hint("a filter compares arguments: 'size > 100 && name == \"get*\"'")

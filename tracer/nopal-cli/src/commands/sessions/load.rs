@@ -12,7 +12,7 @@ use std::path::PathBuf;
 Examples:
   nopal load valkey.toml
   nopal load valkey.toml --name again --output /var/tmp/again")]
-pub struct Args {
+pub(crate) struct Args {
     pub file: PathBuf,
     /// Another name than the file says.
     #[arg(long)]
@@ -25,7 +25,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&args.file)
         .map_err(|e| Failure::new("input", format!("cannot read {}: {e}", args.file.display())))?;
     let mut config = SessionConfig::from_toml(&text)?;

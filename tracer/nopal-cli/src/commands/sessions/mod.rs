@@ -1,23 +1,23 @@
 //! The verbs of sessions, in LTTng's words, one file each; here is what they share.
 
-pub mod add_context;
-pub mod create;
-pub mod destroy;
-pub mod enable_channel;
-pub mod enable_event;
-pub mod load;
-pub mod recorder;
-pub mod rotate;
-pub mod save;
-pub mod set_session;
-pub mod snapshot;
-pub mod start;
-pub mod status;
-pub mod stop;
-pub mod track;
+pub(super) mod add_context;
+pub(super) mod create;
+pub(super) mod destroy;
+pub(super) mod enable_channel;
+pub(super) mod enable_event;
+pub(super) mod load;
+pub(super) mod recorder;
+pub(super) mod rotate;
+pub(super) mod save;
+pub(super) mod set_session;
+pub(super) mod snapshot;
+pub(super) mod start;
+pub(super) mod status;
+pub(super) mod stop;
+pub(super) mod track;
 
 use crate::failure::Failure;
-use crate::tracing::failure_of;
+use crate::failure::failure_of;
 use nopal_live::LiveError;
 use nopal_session::control::{self, Reply, Request};
 use nopal_session::home::Life;
@@ -40,7 +40,7 @@ const EXIT_CODES: [(&str, u8); 12] = [
 ];
 
 /// The table above as the manual has it.
-pub const EXIT_HELP: &str = "\
+pub(super) const EXIT_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 usage, 10 no such session, 11 the name is in use, 12 not started, 13 started already,
 14 nothing tracked, 15 no event enabled, 16 no probe matches, 17 the recorder was killed, 18 disk full,
 19 not permitted, 20 the process has ended.";
@@ -129,7 +129,7 @@ fn say(is_json: bool, text: &str, mut object: serde_json::Value, notes: &[String
 
 /// `--session NAME` and `--json`, as every verb has them.
 #[derive(Debug, clap::Args)]
-pub struct Which {
+pub(super) struct Which {
     /// The session; without it the current one.
     #[arg(short, long, value_name = "NAME")]
     pub session: Option<String>,

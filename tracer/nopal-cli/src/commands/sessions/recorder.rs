@@ -2,7 +2,7 @@
 
 use super::in_words;
 use crate::failure::Failure;
-use crate::tracing;
+use crate::signals;
 use nopal_answers::ordered::Ordered;
 use nopal_answers::trigger::{TriggerText, Watched};
 use nopal_answers::{Wrong, inventory};
@@ -17,12 +17,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The session's folder.
     pub dir: PathBuf,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     close_inherited();
     // SAFETY: setsid has no preconditions; it fails only for a leader of a group, which a fresh child is not. From here
     // on the terminal's end is not ours.
@@ -30,14 +30,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // Started through `/proc/self/exe` it would be called `exe`; other nopals wait for one of their name.
     // SAFETY: the name is a C string that lives for ever.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"nopal".as_ptr()) };
-    tracing::stop_on_signals();
+    signals::stop_on_signals();
     nopal_kernel::leftovers::sweep();
     let session = Session::at(&args.dir)?;
     let mut log = |text: &str| {
         let now = nopal_trace::clock::monotonic_ns() as i64 + nopal_trace::clock::monotonic_to_epoch_ns();
         tell!("[{}] {text}", text_of(now, ClockText::Date, false));
     };
-    let surroundings = Surroundings { in_words, is_stopped: tracing::is_stopped, watch, log: &mut log };
+    let surroundings = Surroundings { in_words, is_stopped: signals::is_stopped, watch, log: &mut log };
     let ended = recorder_process::hold(&session, surroundings, |started| {
         let line = serde_json::to_string(&started).expect("it has only text and numbers");
         let mut out = std::io::stdout();

@@ -11,7 +11,7 @@ use nopal_session::control::{Reply, Request, ask};
 Examples:
   nopal rotate
   nopal rotate valkey --json")]
-pub struct Args {
+pub(crate) struct Args {
     /// The session; without it the current one.
     pub name: Option<String>,
     /// Prints JSON.
@@ -19,7 +19,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let session = Home::find()?.get(args.name.as_deref())?;
     match ask(&session, &Request::Rotate)? {
         Reply::Written { path, n_events } => {

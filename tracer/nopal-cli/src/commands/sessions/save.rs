@@ -14,7 +14,7 @@ Examples:
   nopal save valkey                       to standard output
   nopal save valkey -o valkey.toml
   nopal load valkey.toml --name again --output /var/tmp/again")]
-pub struct Args {
+pub(crate) struct Args {
     /// The session; without it the current one.
     pub name: Option<String>,
     /// The file to write.
@@ -28,7 +28,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let text = Home::find()?.get(args.name.as_deref())?.config()?.to_toml();
     let Some(path) = args.output_path else {
         anstream::print!("{text}");

@@ -9,14 +9,14 @@ use nopal_session::Home;
 #[command(after_help = "\
 Examples:
   nopal set-session valkey")]
-pub struct Args {
+pub(crate) struct Args {
     pub name: String,
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let home = Home::find()?;
     let session = home.get(Some(&args.name))?;
     home.set_current(&session.name)?;

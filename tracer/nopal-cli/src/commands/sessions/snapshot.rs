@@ -7,13 +7,13 @@ use nopal_session::control::{Reply, Request, ask};
 
 /// Snapshots of a session that was created with --snapshot.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     pub verb: Verb,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     Record(RecordArgs),
 }
 
@@ -23,7 +23,7 @@ pub enum Verb {
 Examples:
   nopal snapshot record
   nopal snapshot record --name before-restart")]
-pub struct RecordArgs {
+pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub which: Which,
     /// Becomes part of the folder's name.
@@ -32,13 +32,13 @@ pub struct RecordArgs {
 }
 
 impl Args {
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         let Verb::Record(args) = &self.verb;
         args.which.json
     }
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let Verb::Record(args) = args.verb;
     let session = Home::find()?.get(args.which.session.as_deref())?;
     match ask(&session, &Request::Snapshot { name: args.name })? {

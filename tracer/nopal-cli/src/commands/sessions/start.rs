@@ -2,7 +2,7 @@
 
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
-use crate::tracing::counted;
+use crate::words::counted;
 use nopal_session::control::{Request, ask};
 use nopal_session::home::Life;
 use nopal_session::recorder_process::Started;
@@ -20,7 +20,7 @@ Examples:
 A recorder process holds the session until `nopal stop`; it survives the terminal.
 
 {EXIT_HELP}"))]
-pub struct Args {
+pub(crate) struct Args {
     /// The session; without it the current one.
     pub name: Option<String>,
     /// Prints JSON.
@@ -28,7 +28,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let session = Home::find()?.get(args.name.as_deref())?;
     // What is changed now is changed before the recorder reads it, or when it listens.
     let _alone = session.edit()?;

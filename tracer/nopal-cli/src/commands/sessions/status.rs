@@ -1,7 +1,7 @@
 //! `nopal status`: the sessions there are, or one in detail.
 
 use crate::failure::Failure;
-use crate::tracing::{bytes_in_words, counted};
+use crate::words::{bytes_in_words, counted};
 use nopal_session::config::{Mode, log_level_name};
 use nopal_session::control::{Reply, Request, Status, ask};
 use nopal_session::home::Life;
@@ -15,7 +15,7 @@ Examples:
   nopal status              all sessions; the current one in detail
   nopal status valkey
   nopal status --json")]
-pub struct Args {
+pub(crate) struct Args {
     /// The session to show in detail.
     pub name: Option<String>,
     /// Prints JSON.
@@ -23,7 +23,7 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let home = Home::find()?;
     let current = home.current();
     if let Some(name) = &args.name {

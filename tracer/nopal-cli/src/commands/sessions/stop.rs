@@ -2,8 +2,8 @@
 
 use super::{EXIT_HELP, say};
 use crate::failure::Failure;
-use crate::tracing::{bytes_in_words, counted};
 use crate::verdict::{self, Manner};
+use crate::words::{bytes_in_words, counted};
 use nopal_session::config::Mode;
 use nopal_session::control::{self, Reply, Request, Status, settled};
 use nopal_session::home::{Life, State};
@@ -18,7 +18,7 @@ Examples:
   nopal stop valkey && nopal view valkey
 
 {EXIT_HELP}"))]
-pub struct Args {
+pub(crate) struct Args {
     /// The session; without it the current one.
     pub name: Option<String>,
     /// As in LTTng; stopping never takes long here.
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 /// How a session ended.
-pub enum Ended {
+pub(crate) enum Ended {
     Stopped(Status),
     /// The recorder had been killed; so many places were put back in the processes.
     WasStale {
@@ -39,7 +39,7 @@ pub enum Ended {
     WasStopped,
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let session = Home::find()?.get(args.name.as_deref())?;
     let config = session.config()?;
     let is_overwriting = config.channels.iter().any(|c| c.enabled && c.mode == Mode::Overwrite);
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Ends whatever the session is doing. A recorder's failure is told once.
-pub fn end(session: &Session) -> Result<Ended, Failure> {
+pub(crate) fn end(session: &Session) -> Result<Ended, Failure> {
     if session.life() == Life::Started {
         let answer = control::ask(session, &Request::Stop);
         // The recorder answers a moment before it ends; what follows must find it gone.

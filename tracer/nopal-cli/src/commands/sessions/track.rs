@@ -16,7 +16,7 @@ Examples:
   nopal track -u --program valkey-server     those running, and those started later
 
 Descendants of a process are recorded with it.")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     pub which: Which,
     #[command(flatten)]
@@ -30,7 +30,7 @@ Examples:
   nopal untrack -u -p 1234
   nopal untrack -u --program valkey-server
   nopal untrack -u --all")]
-pub struct UntrackArgs {
+pub(crate) struct UntrackArgs {
     #[command(flatten)]
     pub which: Which,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub struct UntrackArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct What {
+pub(crate) struct What {
     #[command(flatten)]
     pub processes: ProcessArgs,
     /// Programs by name, or by path if there is a slash in it.
@@ -76,7 +76,7 @@ fn not_traceable(error: &TargetError) -> Failure {
     SessionError::new(code, error.to_string()).into()
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut what = args.what;
     what.resolve()?;
     if what.processes.pids.is_empty() && what.program.is_empty() {
@@ -106,7 +106,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn untrack(args: UntrackArgs) -> Result<(), Failure> {
+pub(crate) fn untrack(args: UntrackArgs) -> Result<(), Failure> {
     let mut what = args.what;
     what.resolve()?;
     if what.processes.pids.is_empty() && what.program.is_empty() && !args.all {

@@ -3,7 +3,7 @@
 
 use super::{Args, STOP, print_failure, print_to, select};
 use crate::failure::Failure;
-use crate::tracing::counted;
+use crate::words::counted;
 use nopal_session::Session;
 use nopal_session::control::{Reply, Request, ask};
 use nopal_trace::{Error, PrintError, Printed, Range, Recording};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const LOOK: Duration = Duration::from_millis(200);
 
-pub fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
+pub(super) fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Failure> {
     // Only what comes from now on.
     let mut from_ns = match ask(session, &Request::Flush)? {
         Reply::Flushed { until_ns } => until_ns,

@@ -12,7 +12,7 @@ const NUMBER_WIDTH: usize = 7;
 /// What is left for names on a narrow screen.
 const NAME_WIDTH: usize = 20;
 
-pub fn draw(view: &View, frame: &mut Frame<'_>) {
+pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
     let area = frame.area();
     if area.width < 20 || area.height < 4 {
         frame.render_widget(Line::raw("too small"), area);

@@ -9,18 +9,18 @@ mod tests;
 mod view;
 
 use crate::failure::Failure;
-use crate::{say, tracing};
+use crate::{say, signals};
 use crossterm::event::{self, Event, KeyEventKind};
 use nopal_answers::Slow;
 use nopal_spans::Summary;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use terminal::Terminal;
-pub use view::Row;
+pub(super) use view::Row;
 use view::View;
 
 /// What a screen shows, as it stands now.
-pub trait Board {
+pub(super) trait Board {
     /// Every row, in no order. Numbers of rows stay what they are.
     fn rows(&self) -> Vec<Row>;
 
@@ -37,7 +37,7 @@ const TICK: Duration = Duration::from_secs(1);
 const FIRST: Duration = Duration::from_millis(300);
 
 /// The terminal, as long as it is ours.
-pub struct Screen {
+pub(super) struct Screen {
     view: View,
     terminal: Option<Terminal>,
     keys: Option<Receiver<Event>>,
@@ -48,14 +48,14 @@ pub struct Screen {
 
 impl Screen {
     /// `title` says what is looked at; rows that only count have no durations.
-    pub fn new(title: &str, sort: super::latency::Sort, has_durations: bool) -> Screen {
+    pub(super) fn new(title: &str, sort: super::latency::Sort, has_durations: bool) -> Screen {
         let start = Instant::now();
         let view = View::new(title, sort, has_durations);
         Screen { view, terminal: None, keys: None, start, next: start, has_tried: false }
     }
 
     /// Takes keys, and draws if something has changed. The first call takes hold of the terminal.
-    pub fn round(&mut self, board: &impl Board) -> Result<(), Failure> {
+    pub(super) fn round(&mut self, board: &impl Board) -> Result<(), Failure> {
         let mut has_changed = false;
         if !std::mem::replace(&mut self.has_tried, true) {
             self.terminal = Some(Terminal::enter().map_err(|error| broken(&error))?);
@@ -70,7 +70,7 @@ impl Screen {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => self.view.press(key),
                 Some(Ok(_)) => {}
                 Some(Err(TryRecvError::Disconnected)) => {
-                    tracing::stop();
+                    signals::stop();
                     break;
                 }
                 Some(Err(TryRecvError::Empty)) | None => break,
@@ -78,7 +78,7 @@ impl Screen {
             has_changed = true;
         }
         if self.view.is_over {
-            tracing::stop();
+            signals::stop();
         }
         let now = Instant::now();
         if now >= self.next {

@@ -9,13 +9,13 @@ use std::mem::ManuallyDrop;
 use std::sync::Once;
 
 /// Gives the terminal back when it goes.
-pub struct Terminal {
+pub(super) struct Terminal {
     /// Not dropped: it would panic over a terminal that has gone, and has nothing but what [`restore`] gives back.
     inner: ManuallyDrop<ratatui::Terminal<CrosstermBackend<Stdout>>>,
 }
 
 impl Terminal {
-    pub fn enter() -> io::Result<Terminal> {
+    pub(super) fn enter() -> io::Result<Terminal> {
         static HOOK: Once = Once::new();
         // What a panic says must be readable, in a terminal that works.
         HOOK.call_once(|| {
@@ -38,7 +38,7 @@ impl Terminal {
         }
     }
 
-    pub fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.inner.draw(render).map(|_| ())
     }
 }

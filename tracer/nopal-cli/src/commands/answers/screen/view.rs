@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A group of spans, or a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     /// Stays the same from one refresh to the next.
     pub id: usize,
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Row {
 
 /// The columns of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Number {
+pub(super) enum Number {
     Rate,
     Count,
     Errors,
@@ -33,9 +33,9 @@ pub enum Number {
     Max,
 }
 
-pub const N_NUMBERS: usize = 10;
+pub(super) const N_NUMBERS: usize = 10;
 
-pub const NUMBERS: [Number; N_NUMBERS] = [
+pub(super) const NUMBERS: [Number; N_NUMBERS] = [
     Number::Rate,
     Number::Count,
     Number::Errors,
@@ -49,7 +49,7 @@ pub const NUMBERS: [Number; N_NUMBERS] = [
 ];
 
 impl Number {
-    pub fn title(self) -> &'static str {
+    pub(super) fn title(self) -> &'static str {
         match self {
             Number::Rate => "per s",
             Number::Count => "count",
@@ -64,14 +64,14 @@ impl Number {
         }
     }
 
-    pub fn is_duration(self) -> bool {
+    pub(super) fn is_duration(self) -> bool {
         !matches!(self, Number::Rate | Number::Count | Number::Errors)
     }
 }
 
 /// What takes the room between title and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Page {
+pub(super) enum Page {
     Table,
     Detail,
     Help,
@@ -79,17 +79,17 @@ pub enum Page {
 
 /// One row in full.
 #[derive(Debug)]
-pub struct Detail {
+pub(super) struct Detail {
     pub name: String,
     pub summary: Summary,
     pub slowest: Vec<Slow>,
 }
 
 /// How many seconds a sparkline can show.
-pub const N_HISTORY: usize = 60;
+pub(super) const N_HISTORY: usize = 60;
 
 #[derive(Debug)]
-pub struct View {
+pub(super) struct View {
     pub title: String,
     pub has_durations: bool,
     /// Whether the terminal can show block characters.
@@ -117,7 +117,7 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(title: &str, sort: Sort, has_durations: bool) -> View {
+    pub(super) fn new(title: &str, sort: Sort, has_durations: bool) -> View {
         let sort = match sort {
             _ if !has_durations => Number::Count,
             Sort::Count => Number::Count,
@@ -154,7 +154,7 @@ impl View {
     }
 
     /// Takes new numbers, unless it is paused.
-    pub fn refresh(&mut self, mut rows: Vec<Row>, elapsed: Duration, n_unmatched: u64) {
+    pub(super) fn refresh(&mut self, mut rows: Vec<Row>, elapsed: Duration, n_unmatched: u64) {
         if self.is_paused {
             return;
         }
@@ -179,7 +179,7 @@ impl View {
     }
 
     /// Gets the details of the row that is looked into.
-    pub fn look_into(&mut self, detail: impl FnOnce(usize) -> Option<(Summary, Vec<Slow>)>) {
+    pub(super) fn look_into(&mut self, detail: impl FnOnce(usize) -> Option<(Summary, Vec<Slow>)>) {
         if self.page != Page::Detail || (self.is_paused && self.detail.is_some()) {
             return;
         }
@@ -194,21 +194,21 @@ impl View {
     }
 
     /// The rows that the filter lets through, in their order.
-    pub fn shown(&self) -> Vec<&Row> {
+    pub(super) fn shown(&self) -> Vec<&Row> {
         let wanted = self.filter.to_lowercase();
         self.rows.iter().filter(|row| row.name.to_lowercase().contains(&wanted)).collect()
     }
 
     /// How many came in each of the last seconds, the newest last.
-    pub fn history(&self, row: usize) -> Vec<u64> {
+    pub(super) fn history(&self, row: usize) -> Vec<u64> {
         self.history.get(row).map(|(_, counts)| counts.iter().copied().collect()).unwrap_or_default()
     }
 
-    pub fn n_spans(&self) -> u64 {
+    pub(super) fn n_spans(&self) -> u64 {
         self.rows.iter().map(|row| row.numbers[Number::Count as usize]).sum()
     }
 
-    pub fn numbers(&self) -> impl Iterator<Item = Number> + use<> {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Number> + use<> {
         let has_durations = self.has_durations;
         NUMBERS
             .into_iter()
@@ -232,7 +232,7 @@ impl View {
         }
     }
 
-    pub fn press(&mut self, key: KeyEvent) {
+    pub(super) fn press(&mut self, key: KeyEvent) {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             if matches!(key.code, KeyCode::Char('c' | 'd')) {
                 self.is_over = true;

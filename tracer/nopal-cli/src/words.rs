@@ -1,0 +1,86 @@
+//! Numbers as people write and read them: sizes, times, counts.
+
+use std::time::Duration;
+
+/// `4M`, `64k`, `1G`, `4096`.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err("a size is a number with k, M or G".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a size is a number with k, M or G".to_owned())?;
+    number.checked_mul(factor).ok_or_else(|| "that is too much".to_owned())
+}
+
+pub(crate) fn string_size(text: &str) -> Result<u64, String> {
+    size(text).and_then(|size| within(size, 1, 8 << 10, "a string can have 1 byte to 8k"))
+}
+
+pub(crate) fn ring_size(text: &str) -> Result<u64, String> {
+    size(text).and_then(|size| within(size, 64 << 10, 1 << 30, "a ring can have 64k to 1G"))
+}
+
+fn within(size: u64, least: u64, most: u64, rule: &str) -> Result<u64, String> {
+    if (least..=most).contains(&size) { Ok(size) } else { Err(rule.to_owned()) }
+}
+
+/// `10s`, `500ms`, `2m`, `1h`; a bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("not a valid duration: `{text}`; use `10s`, `500ms` or `2m`");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(invalid()),
+    };
+    let number: f64 = digits.parse().map_err(|_| invalid())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|_| invalid())
+}
+
+/// `1.2 MiB`
+pub(crate) fn bytes_in_words(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit < UNITS.len() - 1 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// `1 event`, `2 events`.
+pub(crate) fn counted(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_have_units() {
+        assert_eq!(size("4M"), Ok(4 << 20));
+        assert_eq!(size("64k"), Ok(64 << 10));
+        assert_eq!(size("17"), Ok(17));
+        assert_eq!(
+            (string_size("8k"), ring_size("64k"), ring_size("1G")),
+            (Ok(8192), Ok(65536), Ok(1 << 30))
+        );
+        assert!(string_size("0").is_err() && string_size("8193").is_err());
+        assert!(ring_size("1").is_err() && ring_size("2G").is_err());
+        assert!(size("4X").is_err() && size("").is_err() && size("99999999999G").is_err());
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(duration("x").is_err() && duration("-1s").is_err());
+        assert_eq!(bytes_in_words(1536), "1.5 KiB");
+        assert_eq!(bytes_in_words(7), "7 bytes");
+    }
+}
