@@ -8,13 +8,13 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// A program that plans its own spans, recorded once for all tests.
-pub struct Planned {
+pub(crate) struct Planned {
     pub dir: PathBuf,
     /// What the program says must come of it.
     pub plan: PathBuf,
 }
 
-pub fn planned() -> &'static Planned {
+pub(crate) fn planned() -> &'static Planned {
     static MADE: OnceLock<Planned> = OnceLock::new();
     MADE.get_or_init(|| {
         let folder = scratch("pictures-planned");
@@ -29,12 +29,12 @@ pub fn planned() -> &'static Planned {
 }
 
 /// The file that says what spans the planned program has.
-pub fn spans_file() -> PathBuf {
+pub(crate) fn spans_file() -> PathBuf {
     root().join("tests/fixtures/targets/spans.toml")
 }
 
 /// Python with the readers of other people.
-pub fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     const PACKAGES: [&str; 5] = [
         "perfetto==0.59.1",
         "protobuf==7.36.2",
@@ -51,20 +51,20 @@ pub fn python() -> PathBuf {
 
 /// Runs a script of `tests/fixtures/readers`, which checks and fails by itself.
 #[track_caller]
-pub fn check(script: &str, arguments: &[&dyn AsRef<OsStr>]) -> String {
+pub(crate) fn check(script: &str, arguments: &[&dyn AsRef<OsStr>]) -> String {
     let mut command = Command::new(python());
     command.arg(root().join("tests/fixtures/readers").join(script));
     run(command.args(arguments.iter().map(AsRef::as_ref)))
 }
 
 #[track_caller]
-pub fn output(arguments: &[&dyn AsRef<OsStr>]) -> Output {
+pub(crate) fn output(arguments: &[&dyn AsRef<OsStr>]) -> Output {
     Command::new(nopal()).args(arguments.iter().map(AsRef::as_ref)).output().expect("nopal can be run")
 }
 
 /// What a command prints that must succeed.
 #[track_caller]
-pub fn said(arguments: &[&dyn AsRef<OsStr>]) -> String {
+pub(crate) fn said(arguments: &[&dyn AsRef<OsStr>]) -> String {
     let output = output(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
@@ -72,14 +72,14 @@ pub fn said(arguments: &[&dyn AsRef<OsStr>]) -> String {
 
 /// What a command says that must fail: its words, and its exit code.
 #[track_caller]
-pub fn refusal(arguments: &[&dyn AsRef<OsStr>]) -> (String, i32) {
+pub(crate) fn refusal(arguments: &[&dyn AsRef<OsStr>]) -> (String, i32) {
     let output = output(arguments);
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code().expect("not killed"))
 }
 
 /// The text that babeltrace2 makes of a recording.
-pub fn babeltrace(dir: &Path, into: &Path) {
+pub(crate) fn babeltrace(dir: &Path, into: &Path) {
     let text = run(Command::new("babeltrace2").args(["--clock-seconds", "--no-delta"]).arg(dir));
     std::fs::write(into, text).expect("the scratch folder can be written");
 }

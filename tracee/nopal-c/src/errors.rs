@@ -10,11 +10,11 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Stands for the number of the error, in [`guarded`].
-pub const FAILED: c_int = c_int::MIN;
+pub(crate) const FAILED: c_int = c_int::MIN;
 
 /// What can be wrong with a call, beyond what the provider finds.
 #[derive(Debug)]
-pub enum Problem {
+pub(crate) enum Problem {
     Null(&'static str),
     Type { index: usize, number: u32 },
     Provider(Error),
@@ -62,7 +62,7 @@ thread_local! {
 
 /// Keeps the error's text and returns its number.
 #[cold]
-pub fn fail(problem: &Problem) -> c_int {
+pub(crate) fn fail(problem: &Problem) -> c_int {
     TEXT.with(|text| {
         // SAFETY: this thread's own, and no reference to it lives longer than a call. A signal handler that fails in between
         // makes a text of both errors, but never one without its NUL: the last byte is always zero.
@@ -76,12 +76,12 @@ pub fn fail(problem: &Problem) -> c_int {
     problem.number()
 }
 
-pub fn text() -> *const c_char {
+pub(crate) fn text() -> *const c_char {
     TEXT.with(|text| text.get().cast_const().cast())
 }
 
 /// What a function may answer.
-pub trait Answer: Copy {
+pub(crate) trait Answer: Copy {
     /// The answer for an error of this number.
     fn of_error(self, number: c_int) -> Self;
 }
@@ -109,7 +109,7 @@ impl<T> Answer for *mut T {
 }
 
 /// Runs `body`; an error is kept as this thread's last, and so is a panic.
-pub fn guarded<A: Answer>(failed: A, body: impl FnOnce() -> Result<A, Problem>) -> A {
+pub(crate) fn guarded<A: Answer>(failed: A, body: impl FnOnce() -> Result<A, Problem>) -> A {
     // A panic leaves locks poisoned, which nobody minds, and nothing else half done.
     match catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Problem::Panic)) {
         Ok(answer) => answer,

@@ -56,7 +56,7 @@ enum Parsed<'a> {
 }
 
 /// Carries out the request at the start of `input`.
-pub fn serve(input: &[u8], connection: &Connection<'_>, now_ms: u64, out: &mut Vec<u8>) -> Progress {
+pub(crate) fn serve(input: &[u8], connection: &Connection<'_>, now_ms: u64, out: &mut Vec<u8>) -> Progress {
     match parse(input) {
         Parsed::Partial => Progress::Wait,
         Parsed::Wrong { reply, n_bytes } => {

@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Words of one request, the command included.
 const MAX_WORDS: usize = 1024;
 /// Everything of one request together.
-pub const MAX_REQUEST_BYTES: usize = 2 << 20;
+pub(crate) const MAX_REQUEST_BYTES: usize = 2 << 20;
 /// Values or keys of one reply together.
 const MAX_REPLY_BYTES: usize = 8 << 20;
 
@@ -93,7 +93,7 @@ enum Parsed<'a> {
 }
 
 /// Carries out the request at the start of `input`.
-pub fn serve(input: &[u8], connection: &Connection<'_>, now_ms: u64, out: &mut Vec<u8>) -> Progress {
+pub(crate) fn serve(input: &[u8], connection: &Connection<'_>, now_ms: u64, out: &mut Vec<u8>) -> Progress {
     let (words, n_bytes) = match parse(input) {
         Parsed::Partial => return Progress::Wait,
         Parsed::Wrong(why) => {

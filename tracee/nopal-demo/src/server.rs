@@ -94,7 +94,7 @@ impl Drop for Place {
 
 /// What the protocols need to know of the connection a request came by.
 #[derive(Debug)]
-pub struct Connection<'a> {
+pub(crate) struct Connection<'a> {
     /// Its number, which is its file descriptor.
     pub id: i32,
     pub client: CString,
@@ -104,7 +104,7 @@ pub struct Connection<'a> {
 
 /// What became of the bytes that a protocol was given.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// The request is not whole yet.
     Wait,
     /// So many bytes are done with.
@@ -127,7 +127,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    pub fn store(&self) -> MutexGuard<'a, Store> {
+    pub(crate) fn store(&self) -> MutexGuard<'a, Store> {
         lock(self.store)
     }
 
@@ -188,11 +188,11 @@ fn now_ms() -> u64 {
 
 /// A conversation without a socket: what a client that sends `input` gets, and whether it is sent away.
 #[cfg(test)]
-pub mod offline {
+pub(crate) mod offline {
     use super::*;
 
     /// Feeds the bytes in pieces of `piece`, as a network may.
-    pub fn talk(
+    pub(crate) fn talk(
         serve: impl Fn(&[u8], &Connection<'_>, u64, &mut Vec<u8>) -> Progress,
         store: &Mutex<Store>,
         input: &[u8],

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Longest key, as in memcached.
-pub const MAX_KEY_BYTES: usize = 250;
+pub(crate) const MAX_KEY_BYTES: usize = 250;
 /// Longest value, as in memcached.
-pub const MAX_VALUE_BYTES: usize = 1 << 20;
+pub(crate) const MAX_VALUE_BYTES: usize = 1 << 20;
 /// What an entry takes beside its key and value, roughly.
 const ENTRY_BYTES: usize = 96;
 /// Of so many entries, chosen at random, the one that was not used for longest is evicted.
 const N_CANDIDATES: usize = 5;
 
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub(crate) struct Entry {
     key: Arc<[u8]>,
     pub value: Vec<u8>,
     /// What a memcached client stored beside the value.
@@ -42,10 +42,10 @@ impl Entry {
 
 /// The value cannot be stored even in an empty store.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TooLarge;
+pub(crate) struct TooLarge;
 
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub n_hits: u64,
     pub n_misses: u64,
     pub n_expired: u64,
@@ -53,7 +53,7 @@ pub struct Counts {
 }
 
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     /// Dense, so that one can be chosen at random.
     entries: Vec<Entry>,
     index: HashMap<Arc<[u8]>, usize>,
@@ -68,7 +68,7 @@ pub struct Store {
 }
 
 impl Store {
-    pub fn new(max_bytes: usize) -> Store {
+    pub(crate) fn new(max_bytes: usize) -> Store {
         Store {
             entries: Vec::new(),
             index: HashMap::new(),
@@ -81,16 +81,16 @@ impl Store {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub fn used_bytes(&self) -> usize {
+    pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes
     }
 
     /// The entry, if it is there and has not expired. One that has expired is deleted at this moment.
-    pub fn get(&mut self, key: &[u8], now_ms: u64) -> Option<&Entry> {
+    pub(crate) fn get(&mut self, key: &[u8], now_ms: u64) -> Option<&Entry> {
         let Some(idx) = self.find(key, now_ms) else {
             self.counts.n_misses += 1;
             return None;
@@ -103,19 +103,19 @@ impl Store {
     }
 
     /// Gives an entry another end.
-    pub fn touch(&mut self, key: &[u8], expires_ms: Option<u64>, now_ms: u64) -> Option<&Entry> {
+    pub(crate) fn touch(&mut self, key: &[u8], expires_ms: Option<u64>, now_ms: u64) -> Option<&Entry> {
         let idx = self.find(key, now_ms)?;
         self.entries[idx].expires_ms = expires_ms;
         self.entries.get(idx)
     }
 
     /// Whether the key is there; does not count as a use.
-    pub fn has(&mut self, key: &[u8], now_ms: u64) -> bool {
+    pub(crate) fn has(&mut self, key: &[u8], now_ms: u64) -> bool {
         self.find(key, now_ms).is_some()
     }
 
     /// Stores a value and returns its compare-and-swap number; evicts others if there is no room.
-    pub fn set(
+    pub(crate) fn set(
         &mut self,
         key: &[u8],
         value: &[u8],
@@ -149,25 +149,25 @@ impl Store {
     }
 
     /// Whether it was there.
-    pub fn remove(&mut self, key: &[u8], now_ms: u64) -> bool {
+    pub(crate) fn remove(&mut self, key: &[u8], now_ms: u64) -> bool {
         let found = self.find(key, now_ms);
         found.map(|idx| self.remove_at(idx)).is_some()
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.index.clear();
         self.used_bytes = 0;
     }
 
     /// The keys that match. Looks at every key there is: with many of them this is what makes a server stop.
-    pub fn keys<'a>(&'a self, pattern: &'a [u8], now_ms: u64) -> impl Iterator<Item = &'a [u8]> {
+    pub(crate) fn keys<'a>(&'a self, pattern: &'a [u8], now_ms: u64) -> impl Iterator<Item = &'a [u8]> {
         let live = self.entries.iter().filter(move |entry| !entry.is_expired(now_ms));
         live.map(|entry| &*entry.key).filter(move |key| is_match(pattern, key))
     }
 
     /// Looks at the next `n_entries` and deletes those that have expired, so that what nobody asks for goes too.
-    pub fn expire_cycle(&mut self, n_entries: usize, now_ms: u64) {
+    pub(crate) fn expire_cycle(&mut self, n_entries: usize, now_ms: u64) {
         for _ in 0..n_entries.min(self.entries.len()) {
             if self.cursor >= self.entries.len() {
                 self.cursor = 0;

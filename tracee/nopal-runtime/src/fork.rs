@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// The names of loaded objects that hold the pid.
 #[derive(Debug)]
-pub struct Names(Vec<Named>);
+pub(crate) struct Names(Vec<Named>);
 
 #[derive(Debug)]
 struct Named {
@@ -24,7 +24,7 @@ struct Named {
 }
 
 /// Room for `/proc/PID/fd/N`.
-pub const PATH_SIZE: usize = 40;
+pub(crate) const PATH_SIZE: usize = 40;
 
 // SAFETY: the pointers are used only under the lock, and only while the objects are loaded.
 unsafe impl Send for Names {}
@@ -35,7 +35,7 @@ static NAMES: Mutex<Names> = Mutex::new(Names(Vec::new()));
 const PID_DIGITS: usize = 7;
 
 /// Whoever changes a provider holds this: one lock for all, so that a fork has only one to take.
-pub fn lock() -> MutexGuard<'static, Names> {
+pub(crate) fn lock() -> MutexGuard<'static, Names> {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
         // If it fails, forks are as dangerous as without the handlers, and everything else works.
@@ -72,13 +72,13 @@ extern "C" fn child() {
 
 impl Names {
     /// The path of a descriptor of this process, with as many slashes as leave room for any other pid.
-    pub fn path_with_room(&self, fd: i32) -> String {
+    pub(crate) fn path_with_room(&self, fd: i32) -> String {
         let pid = std::process::id().to_string();
         format!("/proc/{pid}/fd/{}{fd}", "/".repeat(PID_DIGITS.saturating_sub(pid.len())))
     }
 
     /// Fails if so many objects are loaded that the program would run short of file descriptors because of them.
-    pub fn check_room(&self) -> Result<()> {
+    pub(crate) fn check_room(&self) -> Result<()> {
         let max_objects = sys::max_files() / 2;
         if self.0.len() >= max_objects {
             Err(Error::TooManyObjects { n_objects: self.0.len() })
@@ -89,7 +89,7 @@ impl Names {
 
     /// The file under a number that no loaded object has. A program that closes all descriptors leads to such: the dynamic
     /// linker would take the path for that of the older object.
-    pub fn under_new_number(&self, file: File) -> Result<File> {
+    pub(crate) fn under_new_number(&self, file: File) -> Result<File> {
         let mut taken = Vec::new();
         let mut file = file;
         while self.0.iter().any(|named| named.fd == file.as_raw_fd()) {
@@ -104,14 +104,14 @@ impl Names {
 
     /// # Safety
     /// Until it is removed again the object is loaded, and nobody else writes to `path`, which has [`PATH_SIZE`] bytes.
-    pub unsafe fn add(&mut self, object: *mut LinkMap, path: *mut c_char, fd: i32) {
+    pub(crate) unsafe fn add(&mut self, object: *mut LinkMap, path: *mut c_char, fd: i32) {
         let named = Named { object, path, fd };
         // SAFETY: by this function's contract.
         unsafe { named.write_path() };
         self.0.push(named);
     }
 
-    pub fn remove(&mut self, object: *mut LinkMap) {
+    pub(crate) fn remove(&mut self, object: *mut LinkMap) {
         self.0.retain(|named| named.object != object);
     }
 

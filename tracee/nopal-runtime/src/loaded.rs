@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The number of its first probe among those of the provider.
     pub first_probe: usize,
     pub n_probes: usize,
@@ -61,7 +61,12 @@ fn shown(provider: &str) -> String {
 }
 
 impl Loaded {
-    pub fn new(provider: &str, object: &Object, probes: Range<usize>, names: &mut Names) -> Result<Loaded> {
+    pub(crate) fn new(
+        provider: &str,
+        object: &Object,
+        probes: Range<usize>,
+        names: &mut Names,
+    ) -> Result<Loaded> {
         names.check_room()?;
         // The kernel refuses names of more than 249 bytes.
         let name = CString::new(file_name(provider, names)).unwrap_or_default();
@@ -107,23 +112,23 @@ impl Loaded {
     }
 
     /// Where the site of the probe with this index is.
-    pub fn site(&self, index: usize) -> *mut u32 {
+    pub(crate) fn site(&self, index: usize) -> *mut u32 {
         (self.start + self.layout.site(index) as usize) as *mut u32
     }
 
-    pub fn semaphore(&self, index: usize) -> *mut u16 {
+    pub(crate) fn semaphore(&self, index: usize) -> *mut u16 {
         (self.start + self.layout.semaphore(index) as usize) as *mut u16
     }
 
     /// `/proc/PID/fd/N`, by which tracers find it. A C string that lives as long as the object is loaded.
-    pub fn path(&self) -> *const c_char {
+    pub(crate) fn path(&self) -> *const c_char {
         self.path.get().cast_const().cast()
     }
 
     /// Makes it vanish from `/proc/PID/maps`. Its addresses stay valid.
     ///
     /// Where the process may not make code out of plain memory (SELinux, `MemoryDenyWriteExecute=`), the file's pages stay.
-    pub fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         let Layout { code_end, dynamic_end, semaphores_end, .. } = self.layout;
         if self.is_hidden {
             return;
@@ -152,7 +157,7 @@ impl Loaded {
     }
 
     /// Undoes [`Loaded::hide`].
-    pub fn show(&mut self) -> Result<()> {
+    pub(crate) fn show(&mut self) -> Result<()> {
         if !self.is_hidden {
             return Ok(());
         }
@@ -179,7 +184,7 @@ impl Loaded {
     ///
     /// # Safety
     /// Nobody uses an address in it any more.
-    pub unsafe fn close(self, names: &mut Names) {
+    pub(crate) unsafe fn close(self, names: &mut Names) {
         names.remove(self.names);
         // SAFETY: opened by `new`, closed here alone; unused by this function's contract.
         unsafe { sys::close_object(self.handle) };

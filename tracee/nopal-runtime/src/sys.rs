@@ -33,9 +33,9 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-pub const READ: c_int = 1;
-pub const WRITE: c_int = 2;
-pub const EXECUTE: c_int = 4;
+pub(crate) const READ: c_int = 1;
+pub(crate) const WRITE: c_int = 2;
+pub(crate) const EXECUTE: c_int = 4;
 
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_FIXED: c_int = 0x10;
@@ -46,7 +46,7 @@ const MREMAP_FIXED: c_int = 2;
 /// The part of `struct link_map` that debuggers read, and that all C libraries therefore have.
 #[repr(C)]
 #[derive(Debug)]
-pub struct LinkMap {
+pub(crate) struct LinkMap {
     /// What to add to the addresses in the file.
     pub bias: usize,
     pub name: *mut c_char,
@@ -57,7 +57,7 @@ fn failure(what: &'static str) -> Error {
 }
 
 /// A file in memory that is closed on exec.
-pub fn memory_file(name: &CStr) -> Result<File> {
+pub(crate) fn memory_file(name: &CStr) -> Result<File> {
     const CLOEXEC: c_uint = 1;
     const ALLOW_SEALING: c_uint = 2;
     const NOEXEC_SEAL: c_uint = 8;
@@ -75,7 +75,7 @@ pub fn memory_file(name: &CStr) -> Result<File> {
 }
 
 /// How many files this process may have open.
-pub fn max_files() -> usize {
+pub(crate) fn max_files() -> usize {
     const NOFILE: c_int = 7;
     let mut limit = [u64::MAX; 2];
     // SAFETY: writes the two numbers of a `struct rlimit`, the one in force first.
@@ -84,7 +84,7 @@ pub fn max_files() -> usize {
 }
 
 /// Nobody can change the file's bytes or its size from now on.
-pub fn seal(fd: c_int) -> Result<()> {
+pub(crate) fn seal(fd: c_int) -> Result<()> {
     const ADD_SEALS: c_int = 1033;
     let (seal, shrink, grow, write) = (1, 2, 4, 8);
     // SAFETY: takes an integer and changes only the file.
@@ -95,7 +95,7 @@ pub fn seal(fd: c_int) -> Result<()> {
 }
 
 /// Loads a shared object for the caller alone and returns the dynamic linker's handle.
-pub fn open_object(path: &CStr) -> Result<*mut c_void> {
+pub(crate) fn open_object(path: &CStr) -> Result<*mut c_void> {
     let (now, local) = (2, 0);
     // SAFETY: the path is a C string; the object has no constructors, and so nothing of it runs.
     let handle = unsafe { dlopen(path.as_ptr(), now | local) };
@@ -106,7 +106,7 @@ pub fn open_object(path: &CStr) -> Result<*mut c_void> {
 ///
 /// # Safety
 /// The handle is one of [`open_object`] that was not closed.
-pub unsafe fn link_map(handle: *mut c_void) -> Result<*mut LinkMap> {
+pub(crate) unsafe fn link_map(handle: *mut c_void) -> Result<*mut LinkMap> {
     const LINKMAP: c_int = 2;
     let mut map: *mut LinkMap = std::ptr::null_mut();
     // SAFETY: the handle is open by this function's contract; the request stores one pointer.
@@ -116,7 +116,7 @@ pub unsafe fn link_map(handle: *mut c_void) -> Result<*mut LinkMap> {
 
 /// # Safety
 /// The handle is one of [`open_object`] that was not closed, and nobody uses the object any more.
-pub unsafe fn close_object(handle: *mut c_void) {
+pub(crate) unsafe fn close_object(handle: *mut c_void) {
     // SAFETY: by this function's contract. A failure leaves the object loaded, which nobody minds.
     unsafe { dlclose(handle) };
 }
@@ -137,7 +137,13 @@ fn linker_failure(what: &'static str) -> Error {
 ///
 /// # Safety
 /// The pages belong to the caller, and whoever uses them can go on with what the file has.
-pub unsafe fn map_over(address: usize, length: usize, access: c_int, fd: c_int, offset: u64) -> Result<()> {
+pub(crate) unsafe fn map_over(
+    address: usize,
+    length: usize,
+    access: c_int,
+    fd: c_int,
+    offset: u64,
+) -> Result<()> {
     let flags = MAP_PRIVATE | MAP_FIXED;
     // SAFETY: by this function's contract.
     let mapped = unsafe { mmap(address as *mut c_void, length, access, flags, fd, offset as c_long) };
@@ -148,7 +154,7 @@ pub unsafe fn map_over(address: usize, length: usize, access: c_int, fd: c_int, 
 ///
 /// # Safety
 /// The pages belong to the caller, and whoever uses them can go on with those bytes.
-pub unsafe fn replace(
+pub(crate) unsafe fn replace(
     address: usize,
     length: usize,
     access: c_int,
@@ -179,7 +185,11 @@ pub unsafe fn replace(
 }
 
 /// Has functions called around every fork of this process.
-pub fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> Result<()> {
+pub(crate) fn at_fork(
+    prepare: extern "C" fn(),
+    parent: extern "C" fn(),
+    child: extern "C" fn(),
+) -> Result<()> {
     // SAFETY: the functions live as long as the library, which is never unloaded.
     match unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) } {
         0 => Ok(()),

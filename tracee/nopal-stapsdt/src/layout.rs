@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
-pub const MAX_ARGUMENTS: usize = 6;
+pub(crate) const MAX_ARGUMENTS: usize = 6;
 
 /// `SDTError_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -70,7 +70,7 @@ pub trait Arg: Copy {
 pub trait Primitive: sealed::Words {}
 impl<T: sealed::Words> Primitive for T {}
 
-pub mod sealed {
+pub(crate) mod sealed {
     //! How a primitive fills an assembler operand. Out of reach of other crates.
 
     use super::{MaybeUninit, Shape};

@@ -20,10 +20,10 @@ const ARG_ELEMENT: u16 = 0x16;
 const ARG_TRUSTED: u16 = 0x19;
 
 /// The largest number of operands that other tracers read.
-pub const MAX_OPERANDS: usize = 12;
+pub(crate) const MAX_OPERANDS: usize = 12;
 
 /// 16-byte words that the macros hand to the assembler at most; the site macro has two lists, this is the longer one.
-pub const MAX_WORDS: usize = 192;
+pub(crate) const MAX_WORDS: usize = 192;
 const CAPACITY: usize = MAX_WORDS * 16;
 
 /// Which end of a span a probe is, and the probe at the other end.

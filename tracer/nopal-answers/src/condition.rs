@@ -10,7 +10,7 @@ pub(crate) struct Condition(Predicate);
 
 impl Condition {
     /// `want` gives the number of a field, or none if there is no such field.
-    pub fn parse(
+    pub(crate) fn parse(
         text: &str,
         known: Option<&[KnownField]>,
         want: impl FnMut(&str) -> Option<usize>,
@@ -31,7 +31,7 @@ impl Condition {
         Predicate::parse_labelled(text, &field, &label).map(Condition)
     }
 
-    pub fn holds<'v>(&self, get: impl Fn(usize) -> Value<'v>) -> bool {
+    pub(crate) fn holds<'v>(&self, get: impl Fn(usize) -> Value<'v>) -> bool {
         let value = |source| match source {
             Source::Field(field) => match get(field) {
                 Value::Absent => predicate::Value::Absent,

@@ -52,7 +52,7 @@ impl Nested {
 }
 
 impl<'a> FieldReader<'a> {
-    pub fn new(needed: &'a [bool], fields: &'a mut Fields) -> FieldReader<'a> {
+    pub(crate) fn new(needed: &'a [bool], fields: &'a mut Fields) -> FieldReader<'a> {
         fields.clear();
         FieldReader { needed, fields, position: 0, depth: 0, nested: None }
     }
@@ -164,7 +164,7 @@ pub(crate) struct TaskReader {
 
 impl TaskReader {
     /// None if the recording does not say.
-    pub fn task(&self) -> Option<Task> {
+    pub(crate) fn task(&self) -> Option<Task> {
         Some(Task { pid: self.pid?, tid: self.tid? })
     }
 }

@@ -33,12 +33,12 @@ impl<T> Default for Groups<T> {
 
 impl<T: Default> Groups<T> {
     /// Beyond this many, what is new is one group.
-    pub fn limit(&mut self, max: usize) {
+    pub(crate) fn limit(&mut self, max: usize) {
         self.max = max;
     }
 
     /// The group of these values.
-    pub fn get<'v>(&mut self, values: impl Iterator<Item = Value<'v>> + Clone) -> usize {
+    pub(crate) fn get<'v>(&mut self, values: impl Iterator<Item = Value<'v>> + Clone) -> usize {
         self.key.clear();
         values.clone().for_each(|value| value.identify(&mut self.key));
         if let Some(at) = self.by_key.get(&self.key[..]) {

@@ -300,7 +300,7 @@ impl Latency {
 }
 
 impl SpanAsk {
-    pub fn new(
+    pub(crate) fn new(
         pairing: &mut Pairing,
         idx: usize,
         span: &Span,

@@ -30,7 +30,7 @@ pub(crate) struct FunctionPattern<'t> {
 
 impl<'t> FunctionPattern<'t> {
     /// `None` if the text is about probes.
-    pub fn parse(text: &'t str) -> Option<FunctionPattern<'t>> {
+    pub(crate) fn parse(text: &'t str) -> Option<FunctionPattern<'t>> {
         let (file, name) = text.strip_prefix("function:")?.rsplit_once(':')?;
         (!file.is_empty() && !name.is_empty()).then_some(FunctionPattern { file, name })
     }
@@ -46,7 +46,7 @@ impl<'t> FunctionPattern<'t> {
     }
 
     /// Whether a probe that stands for a function is one of these.
-    pub fn accepts(&self, probe: &Probe) -> bool {
+    pub(crate) fn accepts(&self, probe: &Probe) -> bool {
         let name = probe.name.strip_suffix(ENTRY).or_else(|| probe.name.strip_suffix(RETURN));
         name.is_some_and(|name| glob(self.name, name))
     }

@@ -40,7 +40,7 @@ struct Process {
 
 impl ProcessCache {
     /// From now on keeps what these fields will be made of.
-    pub fn keep_for(&mut self, fields: &[ContextField]) {
+    pub(crate) fn keep_for(&mut self, fields: &[ContextField]) {
         let has = |field| fields.contains(&field);
         self.has_names |= has(ContextField::Procname);
         self.has_stacks |= has(ContextField::Ustack);
@@ -48,7 +48,7 @@ impl ProcessCache {
     }
 
     /// Looks at a process for what is kept; `files` are those with probes. Nothing changes if it has ended.
-    pub fn look(&mut self, pid: u32, files: &HashSet<FileId>) {
+    pub(crate) fn look(&mut self, pid: u32, files: &HashSet<FileId>) {
         if self.has_names {
             self.look_at_names(pid);
         }
@@ -97,14 +97,14 @@ impl ProcessCache {
     }
 
     /// The name of a thread as it was last seen, else that of its process.
-    pub fn name(&self, task: Task) -> Option<&[u8]> {
+    pub(crate) fn name(&self, task: Task) -> Option<&[u8]> {
         let process = self.processes.get(&task.pid)?;
         let name = process.threads.get(&task.tid).unwrap_or(&process.name);
         (!name.is_empty()).then_some(name)
     }
 
     /// The name of a thread now, or as it was last seen; a look serves for a while.
-    pub fn current_name(&mut self, task: Task) -> Vec<u8> {
+    pub(crate) fn current_name(&mut self, task: Task) -> Vec<u8> {
         let is_new =
             self.processes.get(&task.pid).is_none_or(|process| !process.threads.contains_key(&task.tid));
         if is_new || self.names_at.is_none_or(|at| at.elapsed() >= NAME_AGE) {
@@ -115,7 +115,7 @@ impl ProcessCache {
     }
 
     /// What must be added to the link-time addresses of a file in a process.
-    pub fn bias(&mut self, pid: u32, file: FileId, files: &HashSet<FileId>) -> Option<u64> {
+    pub(crate) fn bias(&mut self, pid: u32, file: FileId, files: &HashSet<FileId>) -> Option<u64> {
         let known = |this: &Self, pid| {
             this.processes.get(&pid).and_then(|process| process.biases.get(&file).copied())
         };
@@ -130,7 +130,14 @@ impl ProcessCache {
         self.processes.iter().find(|(_, process)| process.biases.contains_key(&file)).map(|(pid, _)| *pid)
     }
 
-    pub fn unwind(&mut self, pid: u32, file: FileId, top: StackTop<'_>, max: usize, into: &mut Vec<u64>) {
+    pub(crate) fn unwind(
+        &mut self,
+        pid: u32,
+        file: FileId,
+        top: StackTop<'_>,
+        max: usize,
+        into: &mut Vec<u64>,
+    ) {
         let pid = match self.stacks.knows(pid) {
             true => pid,
             false => self.stand_in(file).filter(|_| !nopal_proc::Process::is_alive(pid)).unwrap_or(pid),

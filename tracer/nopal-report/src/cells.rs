@@ -15,21 +15,21 @@ pub(crate) struct Ruler {
 }
 
 impl Ruler {
-    pub fn new(base_ns: i64) -> Ruler {
+    pub(crate) fn new(base_ns: i64) -> Ruler {
         Ruler { base_ns, width_ns: FIRST_WIDTH_NS }
     }
 
     /// The cell of a time. What lies before the first event belongs to the first cell.
-    pub fn cell(&self, ns: i64) -> u32 {
+    pub(crate) fn cell(&self, ns: i64) -> u32 {
         let since = ns.saturating_sub(self.base_ns).max(0) as u64;
         u32::try_from(since / self.width_ns).unwrap_or(u32::MAX)
     }
 
-    pub fn is_beyond(&self, ns: i64) -> bool {
+    pub(crate) fn is_beyond(&self, ns: i64) -> bool {
         self.cell(ns) >= MAX_CELLS
     }
 
-    pub fn halve(&mut self) {
+    pub(crate) fn halve(&mut self) {
         self.width_ns = self.width_ns.saturating_mul(2);
     }
 }
@@ -60,7 +60,7 @@ fn bucket(value: u64) -> u16 {
 }
 
 impl Cell {
-    pub fn add(&mut self, duration_ns: u64, self_ns: u64, is_error: bool) {
+    pub(crate) fn add(&mut self, duration_ns: u64, self_ns: u64, is_error: bool) {
         self.count += 1;
         self.errors += u64::from(is_error);
         self.total_ns = self.total_ns.saturating_add(duration_ns);
@@ -91,12 +91,12 @@ impl Cell {
 pub(crate) struct Series(pub BTreeMap<u32, Cell>);
 
 impl Series {
-    pub fn add(&mut self, cell: u32, duration_ns: u64, self_ns: u64, is_error: bool) {
+    pub(crate) fn add(&mut self, cell: u32, duration_ns: u64, self_ns: u64, is_error: bool) {
         self.0.entry(cell).or_default().add(duration_ns, self_ns, is_error);
     }
 
     /// Each two cells become one.
-    pub fn halve(&mut self) {
+    pub(crate) fn halve(&mut self) {
         for (at, cell) in std::mem::take(&mut self.0) {
             self.0.entry(at / 2).or_default().merge(&cell);
         }

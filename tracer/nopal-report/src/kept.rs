@@ -33,7 +33,7 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
-    pub fn add(&mut self, bar: Bar, ruler: &Ruler) {
+    pub(crate) fn add(&mut self, bar: Bar, ruler: &Ruler) {
         self.all.push(bar);
         if self.all.len() > 2 * MAX_BARS {
             self.thin(ruler);
@@ -41,7 +41,7 @@ impl Bars {
     }
 
     /// Keeps the longest of each cell, as many of each as there is room for.
-    pub fn thin(&mut self, ruler: &Ruler) {
+    pub(crate) fn thin(&mut self, ruler: &Ruler) {
         if self.all.len() <= MAX_BARS {
             return;
         }
@@ -62,7 +62,7 @@ impl Bars {
         });
     }
 
-    pub fn halve(&mut self) {
+    pub(crate) fn halve(&mut self) {
         for ((thread, at), n) in std::mem::take(&mut self.left_out) {
             *self.left_out.entry((thread, at / 2)).or_default() += n;
         }

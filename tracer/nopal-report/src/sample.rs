@@ -63,11 +63,11 @@ impl Default for Samples {
 
 impl Samples {
     /// Whether a span of this cell is among the slowest so far.
-    pub fn is_slow(&self, cell: u32, duration_ns: u64) -> bool {
+    pub(crate) fn is_slow(&self, cell: u32, duration_ns: u64) -> bool {
         self.cells.get(&cell).and_then(OfCell::least).is_none_or(|least| duration_ns > least)
     }
 
-    pub fn add(&mut self, cell: u32, point: Point, slow: impl FnOnce() -> Slow) {
+    pub(crate) fn add(&mut self, cell: u32, point: Point, slow: impl FnOnce() -> Slow) {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -90,7 +90,7 @@ impl Samples {
         }
     }
 
-    pub fn halve(&mut self) {
+    pub(crate) fn halve(&mut self) {
         for (at, cell) in std::mem::take(&mut self.cells) {
             let of_cell = self.cells.entry(at / 2).or_default();
             of_cell.slowest.extend(cell.slowest);
@@ -99,11 +99,11 @@ impl Samples {
         }
     }
 
-    pub fn slowest(&self) -> impl Iterator<Item = &Slow> {
+    pub(crate) fn slowest(&self) -> impl Iterator<Item = &Slow> {
         self.cells.values().flat_map(|cell| &cell.slowest)
     }
 
-    pub fn picked(&self) -> impl Iterator<Item = &Point> {
+    pub(crate) fn picked(&self) -> impl Iterator<Item = &Point> {
         self.cells.values().flat_map(|cell| cell.picked.iter().map(|(_, point)| point))
     }
 }

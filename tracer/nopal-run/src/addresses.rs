@@ -10,7 +10,7 @@ use std::path::Path;
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
 
 /// Of the kernel; root alone sees them.
-pub fn of_kernel(symbol: &str) -> Option<u64> {
+pub(crate) fn of_kernel(symbol: &str) -> Option<u64> {
     in_kallsyms(&String::from_utf8_lossy(&std::fs::read("/proc/kallsyms").ok()?), symbol)
 }
 
@@ -24,7 +24,7 @@ fn in_kallsyms(text: &str, symbol: &str) -> Option<u64> {
 }
 
 /// Of the file of a point, or why there is none.
-pub fn of_program(point: &Point, symbol: &str) -> Result<UserSymbol, String> {
+pub(crate) fn of_program(point: &Point, symbol: &str) -> Result<UserSymbol, String> {
     let (PointKind::Usdt { path, .. } | PointKind::Uprobe { path, .. } | PointKind::Uretprobe { path, .. }) =
         &point.kind
     else {
@@ -44,7 +44,7 @@ pub fn of_program(point: &Point, symbol: &str) -> Result<UserSymbol, String> {
 }
 
 /// Of a folder of the second version's hierarchy: the number the kernel has for it.
-pub fn of_cgroup(path: &str) -> Option<u64> {
+pub(crate) fn of_cgroup(path: &str) -> Option<u64> {
     let name = std::ffi::CString::new(path).ok()?;
     // SAFETY: a zeroed statfs is a valid value of a struct of numbers; the name ends in a NUL and lives through the call.
     let kind = unsafe {

@@ -27,7 +27,7 @@ const ENUM64: u32 = 19;
 const MAX_CHAIN: u32 = 64;
 
 #[derive(Debug)]
-pub struct Btf {
+pub(crate) struct Btf {
     bytes: Vec<u8>,
     /// Where each type begins; the first is `void` and has no place.
     types: Vec<usize>,
@@ -50,7 +50,7 @@ struct Head {
 
 impl Btf {
     /// Of the kernel that runs, if it tells.
-    pub fn of_kernel() -> Option<Btf> {
+    pub(crate) fn of_kernel() -> Option<Btf> {
         Btf::parse(std::fs::read("/sys/kernel/btf/vmlinux").ok()?)
     }
 
@@ -88,7 +88,7 @@ impl Btf {
     }
 
     /// By its full name: `struct task_struct`.
-    pub fn record(&self, name: &str) -> Option<Record> {
+    pub(crate) fn record(&self, name: &str) -> Option<Record> {
         let head = self.head(*self.records.get(name)?)?;
         let mut members = Vec::new();
         for index in 0..head.n_parts as usize {
@@ -113,7 +113,7 @@ impl Btf {
     }
 
     /// The number of a label of any enum.
-    pub fn constant(&self, label: &str) -> Option<i64> {
+    pub(crate) fn constant(&self, label: &str) -> Option<i64> {
         (1..self.types.len() as u32).find_map(|id| {
             let head = self.head(id)?;
             let (step, is_wide) = match head.kind {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Which clauses stubs can do, and where the cells of their maps are.
 #[derive(Debug, Clone, Default)]
-pub struct Cells {
+pub(crate) struct Cells {
     /// By clause.
     lowered: Vec<Option<Lowered>>,
     /// By map.
@@ -36,7 +36,7 @@ struct CellPlace {
 
 /// What a stub does at the hits of a site.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SiteCells {
+pub(crate) struct SiteCells {
     pub predicates: Vec<stub::Predicate>,
     pub cells: Vec<Cell>,
     /// The keys that have cells, if not all hits are counted in them.
@@ -57,12 +57,12 @@ fn first_key(n_keys: u32) -> i64 {
 
 impl Cells {
     /// Every hit is sent.
-    pub fn none(program: &Program) -> Cells {
+    pub(crate) fn none(program: &Program) -> Cells {
         let (places, lowered) = (vec![None; program.maps.len()], vec![None; program.clauses.len()]);
         Cells { places, lowered, ..Cells::default() }
     }
 
-    pub fn of(program: &Program) -> Cells {
+    pub(crate) fn of(program: &Program) -> Cells {
         let mut cells = Cells { places: vec![None; program.maps.len()], ..Cells::default() };
         for clause in &program.clauses {
             let is_of_sites = clause.points.iter().all(|p| is_of_site(&p.kind));
@@ -108,7 +108,7 @@ impl Cells {
     }
 
     /// What the stub of a site does for its clauses, if it can do all of them.
-    pub fn at(&self, site: &Site, clauses: &[u32]) -> Option<SiteCells> {
+    pub(crate) fn at(&self, site: &Site, clauses: &[u32]) -> Option<SiteCells> {
         let lowered: Vec<&Lowered> = clauses
             .iter()
             .map(|clause| self.lowered.get(*clause as usize)?.as_ref())
@@ -232,7 +232,7 @@ fn predicate(site: &Site, test: &Test) -> Option<stub::Predicate> {
 
 /// The maps of a script, with what stubs have gathered for them.
 #[derive(Debug)]
-pub struct CellMaps<'a> {
+pub(crate) struct CellMaps<'a> {
     pub maps: &'a mut Maps,
     pub cells: &'a Cells,
     pub ring: Option<&'a Arc<Rings>>,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The names of functions that a name or pattern stands for, as they are in the file: `main`, `std::*`, `Foo::bar`
 /// without its parameters.
-pub fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
+pub(crate) fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
     let exact = symbols.named(wanted);
     // `operator*` is a name before it is a pattern.
     let mut found: Vec<String> = if exact.is_empty() && wanted.contains(['*', '?', '[']) {
@@ -36,18 +36,18 @@ pub fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
 }
 
 /// Where the kernel jumps to when it has loaded the program.
-pub fn entry<'data, R: ReadRef<'data>>(bytes: R) -> Option<u64> {
+pub(crate) fn entry<'data, R: ReadRef<'data>>(bytes: R) -> Option<u64> {
     object::File::parse(bytes).ok().map(|file| file.entry()).filter(|entry| *entry != 0)
 }
 
 /// The names of that; `_start`, usually.
-pub fn entry_functions<'data, R: ReadRef<'data>>(symbols: &FileSymbols, bytes: R) -> Vec<String> {
+pub(crate) fn entry_functions<'data, R: ReadRef<'data>>(symbols: &FileSymbols, bytes: R) -> Vec<String> {
     let entry = entry(bytes);
     symbols.functions().filter(|f| Some(f.address) == entry).map(|f| f.name.to_owned()).collect()
 }
 
 /// The libraries a program names.
-pub fn libraries_of(path: &Path) -> Vec<String> {
+pub(crate) fn libraries_of(path: &Path) -> Vec<String> {
     let Ok(image) = Image::open(path) else { return Vec::new() };
     let Ok(file) = object::read::elf::ElfFile64::<object::Endianness, _>::parse(image.bytes()) else {
         return Vec::new();

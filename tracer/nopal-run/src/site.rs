@@ -9,7 +9,7 @@ use nopal_sdt::probe::{About, ArgAbout, Kind, Site};
 
 /// Reads arguments from the payload of a site's records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SiteReader {
+pub(crate) struct SiteReader {
     /// By argument index.
     args: Vec<ArgPlace>,
     layout: RecordLayout,
@@ -31,7 +31,7 @@ struct Number {
 }
 
 /// The captures of a site, their reader, and what could not be read, in words.
-pub fn plan(
+pub(crate) fn plan(
     site: &Site,
     about: Option<&About>,
     wanted: &Captures,
@@ -73,12 +73,12 @@ pub fn plan(
 }
 
 /// What the probe says of the argument with this index.
-pub fn about_arg(about: Option<&About>, index: u8) -> Option<&ArgAbout> {
+pub(crate) fn about_arg(about: Option<&About>, index: u8) -> Option<&ArgAbout> {
     about?.args.iter().find(|arg| arg.operand == Some(index + 1))
 }
 
 /// The argument's operand, if it can be read.
-pub fn operand(site: &Site, index: u8) -> Result<&Operand, String> {
+pub(crate) fn operand(site: &Site, index: u8) -> Result<&Operand, String> {
     let arg = site.args.get(usize::from(index)).ok_or("this site has fewer arguments")?;
     let operand = arg.operand.as_ref().map_err(|e| format!("`{}`: {}", arg.text, e.reason))?;
     match &operand.place {
@@ -134,7 +134,7 @@ impl SiteReader {
 
     /// A float is given as the bits of a double.
     #[inline]
-    pub fn number(&self, payload: &[u8], index: u8) -> i64 {
+    pub(crate) fn number(&self, payload: &[u8], index: u8) -> i64 {
         let Some(Some(number)) = self.args.get(usize::from(index)).map(|arg| arg.number) else { return 0 };
         let bits = number.field.bits(payload).unwrap_or(0);
         match number.is_single {
@@ -143,11 +143,11 @@ impl SiteReader {
         }
     }
 
-    pub fn string<'a>(&self, payload: &'a [u8], index: u8) -> &'a [u8] {
+    pub(crate) fn string<'a>(&self, payload: &'a [u8], index: u8) -> &'a [u8] {
         self.text(payload, self.args.get(usize::from(index)).and_then(|arg| arg.string))
     }
 
-    pub fn buffer<'a>(&self, payload: &'a [u8], index: u8) -> &'a [u8] {
+    pub(crate) fn buffer<'a>(&self, payload: &'a [u8], index: u8) -> &'a [u8] {
         self.text(payload, self.args.get(usize::from(index)).and_then(|arg| arg.buffer))
     }
 
@@ -157,7 +157,7 @@ impl SiteReader {
 
     /// How many strings of a record were longer than what was kept.
     #[inline]
-    pub fn n_cut(&self, payload: &[u8]) -> u64 {
+    pub(crate) fn n_cut(&self, payload: &[u8]) -> u64 {
         if !self.has_texts {
             return 0;
         }

@@ -47,7 +47,7 @@ pub(super) struct SiteEvent {
 }
 
 impl ScriptSites {
-    pub fn new(
+    pub(crate) fn new(
         program: Arc<Program>,
         given: Vec<nopal_provider::File>,
         cells: Arc<Cells>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// One thread, as /proc last had it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TaskInfo {
+pub(crate) struct TaskInfo {
     comm: [u8; 16],
     comm_bytes: u8,
     pub uid: u32,
@@ -18,7 +18,7 @@ pub struct TaskInfo {
 }
 
 impl TaskInfo {
-    pub fn comm(&self) -> &[u8] {
+    pub(crate) fn comm(&self) -> &[u8] {
         &self.comm[..usize::from(self.comm_bytes)]
     }
 
@@ -32,7 +32,7 @@ impl TaskInfo {
 
 /// Every thread that was asked for.
 #[derive(Debug)]
-pub struct TaskCache {
+pub(crate) struct TaskCache {
     known: HashMap<u32, TaskInfo>,
     fresh: HashMap<u32, ()>,
     since: Instant,
@@ -43,37 +43,37 @@ pub struct TaskCache {
 const KEPT: Duration = Duration::from_secs(1);
 
 impl TaskCache {
-    pub fn new() -> TaskCache {
+    pub(crate) fn new() -> TaskCache {
         TaskCache { known: HashMap::new(), fresh: HashMap::new(), since: Instant::now(), last: None }
     }
 
     /// What is known is to be read again.
-    pub fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         self.fresh.clear();
         self.last = None;
         self.since = Instant::now();
     }
 
     /// To be called now and then.
-    pub fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         if self.since.elapsed() >= KEPT {
             self.refresh();
         }
     }
 
     /// The name a process's first hit brought along: all there is if it has ended since.
-    pub fn introduce(&mut self, task: Task, comm: &str) {
+    pub(crate) fn introduce(&mut self, task: Task, comm: &str) {
         self.known.entry(task.tid).or_default().set_comm(comm.as_bytes());
     }
 
     /// Only the numbers of a task are often all that is wanted.
     #[inline]
-    pub fn who_if(&mut self, needs: &Captures, task: Task) -> TaskInfo {
+    pub(crate) fn who_if(&mut self, needs: &Captures, task: Task) -> TaskInfo {
         if needs.needs_who { self.who(task) } else { TaskInfo::default() }
     }
 
     #[inline]
-    pub fn who(&mut self, task: Task) -> TaskInfo {
+    pub(crate) fn who(&mut self, task: Task) -> TaskInfo {
         match self.last {
             Some((tid, who)) if tid == task.tid => who,
             _ => self.look_up(task),
@@ -97,7 +97,7 @@ impl TaskCache {
 }
 
 /// Nothing if the thread has gone.
-pub fn read(pid: u32, tid: u32) -> Option<TaskInfo> {
+pub(crate) fn read(pid: u32, tid: u32) -> Option<TaskInfo> {
     let folder = format!("/proc/{pid}/task/{tid}");
     let comm = fs::read(format!("{folder}/comm")).ok()?;
     let mut who = TaskInfo::default();

@@ -5,7 +5,7 @@ use nopal_program::{PointKind, Program};
 
 /// The intervals of a script.
 #[derive(Debug)]
-pub struct Timers {
+pub(crate) struct Timers {
     timers: Vec<Timer>,
     /// Rounds that were left out.
     pub n_missed: u64,
@@ -25,7 +25,7 @@ struct Timer {
 
 impl Timers {
     /// The first of each is due a period after `start_ns`.
-    pub fn new(program: &Program, start_ns: u64) -> Timers {
+    pub(crate) fn new(program: &Program, start_ns: u64) -> Timers {
         let timer = |(clause, point): (u32, u32)| {
             let PointKind::Interval { period_ns } =
                 program.clauses[clause as usize].points[point as usize].kind
@@ -40,12 +40,12 @@ impl Timers {
     }
 
     /// When the next one is due.
-    pub fn next_ns(&self) -> Option<u64> {
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         self.timers.iter().map(|t| t.next_ns).min()
     }
 
     /// The earliest that is due at `now_ns`, as clause, point and when. To be asked with one time until there is none.
-    pub fn due(&mut self, now_ns: u64) -> Option<(u32, u32, u64)> {
+    pub(crate) fn due(&mut self, now_ns: u64) -> Option<(u32, u32, u64)> {
         let timer = self.timers.iter_mut().filter(|t| t.next_ns <= now_ns).min_by_key(|t| t.next_ns)?;
         let at_ns = timer.next_ns;
         timer.next_ns = at_ns.saturating_add(timer.period_ns);
@@ -53,7 +53,7 @@ impl Timers {
     }
 
     /// Leaves out what is too long ago to be made up for.
-    pub fn catch_up(&mut self, now_ns: u64) {
+    pub(crate) fn catch_up(&mut self, now_ns: u64) {
         for timer in &mut self.timers {
             let n_behind = now_ns.saturating_sub(timer.next_ns) / timer.period_ns;
             let n_missed = n_behind.saturating_sub(MAX_BEHIND);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
 
 /// The tracepoints that `category:name` stands for.
-pub fn find(category: &str, name: &str) -> Result<Vec<KnownPoint>, NoPoint> {
+pub(crate) fn find(category: &str, name: &str) -> Result<Vec<KnownPoint>, NoPoint> {
     let folder =
         FOLDERS.iter().map(Path::new).find(|folder| folder.join("sched").is_dir() || folder.is_dir());
     let Some(folder) = folder else {
@@ -95,7 +95,7 @@ fn folders_in(folder: &Path) -> Vec<String> {
 }
 
 /// What a field that is a pointer to a record leads to.
-pub fn pointer(category: &str, tracepoint: &str, name: &str) -> Option<CType> {
+pub(crate) fn pointer(category: &str, tracepoint: &str, name: &str) -> Option<CType> {
     let path = |folder: &&str| Path::new(folder).join(category).join(tracepoint).join("format");
     let text = FOLDERS.iter().find_map(|folder| fs::read_to_string(path(folder)).ok())?;
     text.lines().find_map(|line| pointer_field(line, name))

@@ -6,7 +6,7 @@ use nopal_program::op::Builtin;
 
 /// A moment of the tracer.
 #[derive(Debug)]
-pub struct OwnHit {
+pub(crate) struct OwnHit {
     who: TaskInfo,
     pid: u32,
     tid: u32,
@@ -16,7 +16,7 @@ pub struct OwnHit {
 
 impl OwnHit {
     /// At `ns`, of a script that began at `start_ns`.
-    pub fn new(ns: u64, start_ns: u64) -> OwnHit {
+    pub(crate) fn new(ns: u64, start_ns: u64) -> OwnHit {
         let pid = std::process::id();
         // SAFETY: gettid has no arguments and cannot fail.
         let tid = unsafe { libc::gettid() } as u32;
@@ -59,7 +59,7 @@ fn cpu() -> u64 {
 }
 
 /// 32 random bits, as the kernel's `rand` gives.
-pub fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 4];
     // SAFETY: the buffer is 4 bytes long.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

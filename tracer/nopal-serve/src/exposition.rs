@@ -13,7 +13,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub fn content_type(self) -> &'static str {
+    pub(crate) fn content_type(self) -> &'static str {
         match self {
             Form::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -17,7 +17,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub fn parse(endpoint: &str) -> Option<Place> {
+    pub(crate) fn parse(endpoint: &str) -> Option<Place> {
         let rest = endpoint.strip_prefix("http://")?;
         let (host, path) = rest.split_once('/').map_or((rest, ""), |(host, path)| (host, path));
         let is_clean = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
@@ -68,12 +68,12 @@ pub(crate) struct Push {
 }
 
 impl Push {
-    pub fn new(place: Place) -> Push {
+    pub(crate) fn new(place: Place) -> Push {
         Push { place, under_way: None, n_sent: 0, n_failed: 0, problem: None }
     }
 
     /// Whether the one before is still under way; takes its end to the books.
-    pub fn is_busy(&mut self) -> bool {
+    pub(crate) fn is_busy(&mut self) -> bool {
         let Some(under_way) = &self.under_way else { return false };
         let result = match under_way.try_recv() {
             Err(TryRecvError::Empty) => return true,
@@ -94,7 +94,7 @@ impl Push {
         false
     }
 
-    pub fn send(&mut self, body: Vec<u8>) {
+    pub(crate) fn send(&mut self, body: Vec<u8>) {
         let (done, under_way) = channel();
         let place = self.place.clone();
         self.under_way = Some(under_way);

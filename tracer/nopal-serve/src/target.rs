@@ -120,7 +120,7 @@ pub(crate) struct SpanSeries<'a> {
 }
 
 impl Target {
-    pub fn new(config: TargetConfig, declared: Vec<Span>, given: Vec<nopal_provider::File>) -> Target {
+    pub(crate) fn new(config: TargetConfig, declared: Vec<Span>, given: Vec<nopal_provider::File>) -> Target {
         let tracked = Tracked { programs: vec![config.program.clone()], ..Tracked::default() };
         let mut programs = Programs::without_gate(&tracked);
         programs.look_again_after(if programs.is_blind() { LOOK_AGAIN_BLIND } else { LOOK_AGAIN });
@@ -140,7 +140,7 @@ impl Target {
     }
 
     /// Takes what has come, follows processes. Gives the number of hits.
-    pub fn round(&mut self, is_stopped: fn() -> bool) -> u64 {
+    pub(crate) fn round(&mut self, is_stopped: fn() -> bool) -> u64 {
         self.follow(is_stopped);
         let Some(tracing) = &mut self.tracing else { return 0 };
         // Processes that do nothing are looked at less often: a hundred of them shall cost nothing to speak of.
@@ -274,7 +274,7 @@ impl Target {
     }
 
     /// Spans by their labels. Who asks for the slowest starts looking for others.
-    pub fn spans(&mut self, takes_slowest: bool) -> Vec<SpanSeries<'_>> {
+    pub(crate) fn spans(&mut self, takes_slowest: bool) -> Vec<SpanSeries<'_>> {
         let Some(latency) = self.tracing.as_mut().and_then(|tracing| tracing.measured.latency.as_mut())
         else {
             return Vec::new();
@@ -293,24 +293,24 @@ impl Target {
     }
 
     /// Hits by probe and labels.
-    pub fn counts(&self) -> &[(Vec<Cell>, u64)] {
+    pub(crate) fn counts(&self) -> &[(Vec<Cell>, u64)] {
         let counts = self.tracing.as_ref().and_then(|tracing| tracing.measured.counts.as_ref());
         counts.map_or(&[], Counts::groups)
     }
 
-    pub fn n_events(&self) -> u64 {
+    pub(crate) fn n_events(&self) -> u64 {
         self.tracing.as_ref().map_or(0, |tracing| tracing.ordered.n_events)
     }
 
     /// Spans and hits that are in the series of all others.
-    pub fn n_folded(&self) -> u64 {
+    pub(crate) fn n_folded(&self) -> u64 {
         let Some(Tracing { measured, .. }) = &self.tracing else { return 0 };
         measured.latency.as_ref().map_or(0, Latency::n_folded)
             + measured.counts.as_ref().map_or(0, Counts::n_folded)
     }
 
     /// Leaves all processes. Gives what could not be put back.
-    pub fn close(&mut self) -> Vec<String> {
+    pub(crate) fn close(&mut self) -> Vec<String> {
         let Some(tracing) = &mut self.tracing else { return Vec::new() };
         let failures = tracing.live.close();
         let polled = tracing.ordered.poll(&mut tracing.live, &mut tracing.measured, true);

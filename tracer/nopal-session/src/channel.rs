@@ -53,7 +53,7 @@ pub(super) struct Sites {
 }
 
 impl Running {
-    pub fn open(config: &Channel) -> Result<Running, LiveError> {
+    pub(crate) fn open(config: &Channel) -> Result<Running, LiveError> {
         let rules: Vec<Rule> = config.events.iter().filter(|rule| rule.enabled).cloned().collect();
         let ring_bytes = ring_bytes(config);
         let live = Live::new(Request {
@@ -86,33 +86,33 @@ impl Running {
         })
     }
 
-    pub fn is_overwriting(&self) -> bool {
+    pub(crate) fn is_overwriting(&self) -> bool {
         self.config.mode == Mode::Overwrite
     }
 
     /// Whether it does what the configuration says now.
-    pub fn does(&self, config: &Channel) -> bool {
+    pub(crate) fn does(&self, config: &Channel) -> bool {
         let enabled = config.events.iter().filter(|rule| rule.enabled);
         let settings = |c: &Channel| Channel { events: Vec::new(), ..c.clone() };
         enabled.eq(self.rules.iter()) && settings(config) == settings(&self.config)
     }
 
     /// Whether it records a process that is not among these.
-    pub fn has_other_than(&self, pids: &HashSet<u32>) -> bool {
+    pub(crate) fn has_other_than(&self, pids: &HashSet<u32>) -> bool {
         !self.attached.is_subset(pids)
     }
 
     /// The processes it records: those it was attached to, and their descendants.
-    pub fn pids(&self) -> HashSet<u32> {
+    pub(crate) fn pids(&self) -> HashSet<u32> {
         self.attached.iter().copied().chain(self.live.processes()).collect()
     }
 
     /// Those of the processes that it does not record yet.
-    pub fn missing(&self, pids: &HashSet<u32>) -> Vec<u32> {
+    pub(crate) fn missing(&self, pids: &HashSet<u32>) -> Vec<u32> {
         pids.difference(&self.pids()).copied().collect()
     }
 
-    pub fn attach(&mut self, pid: u32, is_stopped: impl Fn() -> bool) -> Result<(), LiveError> {
+    pub(crate) fn attach(&mut self, pid: u32, is_stopped: impl Fn() -> bool) -> Result<(), LiveError> {
         let opened = attach_when_free(&mut self.live, pid, is_stopped)?;
         self.attached.insert(pid);
         self.count(&opened);
@@ -122,7 +122,7 @@ impl Running {
     }
 
     /// The same of a process that stands at the first instruction of its program, held by the thread that calls this.
-    pub fn attach_held(&mut self, pid: u32) -> Result<(), LiveError> {
+    pub(crate) fn attach_held(&mut self, pid: u32) -> Result<(), LiveError> {
         let opened = self.live.attach_held(pid)?;
         self.attached.insert(pid);
         self.count(&opened);
@@ -131,22 +131,22 @@ impl Running {
     }
 
     /// The rules that nothing fits so far.
-    pub fn unfit(&self) -> Vec<Unfit> {
+    pub(crate) fn unfit(&self) -> Vec<Unfit> {
         self.live.registry().all_unfit()
     }
 
     /// Hits before are another's.
-    pub fn begin_at(&mut self, ns: u64) {
+    pub(crate) fn begin_at(&mut self, ns: u64) {
         self.span.start = ns;
     }
 
     /// Hits from then on are another's.
-    pub fn end_at(&mut self, ns: u64) {
+    pub(crate) fn end_at(&mut self, ns: u64) {
         self.span.end = ns;
     }
 
     /// Throws hits away; tells how many there were, or what those who watch them made of them.
-    pub fn drain(&mut self) -> Fired {
+    pub(crate) fn drain(&mut self) -> Fired {
         match &mut self.watch {
             Some(watch) => watch.poll(&mut self.live),
             None => Fired { n: self.live.poll(|_, _| {}).n_hits, n_lost: 0 },
@@ -154,7 +154,7 @@ impl Running {
     }
 
     /// Starts a recording in a folder of `chunk`.
-    pub fn record_into(&mut self, chunk: &Path) -> Result<(), Error> {
+    pub(crate) fn record_into(&mut self, chunk: &Path) -> Result<(), Error> {
         let dir = free_dir(chunk, &self.config.name);
         self.recorder = Some((self.recorder_in(&dir)?, dir));
         Ok(())
@@ -165,7 +165,7 @@ impl Running {
     }
 
     /// Moves hits from the rings to where they go; tells how many there were.
-    pub fn pass(&mut self) -> Result<u64, Error> {
+    pub(crate) fn pass(&mut self) -> Result<u64, Error> {
         if let Some((recorder, _)) = &mut self.recorder {
             return recorder.pass(&mut self.live, &self.span);
         }
@@ -179,7 +179,7 @@ impl Running {
     }
 
     /// Keeps the probes open and follows new processes. Gives what is missing, in words.
-    pub fn look_after(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
+    pub(crate) fn look_after(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
         if !self.live.is_look_due() {
             return Vec::new();
         }
@@ -188,7 +188,7 @@ impl Running {
     }
 
     /// Closes the probes. Gives what is missing, in words; what could not be put back is logged.
-    pub fn close(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
+    pub(crate) fn close(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
         for failure in self.live.close() {
             log(&format!("cannot close every site: {failure}"));
         }
@@ -218,13 +218,13 @@ impl Running {
     }
 
     /// Writes into the recording that hits are missing.
-    pub fn state_gap(&mut self, text: &str) {
+    pub(crate) fn state_gap(&mut self, text: &str) {
         if let Some((recorder, _)) = &mut self.recorder {
             recorder.gap(monotonic_ns(), text);
         }
     }
 
-    pub fn flush(&mut self) -> Result<(), Error> {
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
         match &mut self.recorder {
             Some((recorder, _)) => recorder.flush(),
             None => Ok(()),
@@ -232,7 +232,7 @@ impl Running {
     }
 
     /// Events recorded, events lost, bytes written of the recording under way.
-    pub fn tally(&self) -> (u64, u64, u64) {
+    pub(crate) fn tally(&self) -> (u64, u64, u64) {
         self.recorder.as_ref().map_or((0, 0, 0), |(recorder, _)| {
             (
                 recorder.tally.n_events,
@@ -243,20 +243,20 @@ impl Running {
     }
 
     /// Ends the recording under way, with what is in the rings.
-    pub fn finish(&mut self) -> Option<Written> {
+    pub(crate) fn finish(&mut self) -> Option<Written> {
         let (mut recorder, path) = self.recorder.take()?;
         let error = recorder.pass(&mut self.live, &self.span).err();
         Some(Written::of(recorder, path, error))
     }
 
     /// Writes what the rings hold into a folder of `dir`. They go on as before.
-    pub fn snapshot(&mut self, dir: &Path) -> Result<Written, Error> {
+    pub(crate) fn snapshot(&mut self, dir: &Path) -> Result<Written, Error> {
         self.pass()?;
         self.write_rings(dir, self.span.clone())
     }
 
     /// The same of what came since the last time.
-    pub fn write_new(&mut self, dir: &Path) -> Result<Written, Error> {
+    pub(crate) fn write_new(&mut self, dir: &Path) -> Result<Written, Error> {
         // Hits may come into a ring while it is read; those are the next time's.
         let now_ns = monotonic_ns();
         self.pass()?;
@@ -276,7 +276,7 @@ impl Running {
     }
 
     /// What the rings hold, for the snapshots to come, without the rings themselves.
-    pub fn into_past(mut self) -> Result<Past, Error> {
+    pub(crate) fn into_past(mut self) -> Result<Past, Error> {
         self.pass()?;
         let (mut held, span) = (self.held, self.span);
         held.set_max_bytes(usize::MAX);
@@ -310,7 +310,7 @@ impl Running {
 
 impl Written {
     /// Ends a recording, to which the error had come.
-    pub fn of(recorder: Recorder, path: PathBuf, error: Option<Error>) -> Written {
+    pub(crate) fn of(recorder: Recorder, path: PathBuf, error: Option<Error>) -> Written {
         let closed = recorder.close();
         Written {
             path,

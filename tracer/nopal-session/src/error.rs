@@ -47,4 +47,4 @@ impl fmt::Display for SessionError {
 impl std::error::Error for SessionError {}
 
 /// Says a tracing failure in the words of the command line.
-pub type InWords = fn(&LiveError) -> SessionError;
+pub(crate) type InWords = fn(&LiveError) -> SessionError;

@@ -36,11 +36,11 @@ pub(super) struct FlightBuffer {
 }
 
 impl FlightBuffer {
-    pub fn new(max_bytes: usize) -> FlightBuffer {
+    pub(crate) fn new(max_bytes: usize) -> FlightBuffer {
         FlightBuffer { hits: VecDeque::new(), n_bytes: 0, max_bytes }
     }
 
-    pub fn push(&mut self, hit: Hit<'_>) {
+    pub(crate) fn push(&mut self, hit: Hit<'_>) {
         let Hit { stream, event, ns, task, payload } = hit;
         let held = HeldHit { stream, event, ns, task, payload: payload.into() };
         self.n_bytes += held.n_bytes();
@@ -56,17 +56,17 @@ impl FlightBuffer {
         }
     }
 
-    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+    pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.hits.clear();
         self.n_bytes = 0;
     }
 
     /// Writes all of it; what cannot be written is counted.
-    pub fn replay(&self, registry: &Registry, recorder: &mut Recorder) -> Result<(), Error> {
+    pub(crate) fn replay(&self, registry: &Registry, recorder: &mut Recorder) -> Result<(), Error> {
         let mut result = Ok(());
         for held in &self.hits {
             let HeldHit { stream, event, ns, task, payload } = held;
@@ -89,13 +89,18 @@ pub(super) struct Past {
 
 impl Past {
     /// `held` may have hits of several rings.
-    pub fn new(config: Channel, registry: Registry, attached: HashSet<u32>, mut held: FlightBuffer) -> Past {
+    pub(crate) fn new(
+        config: Channel,
+        registry: Registry,
+        attached: HashSet<u32>,
+        mut held: FlightBuffer,
+    ) -> Past {
         held.hits.make_contiguous().sort_by_key(|hit| hit.ns);
         Past { config, registry, attached, held }
     }
 
     /// Writes it into a folder of `dir`; it stays.
-    pub fn snapshot(&self, dir: &Path) -> Result<Written, Error> {
+    pub(crate) fn snapshot(&self, dir: &Path) -> Result<Written, Error> {
         let path = free_dir(dir, &self.config.name);
         let mut recorder = recorder_in(&path, &self.config, &self.registry, &self.attached)?;
         let error = self.held.replay(&self.registry, &mut recorder).err();

@@ -208,7 +208,7 @@ impl<'a> RecorderProcess<'a> {
         Ok(notes)
     }
 
-    pub fn wanted_channels(&self) -> impl Iterator<Item = &Channel> {
+    pub(crate) fn wanted_channels(&self) -> impl Iterator<Item = &Channel> {
         self.config.channels.iter().filter(|c| c.enabled && c.events.iter().any(|rule| rule.enabled))
     }
 
@@ -261,7 +261,10 @@ impl<'a> RecorderProcess<'a> {
         Ok(())
     }
 
-    pub fn open_trigger<'p>(&self, pids: impl IntoIterator<Item = &'p u32>) -> Result<Running, SessionError> {
+    pub(crate) fn open_trigger<'p>(
+        &self,
+        pids: impl IntoIterator<Item = &'p u32>,
+    ) -> Result<Running, SessionError> {
         let rule = |text: &String| match text.split_once(" if ") {
             Some((pattern, filter)) => {
                 Rule { filter: Some(filter.trim().to_owned()), ..Rule::new(pattern.trim()) }
@@ -286,7 +289,7 @@ impl<'a> RecorderProcess<'a> {
 
     /// Begins recordings in a folder of their own. Channels that are written over have none until they are asked for, by
     /// a snapshot or by the end of the chunk.
-    pub fn next_chunk(&mut self) -> Result<(), SessionError> {
+    pub(crate) fn next_chunk(&mut self) -> Result<(), SessionError> {
         if self.config.snapshot && self.running.iter().all(Running::is_overwriting) {
             self.chunk = None;
             return Ok(());
@@ -416,7 +419,7 @@ impl<'a> RecorderProcess<'a> {
     }
 
     /// Counts a recording that has ended, also if not all of it could be written. Gives how many events it has.
-    pub fn add(&mut self, written: Written) -> Result<u64, SessionError> {
+    pub(crate) fn add(&mut self, written: Written) -> Result<u64, SessionError> {
         self.state.n_events += written.n_events;
         self.state.n_lost += written.n_lost;
         self.state.n_bytes += written.n_bytes;
@@ -484,7 +487,7 @@ impl<'a> RecorderProcess<'a> {
     }
 
     /// A snapshot by itself, when an event that was waited for has come.
-    pub fn watch_trigger(&mut self) -> Result<(), SessionError> {
+    pub(crate) fn watch_trigger(&mut self) -> Result<(), SessionError> {
         let Some(trigger) = &mut self.trigger else { return Ok(()) };
         let gaps = trigger.look_after(self.surroundings.in_words, self.surroundings.log);
         let Fired { n: n_hits, n_lost } = trigger.drain();
@@ -619,7 +622,7 @@ impl<'a> RecorderProcess<'a> {
     }
 
     /// What the recordings say already.
-    pub fn note_gaps(&mut self, gaps: Vec<String>) {
+    pub(crate) fn note_gaps(&mut self, gaps: Vec<String>) {
         note_gaps(&mut self.state, gaps);
     }
 
@@ -630,7 +633,7 @@ impl<'a> RecorderProcess<'a> {
     }
 
     /// What a later command must know if we are killed. A full disk must not end the recording for that.
-    pub fn keep_state(&mut self) {
+    pub(crate) fn keep_state(&mut self) {
         self.state.pids = self.pids();
         if let Err(error) = self.session.set_state(&self.state) {
             (self.surroundings.log)(&error.to_string());

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 impl RecorderProcess<'_> {
     /// Does what the configuration newly says; what it said before, if that cannot be done.
-    pub fn reload(&mut self) -> Result<Vec<String>, SessionError> {
+    pub(crate) fn reload(&mut self) -> Result<Vec<String>, SessionError> {
         let config = self.session.config()?;
         let before = std::mem::replace(&mut self.config, config);
         self.programs.set(&self.config.track);

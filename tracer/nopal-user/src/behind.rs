@@ -16,14 +16,14 @@ use nopal_sdt::probe::Arg;
 
 /// A way, and up to where nothing else may lead, counted from the nop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Behind {
+pub(crate) struct Behind {
     pub way: Way,
     pub window: u64,
 }
 
 /// The ways behind the nop at `address`, best first: those that need no place to land, then the others. `code` begins with
 /// the nop and ends before the next site.
-pub fn ways_behind(address: u64, code: &[u8], args: &[Arg]) -> Vec<Behind> {
+pub(crate) fn ways_behind(address: u64, code: &[u8], args: &[Arg]) -> Vec<Behind> {
     let used = Used::of(args);
     let mut ways = Vec::new();
     let mut at = 1;

@@ -2,7 +2,7 @@
 
 /// One call with arguments in registers: `syscall; mov [r12],rax; wait a bounded while; rt_sigreturn`.
 /// Short enough for the dead bytes of a program.
-pub const SINGLE_CALL: [u8; 20] = [
+pub(crate) const SINGLE_CALL: [u8; 20] = [
     0x0f, 0x05, // syscall
     0x49, 0x89, 0x04, 0x24, // mov [r12],rax
     0xf3, 0x90, // 1: pause
@@ -13,7 +13,7 @@ pub const SINGLE_CALL: [u8; 20] = [
 ];
 
 /// A list of calls: rbx points at `rbp` entries of eight words (number, six arguments, result); r12 at the done flag.
-pub const CALL_LIST: [u8; 63] = [
+pub(crate) const CALL_LIST: [u8; 63] = [
     0x48, 0x8b, 0x03, // 1: mov rax,[rbx]
     0x48, 0x8b, 0x7b, 0x08, // mov rdi,[rbx+8]
     0x48, 0x8b, 0x73, 0x10, // mov rsi,[rbx+16]

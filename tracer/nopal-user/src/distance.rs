@@ -7,11 +7,11 @@
 use iced_x86::{Decoder, DecoderOptions};
 
 /// What others put on the first byte of an instruction.
-pub const BREAKPOINT: u8 = 0xcc;
+pub(crate) const BREAKPOINT: u8 = 0xcc;
 /// The opcode of a jump with a distance of four bytes.
-pub const JUMP: u8 = 0xe9;
+pub(crate) const JUMP: u8 = 0xe9;
 /// Opcode and distance.
-pub const JUMP_BYTES: usize = 5;
+pub(crate) const JUMP_BYTES: usize = 5;
 
 /// Nops that the kernel replaces by a call as a whole when it traces them.
 const REPLACED_BY_KERNEL: [&[u8]; 2] =
@@ -104,12 +104,12 @@ impl Distance {
 }
 
 /// Where a jump at `jump` with this distance goes.
-pub fn landing(jump: u64, distance: u32) -> u64 {
+pub(crate) fn landing(jump: u64, distance: u32) -> u64 {
     jump.wrapping_add(JUMP_BYTES as u64).wrapping_add(distance as i32 as i64 as u64)
 }
 
 /// Where in `code` instructions begin, the first one at `from`. Behind what cannot be decoded one may begin anywhere.
-pub fn starts(code: &[u8], from: usize) -> Vec<usize> {
+pub(crate) fn starts(code: &[u8], from: usize) -> Vec<usize> {
     let mut decoder = Decoder::with_ip(64, &code[from.min(code.len())..], 0, DecoderOptions::NONE);
     let mut starts = Vec::new();
     while decoder.can_decode() {

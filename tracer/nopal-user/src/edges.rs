@@ -25,7 +25,7 @@ use nopal_sdt::probe::{Edge, Side};
 
 /// A way, and where nothing else may lead for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EdgeWay {
+pub(crate) struct EdgeWay {
     pub way: Way,
     /// Link-time addresses.
     pub unled: std::ops::Range<u64>,
@@ -41,7 +41,7 @@ struct Step {
 }
 
 /// The ways to open an edge, best first. `bias` is what is added to link-time addresses.
-pub fn ways(edge: &Edge, bias: u64) -> Result<Vec<EdgeWay>, Refusal> {
+pub(crate) fn ways(edge: &Edge, bias: u64) -> Result<Vec<EdgeWay>, Refusal> {
     if let Some(reason) = &edge.unfit {
         return Err(Refusal::NoWay { reason: reason.clone() });
     }

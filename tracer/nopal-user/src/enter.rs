@@ -22,7 +22,7 @@ const DESK_OFFSET: u64 = 1024;
 const CALLS_PER_LIST: usize = (PAGE_BYTES - DESK_OFFSET as usize - NOTES_BYTES - SCRATCH_BYTES) / 64 - 1;
 /// Waits until no thread is busy with a list whose tracer was killed; it ends by itself. A list that was written but
 /// never begun has nobody in it.
-pub fn wait_until_idle(memory: &Memory) -> Result<()> {
+pub(crate) fn wait_until_idle(memory: &Memory) -> Result<()> {
     let pid = memory.pid();
     let end = Instant::now() + PATIENCE;
     let maps = Maps::read(pid)?;
@@ -49,7 +49,7 @@ fn is_anyone_in(pid: i32, range: &Mapping) -> Result<bool> {
 }
 
 #[derive(Debug)]
-pub struct Entered<'a> {
+pub(crate) struct Entered<'a> {
     pub memory: &'a Memory,
     pub hijack: Hijack<'a>,
     lists: Option<Lists>,
@@ -65,12 +65,12 @@ struct Lists {
 }
 
 impl<'a> Entered<'a> {
-    pub fn new(memory: &'a Memory, hijack: Hijack<'a>) -> Entered<'a> {
+    pub(crate) fn new(memory: &'a Memory, hijack: Hijack<'a>) -> Entered<'a> {
         Entered { memory, hijack, lists: None, pages: Vec::new() }
     }
 
     /// From now on calls are made by the list code of this neighbourhood, if all of it is there unharmed.
-    pub fn use_lists(&mut self, n: &Neighbourhood, maps: &Maps) {
+    pub(crate) fn use_lists(&mut self, n: &Neighbourhood, maps: &Maps) {
         let code = n.list_code();
         let is_there = self.memory.read_vec(code, CALL_LIST.len()).is_ok_and(|bytes| bytes == CALL_LIST);
         if is_there && n.has_private_pages(maps) {
@@ -84,7 +84,7 @@ impl<'a> Entered<'a> {
 
     /// Notes which descriptors of ours the process has, for whoever comes if we are killed. Before the first list of calls
     /// there is no place to do so.
-    pub fn note(&self, descriptors: impl Iterator<Item = i32>) -> Result<()> {
+    pub(crate) fn note(&self, descriptors: impl Iterator<Item = i32>) -> Result<()> {
         match self.pages.first() {
             Some(page) => self.memory.write(page + NOTES_OFFSET, &left_fds::notes(descriptors)),
             None => Ok(()),
@@ -92,7 +92,7 @@ impl<'a> Entered<'a> {
     }
 
     /// Nothing of ours is open in the process any more.
-    pub fn note_nothing(&self) -> Result<()> {
+    pub(crate) fn note_nothing(&self) -> Result<()> {
         self.pages.iter().try_for_each(|page| left_fds::forget(self.memory, *page))
     }
 }

@@ -16,7 +16,7 @@ use std::arch::x86_64::__cpuid_count;
 
 const RED_ZONE: u64 = 128;
 /// Bytes below the frame for arguments and results of calls.
-pub const SCRATCH: u64 = 1024;
+pub(crate) const SCRATCH: u64 = 1024;
 const UCONTEXT_SIZE: usize = 304;
 const FXSAVE_SIZE: usize = 512;
 const XSAVE_MIN_SIZE: usize = 576;
@@ -29,7 +29,7 @@ const ERESTARTNOHAND: i64 = -514;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
 #[derive(Debug)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// Where `bytes` go.
     pub address: u64,
     pub bytes: Vec<u8>,
@@ -40,7 +40,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    pub fn new(regs: &Regs, xstate: &[u8], signal_mask: u64) -> Option<Frame> {
+    pub(crate) fn new(regs: &Regs, xstate: &[u8], signal_mask: u64) -> Option<Frame> {
         if xstate.len() < XSAVE_MIN_SIZE {
             return None;
         }
@@ -71,7 +71,7 @@ impl Frame {
 }
 
 /// What the kernel would do to a thread that no signal handler interrupted: call again.
-pub fn restarted(mut regs: Regs) -> Regs {
+pub(crate) fn restarted(mut regs: Regs) -> Regs {
     if (regs.orig_rax as i64) < 0 {
         return regs;
     }

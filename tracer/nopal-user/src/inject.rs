@@ -9,7 +9,7 @@ mod prepare;
 mod rehouse;
 mod spaces;
 
-pub use rehouse::rehouse;
+pub(crate) use rehouse::rehouse;
 
 use super::core::Core;
 use super::credentials::Credentials;
@@ -65,7 +65,7 @@ fn can_read_fs_base() -> bool {
 
 /// Asks a process that was entered at its very start how its threads can be told apart, now that they have their local
 /// storage. False if it has none yet.
-pub fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
+pub(crate) fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
     let memory = Memory::open(pid)?;
     let _lock = Lock::take(pid)?;
     wait_until_idle(&memory)?;
@@ -126,7 +126,7 @@ struct Ready {
 }
 
 /// Opens every wanted site of the process. The caller runs this in a thread that ends afterwards.
-pub fn open_process(
+pub(crate) fn open_process(
     core: &mut Core,
     pid: i32,
     objects: Vec<WantedObject>,

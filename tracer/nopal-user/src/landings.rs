@@ -22,7 +22,7 @@ const TRIED: usize = 8;
 
 /// Code at an address; never across the end of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub(crate) struct Piece {
     pub address: u64,
     pub code: Vec<u8>,
 }
@@ -32,12 +32,16 @@ fn page_of(address: u64) -> u64 {
 }
 
 /// How many places for a longer jump are tried in a page.
-pub const ATTEMPTS: u64 = 8;
+pub(crate) const ATTEMPTS: u64 = 8;
 
 /// The code that leads from each of these addresses to the thunk. Where one would run into the next, or over the end of
 /// its page, it steps up to there; where the thunk is out of reach, it goes on by a longer jump elsewhere in the page.
 /// `None` if that is in the way, which `attempt` changes.
-pub fn pieces(addresses: impl IntoIterator<Item = u64>, thunk: u64, attempt: u64) -> Option<Vec<Piece>> {
+pub(crate) fn pieces(
+    addresses: impl IntoIterator<Item = u64>,
+    thunk: u64,
+    attempt: u64,
+) -> Option<Vec<Piece>> {
     let mut places: BTreeSet<u64> = addresses.into_iter().collect();
     let crossed: Vec<u64> = places
         .iter()
@@ -72,7 +76,7 @@ pub fn pieces(addresses: impl IntoIterator<Item = u64>, thunk: u64, attempt: u64
 }
 
 /// The pages that these pieces are in.
-pub fn pages(pieces: &[Piece]) -> Vec<u64> {
+pub(crate) fn pages(pieces: &[Piece]) -> Vec<u64> {
     let mut pages: Vec<u64> = pieces.iter().map(|piece| page_of(piece.address)).collect();
     pages.dedup();
     pages
@@ -80,21 +84,21 @@ pub fn pages(pieces: &[Piece]) -> Vec<u64> {
 
 /// The landing pages of a stub space as they are now.
 #[derive(Debug)]
-pub struct Landings<'n> {
+pub(crate) struct Landings<'n> {
     n: &'n Neighbourhood,
 }
 
 impl<'n> Landings<'n> {
-    pub fn of(n: &'n Neighbourhood) -> Landings<'n> {
+    pub(crate) fn of(n: &'n Neighbourhood) -> Landings<'n> {
         Landings { n }
     }
 
-    pub fn has(&self, page: u64) -> bool {
+    pub(crate) fn has(&self, page: u64) -> bool {
         self.n.space.landing_at(page).is_some()
     }
 
     /// Whether none of the pieces meets another site's, in pages that are there already.
-    pub fn fit(&self, pieces: &[Piece]) -> bool {
+    pub(crate) fn fit(&self, pieces: &[Piece]) -> bool {
         pages(pieces).into_iter().all(|page| {
             let offset = self.n.space.landing_at(page);
             offset.is_none_or(|offset| fit_into(&self.content(offset), page, pieces))
@@ -102,7 +106,7 @@ impl<'n> Landings<'n> {
     }
 
     /// Writes the pieces, which must fit. The opcode of each last: whoever comes by meanwhile finds none.
-    pub fn write(&self, pieces: &[Piece]) -> Result<()> {
+    pub(crate) fn write(&self, pieces: &[Piece]) -> Result<()> {
         for page in pages(pieces) {
             let offset = match self.n.space.landing_at(page) {
                 Some(offset) => offset,

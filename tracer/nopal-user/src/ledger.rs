@@ -20,13 +20,13 @@ const ENTRIES: usize = 2 * LEDGER_BYTES;
 
 /// The ledger page of one process.
 #[derive(Debug, Clone, Copy)]
-pub struct Ledger<'a, B: Bytes> {
+pub(crate) struct Ledger<'a, B: Bytes> {
     memory: &'a B,
     address: u64,
 }
 
 impl<'a, B: Bytes> Ledger<'a, B> {
-    pub fn new(memory: &'a B, address: u64) -> Ledger<'a, B> {
+    pub(crate) fn new(memory: &'a B, address: u64) -> Ledger<'a, B> {
         Ledger { memory, address }
     }
 
@@ -45,7 +45,7 @@ impl<'a, B: Bytes> Ledger<'a, B> {
     }
 
     /// Whether this process holds the semaphore up for the entry's session.
-    pub fn is_raised(&self, entry: usize, semaphore: u64) -> Result<bool> {
+    pub(crate) fn is_raised(&self, entry: usize, semaphore: u64) -> Result<bool> {
         if entry >= ENTRIES {
             return Ok(false);
         }
@@ -62,7 +62,7 @@ impl<'a, B: Bytes> Ledger<'a, B> {
     }
 
     /// Adds one to the semaphore, once. False if it stands at its highest value.
-    pub fn raise(&self, entry: usize, semaphore: u64) -> Result<bool> {
+    pub(crate) fn raise(&self, entry: usize, semaphore: u64) -> Result<bool> {
         if entry >= ENTRIES {
             return Ok(false);
         }
@@ -80,7 +80,7 @@ impl<'a, B: Bytes> Ledger<'a, B> {
 
     /// Ends what a killed tracer had begun. The counter's lowest bit tells how far it came, as long as nobody else has
     /// changed the counter since: whoever is about to settles all entries of the semaphore first.
-    pub fn settle(&self, entry: usize, semaphore: u64) -> Result<()> {
+    pub(crate) fn settle(&self, entry: usize, semaphore: u64) -> Result<()> {
         if entry >= ENTRIES || matches!(self.get(entry)?, NONE | RAISED) {
             return Ok(());
         }
@@ -89,17 +89,17 @@ impl<'a, B: Bytes> Ledger<'a, B> {
     }
 
     /// The semaphore is no longer there.
-    pub fn forget(&self, entry: usize) -> Result<()> {
+    pub(crate) fn forget(&self, entry: usize) -> Result<()> {
         if entry < ENTRIES { self.set(entry, NONE) } else { Ok(()) }
     }
 
     /// Whether something is written about the entry's semaphore.
-    pub fn is_noted(&self, entry: usize) -> bool {
+    pub(crate) fn is_noted(&self, entry: usize) -> bool {
         entry < ENTRIES && self.get(entry).is_ok_and(|state| state != NONE)
     }
 
     /// Takes back what [`Ledger::raise`] added; never below zero. Whether there was something to take back.
-    pub fn lower(&self, entry: usize, semaphore: u64) -> Result<bool> {
+    pub(crate) fn lower(&self, entry: usize, semaphore: u64) -> Result<bool> {
         // One that cannot be read went with its library.
         if !self.is_raised(entry, semaphore).unwrap_or(false) {
             self.forget(entry)?;

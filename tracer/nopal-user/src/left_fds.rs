@@ -15,7 +15,7 @@ use std::fs;
 const MEMFD_NAMES: &str = "/memfd:nopal-";
 
 /// The notes about these descriptors. More than sixteen are not open at a time.
-pub fn notes(descriptors: impl Iterator<Item = i32>) -> [u8; NOTES_BYTES] {
+pub(crate) fn notes(descriptors: impl Iterator<Item = i32>) -> [u8; NOTES_BYTES] {
     let mut bytes = [0; NOTES_BYTES];
     for (word, fd) in bytes.chunks_exact_mut(4).zip(descriptors) {
         word.copy_from_slice(&(fd + 1).to_le_bytes());
@@ -24,12 +24,12 @@ pub fn notes(descriptors: impl Iterator<Item = i32>) -> [u8; NOTES_BYTES] {
 }
 
 /// Leaves no note in a process page.
-pub fn forget(memory: &Memory, process_page: u64) -> Result<()> {
+pub(crate) fn forget(memory: &Memory, process_page: u64) -> Result<()> {
     memory.write(process_page + NOTES_OFFSET, &[0; NOTES_BYTES + SCRATCH_BYTES])
 }
 
 /// What is still open of what was noted in a process page.
-pub fn left_in(memory: &Memory, process_page: u64) -> Vec<i32> {
+pub(crate) fn left_in(memory: &Memory, process_page: u64) -> Vec<i32> {
     let pid = memory.pid();
     let Ok(bytes) = memory.read_vec(process_page + NOTES_OFFSET, NOTES_BYTES + SCRATCH_BYTES) else {
         return Vec::new();
@@ -45,7 +45,7 @@ pub fn left_in(memory: &Memory, process_page: u64) -> Vec<i32> {
 }
 
 /// The calls that close them.
-pub fn closing(descriptors: &[i32]) -> Vec<Call> {
+pub(crate) fn closing(descriptors: &[i32]) -> Vec<Call> {
     descriptors
         .iter()
         .map(|fd| Call::new("close a descriptor", libc::SYS_close, [*fd as u64, 0, 0, 0, 0, 0]))

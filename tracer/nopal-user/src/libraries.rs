@@ -161,7 +161,7 @@ impl Default for Loaders {
 
 impl Loaders {
     /// The dynamic linker's place in a process as something to be opened, or why there is none.
-    pub fn wanted_in(
+    pub(crate) fn wanted_in(
         &mut self,
         pid: i32,
         mapped: &[MappedObject],

@@ -30,7 +30,7 @@ use std::os::unix::fs::MetadataExt;
 pub const MEMFD_NAME: &str = "/memfd:nopal-stubs";
 const PAGE: u64 = PAGE_BYTES as u64;
 /// Process page, ledger and kept pages.
-pub const PRIVATE_BYTES: u64 = (KEPT_OFFSET + size_of::<KeptPages>()) as u64;
+pub(crate) const PRIVATE_BYTES: u64 = (KEPT_OFFSET + size_of::<KeptPages>()) as u64;
 
 #[derive(Debug)]
 pub struct Neighbourhood {
@@ -222,7 +222,7 @@ impl Neighbourhood {
 }
 
 /// The stub spaces in a process, by their first mapping.
-pub fn spaces_in(maps: &Maps) -> Vec<&nopal_proc::Mapping> {
+pub(crate) fn spaces_in(maps: &Maps) -> Vec<&nopal_proc::Mapping> {
     maps.ranges
         .iter()
         .filter(|r| r.offset == 0 && r.is_executable && r.is_shared && is_memfd(r, MEMFD_NAME))
@@ -235,14 +235,14 @@ fn memfd() -> Result<std::fs::File> {
     Ok(fd.into())
 }
 
-pub fn space_failed(pid: i32, error: SpaceError) -> Error {
+pub(crate) fn space_failed(pid: i32, error: SpaceError) -> Error {
     match error {
         SpaceError::Io { what, source } => Error::Io { what: what.into(), source },
         SpaceError::Foreign { found, .. } => Error::ForeignSpace { pid, version: found as u32 },
     }
 }
 
-pub fn stub_failed(error: StubError) -> Error {
+pub(crate) fn stub_failed(error: StubError) -> Error {
     match error {
         StubError::SpaceFull { .. } => Error::SpaceFull { pid: 0, what: "stub space" },
         StubError::JournalFull => Error::SpaceFull { pid: 0, what: "journal" },

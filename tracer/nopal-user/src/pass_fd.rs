@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Makes calls in the target.
-pub trait Caller {
+pub(crate) trait Caller {
     /// Makes them in order, whatever comes of each. Every round costs the target's thread a turn on a CPU.
     fn calls(&mut self, calls: &[Call]) -> Result<Vec<i64>>;
     /// Memory of the target for arguments, writable through [`Caller::write`]; at least 512 bytes.
@@ -24,19 +24,19 @@ pub trait Caller {
 }
 
 /// How many descriptors can be passed at once.
-pub const MAX_FILES: usize = 3;
+pub(crate) const MAX_FILES: usize = 3;
 /// Scratch bytes for receiving one.
-pub const RECEIVE_BYTES: u64 = 160;
+pub(crate) const RECEIVE_BYTES: u64 = 160;
 /// Where in them its number is told.
-pub const CONTROL_OFFSET: u64 = 128;
+pub(crate) const CONTROL_OFFSET: u64 = 128;
 /// Where in the scratch memory the socket pair stands: two numbers, told by the kernel as it makes them, then their two
 /// inodes, which we write before the first is closed. If we are killed, it can thus be told what is still open.
-pub const PAIR_OFFSET: u64 = RECEIVE_BYTES * MAX_FILES as u64;
-pub const NO_PAIR: [u8; 24] =
+pub(crate) const PAIR_OFFSET: u64 = RECEIVE_BYTES * MAX_FILES as u64;
+pub(crate) const NO_PAIR: [u8; 24] =
     [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// The target's numbers for `files`, which stay open there until closed by a call.
-pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Vec<i32>> {
+pub(crate) fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Vec<i32>> {
     assert!(files.len() <= MAX_FILES, "the scratch memory has room for three");
     let pid = caller.pid();
     let scratch = caller.scratch()?;
@@ -81,13 +81,13 @@ pub fn pass_fds(caller: &mut impl Caller, files: &[BorrowedFd<'_>]) -> Result<Ve
 }
 
 /// The number in a control message that was received.
-pub fn received_fd(control: &[u8]) -> Option<i32> {
+pub(crate) fn received_fd(control: &[u8]) -> Option<i32> {
     let fd = i32::from_le_bytes(control.get(16..20)?.try_into().ok()?);
     (control[..16] == control_message(0)[..16] && fd >= 0).then_some(fd)
 }
 
 /// The inode of a socket of the process; `None` if the number is not that of a socket.
-pub fn socket_inode(pid: i32, fd: i32) -> Option<u64> {
+pub(crate) fn socket_inode(pid: i32, fd: i32) -> Option<u64> {
     let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
@@ -145,7 +145,7 @@ fn send(socket: &OwnedFd, file: BorrowedFd<'_>) -> io::Result<()> {
     if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-pub const CONTROL_BYTES: usize = 24;
+pub(crate) const CONTROL_BYTES: usize = 24;
 
 /// A cmsghdr (u64 length, level, type) with one descriptor, padded to eight bytes.
 fn control_message(fd: i32) -> [u8; CONTROL_BYTES] {

@@ -139,7 +139,7 @@ pub enum Direction {
 
 /// Makes the changes where the bytes are as expected and returns what stood at the others. The caller holds the lock;
 /// `held` are threads it has stopped itself, with the instruction pointers they will go on at.
-pub fn apply(
+pub(crate) fn apply(
     memory: &Memory,
     patches: &[Patch],
     direction: Direction,

@@ -3,7 +3,7 @@
 
 /// What is done to open sites, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Opening {
+pub(crate) enum Opening {
     /// What will be changed is written down, for whoever comes after a kill.
     Journal,
     /// Semaphores go up before the code is changed: whoever finds a changed site knows that they were raised.
@@ -14,11 +14,11 @@ pub enum Opening {
     Patch,
 }
 
-pub const OPENING: [Opening; 4] = [Opening::Journal, Opening::Raise, Opening::Link, Opening::Patch];
+pub(crate) const OPENING: [Opening; 4] = [Opening::Journal, Opening::Raise, Opening::Link, Opening::Patch];
 
 /// What is done to close them again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Closing {
+pub(crate) enum Closing {
     /// New hits pass by the session's stubs.
     Unlink,
     /// The code as it was, where nobody else wants the site.
@@ -29,7 +29,7 @@ pub enum Closing {
     Leave,
 }
 
-pub const CLOSING: [Closing; 4] = [Closing::Unlink, Closing::Patch, Closing::Lower, Closing::Leave];
+pub(crate) const CLOSING: [Closing; 4] = [Closing::Unlink, Closing::Patch, Closing::Lower, Closing::Leave];
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ const REACH: u64 = (2 << 30) - (64 << 20);
 
 /// The address space of one process at one moment.
 #[derive(Debug, Clone)]
-pub struct Room {
+pub(crate) struct Room {
     pid: i32,
     pub maps: Maps,
     heap: (u64, u64),
@@ -29,7 +29,7 @@ pub struct Room {
 }
 
 impl Room {
-    pub fn read(pid: i32) -> Result<Room> {
+    pub(crate) fn read(pid: i32) -> Result<Room> {
         let maps = Maps::read(pid)?;
         let start = process::heap_start(pid).unwrap_or(0);
         Ok(Room::new(pid, maps, start, process::stack_limit(pid)))
@@ -50,12 +50,12 @@ impl Room {
     }
 
     /// `Ok` if `start..start + len` can be mapped without being in anybody's way; else who is there.
-    pub fn check(&self, start: u64, len: u64) -> std::result::Result<(), String> {
+    pub(crate) fn check(&self, start: u64, len: u64) -> std::result::Result<(), String> {
         self.check_beside(self.heap, start, len)
     }
 
     /// The same, leaving the heap no more room than it needs for a while.
-    pub fn check_narrowly(&self, start: u64, len: u64) -> std::result::Result<(), String> {
+    pub(crate) fn check_narrowly(&self, start: u64, len: u64) -> std::result::Result<(), String> {
         let heap = (self.heap.0, self.heap.1.saturating_sub(HEAP_MARGIN - NARROW_HEAP_MARGIN));
         self.check_beside(heap, start, len)
     }
@@ -88,7 +88,7 @@ impl Room {
 
     /// A free stretch of `len` bytes from which every address in `text` can be reached, and the other way round.
     /// Directly below the code if possible, since nothing grows there; else as near above as can be.
-    pub fn near(&self, text: (u64, u64), len: u64) -> Result<u64> {
+    pub(crate) fn near(&self, text: (u64, u64), len: u64) -> Result<u64> {
         let low = text.1.saturating_sub(REACH).max(LOWEST);
         let high = text.0.saturating_add(REACH).min(HIGHEST);
         let gaps = self.maps.gaps(low, high);
@@ -113,7 +113,7 @@ impl Room {
 }
 
 /// A free stretch where no jump of a site can land, if there is one: as far below everything as jumps reach, and farther.
-pub fn far_from_code(maps: &Maps, len: u64) -> Option<u64> {
+pub(crate) fn far_from_code(maps: &Maps, len: u64) -> Option<u64> {
     const DISTANCE: u64 = 8 << 30;
     let gaps = maps.gaps(LOWEST, HIGHEST);
     let largest = gaps.iter().max_by_key(|gap| gap.1 - gap.0)?;

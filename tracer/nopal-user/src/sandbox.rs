@@ -77,7 +77,7 @@ fn read_forbidders(object: &MappedObject, is_static: bool) -> Option<(Forbidders
 
 impl ForbidderFiles {
     /// The places in a process that are to be opened besides what is wanted of it.
-    pub fn wanted_in(&mut self, pid: i32, mapped: &[MappedObject]) -> Vec<WantedObject> {
+    pub(crate) fn wanted_in(&mut self, pid: i32, mapped: &[MappedObject]) -> Vec<WantedObject> {
         let is_static = process::auxv(pid).is_ok_and(|auxv| auxv.loader_base == 0);
         let is_c_library = |object: &&MappedObject| {
             let name = object.path.file_name().unwrap_or_default().to_string_lossy();

@@ -91,7 +91,7 @@ impl Drop for StoppedThread {
 }
 
 /// Whether a thread would go on if it had a CPU.
-pub fn is_runnable(pid: i32, tid: i32) -> bool {
+pub(crate) fn is_runnable(pid: i32, tid: i32) -> bool {
     process::thread_status(pid, tid).is_ok_and(|status| status.state == 'R')
 }
 
@@ -104,11 +104,11 @@ fn is_ours(pid: i32, tid: i32) -> bool {
 /// Keeps other tracers out of a process: its first live thread is seized, but not stopped. Ends with the thread that
 /// made it.
 #[derive(Debug)]
-pub struct Lock;
+pub(crate) struct Lock;
 
 impl Lock {
     /// Waits a moment for another nopal to finish.
-    pub fn take(pid: i32) -> Result<Lock> {
+    pub(crate) fn take(pid: i32) -> Result<Lock> {
         let end = Instant::now() + PATIENCE;
         loop {
             let mut failure = Error::Gone { pid };
@@ -147,7 +147,7 @@ fn refused(pid: i32, tid: i32, error: std::io::Error) -> Result<Option<StoppedTh
 }
 
 /// Stops every thread of the process, including those created while we do so. `already` are not stopped again.
-pub fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<StoppedThread>> {
+pub(crate) fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<StoppedThread>> {
     let mut held: Vec<StoppedThread> = Vec::new();
     loop {
         let fresh: Vec<i32> = process::threads(pid)?

@@ -46,7 +46,7 @@ impl SiteReport {
 
 /// The wanted sites of one mapped object.
 #[derive(Debug, Clone)]
-pub struct WantedObject {
+pub(crate) struct WantedObject {
     pub path: PathBuf,
     pub bias: u64,
     pub identity: ObjectIdentity,
@@ -68,16 +68,16 @@ pub(super) struct LazyFixed {
 }
 
 impl LazyFixed {
-    pub fn of(object: &MappedObject, sites: Arc<Vec<u64>>) -> LazyFixed {
+    pub(crate) fn of(object: &MappedObject, sites: Arc<Vec<u64>>) -> LazyFixed {
         LazyFixed { object: Some(object.clone()), sites, fixed: OnceLock::new() }
     }
 
     /// Nothing can be moved.
-    pub fn nothing() -> LazyFixed {
+    pub(crate) fn nothing() -> LazyFixed {
         LazyFixed { object: None, sites: Arc::default(), fixed: OnceLock::new() }
     }
 
-    pub fn get(&self) -> &Fixed {
+    pub(crate) fn get(&self) -> &Fixed {
         self.fixed.get_or_init(|| {
             let image = self.object.as_ref().and_then(|object| object.open().ok());
             Fixed::of(image.as_ref().map(Image::bytes).unwrap_or_default(), &self.sites)
@@ -87,13 +87,13 @@ impl LazyFixed {
 
 impl WantedObject {
     /// The lowest and highest wanted address in the process.
-    pub fn text(&self) -> (u64, u64) {
+    pub(crate) fn text(&self) -> (u64, u64) {
         let addresses = || self.sites.iter().map(|s| self.bias.wrapping_add(s.site.address));
         (addresses().min().unwrap_or(0), addresses().max().unwrap_or(0))
     }
 
     /// How far the next site behind this one is.
-    pub fn next_site(&self, address: u64) -> Option<u64> {
+    pub(crate) fn next_site(&self, address: u64) -> Option<u64> {
         let at = self.all_sites.partition_point(|a| *a <= address);
         self.all_sites.get(at).map(|next| next - address)
     }

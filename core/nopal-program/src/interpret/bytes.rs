@@ -1,16 +1,16 @@
 //! Strings and bytes of the frame: copied, compared, searched. No allocation.
 
 /// Up to the first NUL.
-pub fn text(bytes: &[u8]) -> &[u8] {
+pub(super) fn text(bytes: &[u8]) -> &[u8] {
     &bytes[..length(bytes)]
 }
 
-pub fn length(bytes: &[u8]) -> usize {
+pub(super) fn length(bytes: &[u8]) -> usize {
     bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())
 }
 
 /// A string with zeros behind it, at least one; ends at its NUL.
-pub fn put_string(to: &mut [u8], from: &[u8], max_bytes: usize) {
+pub(super) fn put_string(to: &mut [u8], from: &[u8], max_bytes: usize) {
     let room = to.len().saturating_sub(1).min(max_bytes).min(from.len());
     let n = length(&from[..room]);
     to[..n].copy_from_slice(&from[..n]);
@@ -18,7 +18,7 @@ pub fn put_string(to: &mut [u8], from: &[u8], max_bytes: usize) {
 }
 
 /// u64 length, then the bytes, then zeros.
-pub fn put_buffer(to: &mut [u8], from: &[u8], max_bytes: usize) {
+pub(super) fn put_buffer(to: &mut [u8], from: &[u8], max_bytes: usize) {
     let Some((head, body)) = to.split_first_chunk_mut::<8>() else { return };
     let n = body.len().min(max_bytes).min(from.len());
     *head = (n as u64).to_le_bytes();
@@ -27,20 +27,20 @@ pub fn put_buffer(to: &mut [u8], from: &[u8], max_bytes: usize) {
 }
 
 /// As many bytes as both have, then zeros.
-pub fn put(to: &mut [u8], from: &[u8]) {
+pub(super) fn put(to: &mut [u8], from: &[u8]) {
     let n = to.len().min(from.len());
     to[..n].copy_from_slice(&from[..n]);
     to[n..].fill(0);
 }
 
 /// A shorter one counts as followed by zeros.
-pub fn is_equal(a: &[u8], b: &[u8]) -> bool {
+pub(super) fn is_equal(a: &[u8], b: &[u8]) -> bool {
     let n = a.len().min(b.len());
     a[..n] == b[..n] && a[n..].iter().chain(&b[n..]).all(|byte| *byte == 0)
 }
 
 /// Whether the first `n` bytes differ before both have ended.
-pub fn differs(a: &[u8], b: &[u8], n: usize) -> bool {
+pub(super) fn differs(a: &[u8], b: &[u8], n: usize) -> bool {
     for at in 0..n {
         let (x, y) = (a.get(at).copied().unwrap_or(0), b.get(at).copied().unwrap_or(0));
         if x != y {
@@ -53,14 +53,14 @@ pub fn differs(a: &[u8], b: &[u8], n: usize) -> bool {
     false
 }
 
-pub fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+pub(super) fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     let (haystack, needle) = (text(haystack), text(needle));
     needle.is_empty() || haystack.windows(needle.len()).any(|window| window == needle)
 }
 
 /// `size_bytes` little-endian bytes, extended.
 #[inline]
-pub fn number(bytes: &[u8], size_bytes: u8, is_signed: bool) -> u64 {
+pub(super) fn number(bytes: &[u8], size_bytes: u8, is_signed: bool) -> u64 {
     let mut whole = [0; 8];
     let n = usize::from(size_bytes).min(8).min(bytes.len());
     whole[..n].copy_from_slice(&bytes[..n]);
@@ -68,7 +68,7 @@ pub fn number(bytes: &[u8], size_bytes: u8, is_signed: bool) -> u64 {
 }
 
 #[inline]
-pub fn extend(value: u64, size_bytes: u8, is_signed: bool) -> u64 {
+pub(super) fn extend(value: u64, size_bytes: u8, is_signed: bool) -> u64 {
     let unused = 64 - 8 * u32::from(size_bytes.clamp(1, 8));
     if is_signed { ((value << unused) as i64 >> unused) as u64 } else { value << unused >> unused }
 }

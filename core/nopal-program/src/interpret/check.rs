@@ -23,7 +23,7 @@ impl std::error::Error for BadProgram {}
 /// Larger frames and maps are refused.
 const MAX_FRAME_BYTES: u32 = 16 << 20;
 
-pub fn check(program: &Program) -> Result<(), BadProgram> {
+pub(super) fn check(program: &Program) -> Result<(), BadProgram> {
     for (clause, code) in program.clauses.iter().map(|c| &c.code).enumerate() {
         if code.frame_bytes > MAX_FRAME_BYTES {
             return Err(BadProgram { clause, op: 0, reason: "the frame is larger than 16 MiB" });

@@ -1,14 +1,14 @@
 //! Writes small ELF files for the tests, of either word size and byte order, with anything in them wrong on demand.
 
 /// Link-time addresses of the made file: code at [0x1000, 0x2000) stands in the file at 0x400 and on.
-pub const CODE_ADDRESS: u64 = 0x1000;
-pub const CODE_OFFSET: u64 = 0x400;
+pub(crate) const CODE_ADDRESS: u64 = 0x1000;
+pub(crate) const CODE_OFFSET: u64 = 0x400;
 /// Data at [0x5000, 0x5100) stands at 0x500.
-pub const DATA_ADDRESS: u64 = 0x5000;
-pub const DATA_OFFSET: u64 = 0x500;
-pub const BASE_ADDRESS: u64 = 0x800;
+pub(crate) const DATA_ADDRESS: u64 = 0x5000;
+pub(crate) const DATA_OFFSET: u64 = 0x500;
+pub(crate) const BASE_ADDRESS: u64 = 0x800;
 
-pub struct Elf {
+pub(crate) struct Elf {
     pub is_64_bit: bool,
     pub is_big_endian: bool,
     pub kind: u16,
@@ -77,7 +77,7 @@ impl Elf {
         out.extend(if self.is_big_endian { value.to_be_bytes() } else { value.to_le_bytes() });
     }
 
-    pub fn note(&mut self, owner: &str, kind: u32, description: &[u8]) -> &mut Self {
+    pub(crate) fn note(&mut self, owner: &str, kind: u32, description: &[u8]) -> &mut Self {
         let mut note = Vec::new();
         self.u32(&mut note, owner.len() as u32 + 1);
         self.u32(&mut note, description.len() as u32);
@@ -92,7 +92,14 @@ impl Elf {
     }
 
     /// A stapsdt note; `probe` is `provider:name`.
-    pub fn probe(&mut self, probe: &str, location: u64, base: u64, semaphore: u64, args: &str) -> &mut Self {
+    pub(crate) fn probe(
+        &mut self,
+        probe: &str,
+        location: u64,
+        base: u64,
+        semaphore: u64,
+        args: &str,
+    ) -> &mut Self {
         let mut description = Vec::new();
         for address in [location, base, semaphore] {
             self.word(&mut description, address);
@@ -105,7 +112,7 @@ impl Elf {
         self.note("stapsdt", 3, &description)
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let w = if self.is_64_bit { 8 } else { 4 };
         let (header_size, segment_size, section_size) =
             if self.is_64_bit { (64, 56, 64) } else { (52, 32, 40) };

@@ -70,7 +70,7 @@ pub(super) enum Part {
 }
 
 impl Rule {
-    pub fn new(span: Span) -> Rule {
+    pub(super) fn new(span: Span) -> Rule {
         let mut rule = Rule {
             span,
             wanted: Vec::new(),
@@ -86,7 +86,7 @@ impl Rule {
         rule
     }
 
-    pub fn want(&mut self, name: &str) -> usize {
+    pub(super) fn want(&mut self, name: &str) -> usize {
         let wanted = match name.split_once('.') {
             Some(("begin", name)) => Wanted { end: Some(End::Begin), name: name.to_owned() },
             Some(("end", name)) => Wanted { end: Some(End::End), name: name.to_owned() },
@@ -128,7 +128,7 @@ fn position(fields: &[&str], name: &str) -> Option<usize> {
 }
 
 impl Class {
-    pub fn new(rules: &[Rule], provider: &str, name: &str, fields: &[&str], wants_all: bool) -> Class {
+    pub(super) fn new(rules: &[Rule], provider: &str, name: &str, fields: &[&str], wants_all: bool) -> Class {
         let mut class =
             Class { roles: Vec::new(), fails: Vec::new(), n_fields: fields.len(), needs: Needs::default() };
         let mut needed = vec![wants_all; fields.len()];

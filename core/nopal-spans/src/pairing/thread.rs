@@ -32,22 +32,22 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub fn task(&self) -> Task {
+    pub(super) fn task(&self) -> Task {
         self.task
     }
 
-    pub fn carried_slot(&mut self, slot: usize) -> &mut Fields {
+    pub(super) fn carried_slot(&mut self, slot: usize) -> &mut Fields {
         if self.carried.len() <= slot {
             self.carried.resize_with(slot + 1, Fields::default);
         }
         &mut self.carried[slot]
     }
 
-    pub fn carried(&self, slot: usize) -> Value<'_> {
+    pub(super) fn carried(&self, slot: usize) -> Value<'_> {
         self.carried.get(slot).map_or(Value::Absent, |fields| fields.get(0))
     }
 
-    pub fn forget_carried(&mut self) {
+    pub(super) fn forget_carried(&mut self) {
         self.carried.iter_mut().for_each(Fields::clear);
     }
 }
@@ -64,7 +64,7 @@ const MAX_THREADS: usize = 1 << 16;
 
 impl Threads {
     #[inline]
-    pub fn get(&mut self, task: Task, ns: i64, rules: &mut [Rule], sink: &mut impl Sink) -> usize {
+    pub(super) fn get(&mut self, task: Task, ns: i64, rules: &mut [Rule], sink: &mut impl Sink) -> usize {
         if let Some((last, at)) = self.last
             && last == task
         {
@@ -95,11 +95,11 @@ impl Threads {
     }
 
     #[inline]
-    pub fn at(&mut self, at: usize) -> &mut Thread {
+    pub(super) fn at(&mut self, at: usize) -> &mut Thread {
         &mut self.all[at]
     }
 
-    pub fn all(&mut self) -> impl Iterator<Item = &mut Thread> {
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Thread> {
         self.all.iter_mut()
     }
 

@@ -5,7 +5,7 @@ use super::{Layout, Machine, Probe};
 use crate::types::Type;
 
 /// Appends the stapsdt note of the probe with this index.
-pub fn stapsdt(
+pub(super) fn stapsdt(
     out: &mut Bytes,
     machine: Machine,
     layout: &Layout,
@@ -25,7 +25,7 @@ pub fn stapsdt(
 }
 
 /// Appends the nopal note of a probe.
-pub fn nopal(out: &mut Bytes, provider: &str, probe: &Probe<'_>) {
+pub(super) fn nopal(out: &mut Bytes, provider: &str, probe: &Probe<'_>) {
     note(out, "nopal", 1, |out| {
         let (version, reserved) = (1, 0);
         out.u16(version);

@@ -4,13 +4,13 @@ use super::{DYNAMIC, DYNSYM, HASH, READ, STRTAB, SYMBOL_SIZE, SYMTAB, WRITE};
 use std::ops::Range;
 
 /// The next multiple of a power of two.
-pub fn align(value: u64, to: u64) -> u64 {
+pub(super) fn align(value: u64, to: u64) -> u64 {
     value.next_multiple_of(to)
 }
 
 /// A section and, once it is written, its place.
 #[derive(Debug, Clone)]
-pub struct Section {
+pub(super) struct Section {
     pub name: &'static str,
     kind: u32,
     /// Access as in a program header; 0: not loaded.
@@ -20,11 +20,11 @@ pub struct Section {
 }
 
 impl Section {
-    pub fn loaded(name: &'static str, kind: u32, access: u32) -> Section {
+    pub(super) fn loaded(name: &'static str, kind: u32, access: u32) -> Section {
         Section { name, kind, access, place: 0..0, alignment: 1 }
     }
 
-    pub fn unloaded(name: &'static str, kind: u32) -> Section {
+    pub(super) fn unloaded(name: &'static str, kind: u32) -> Section {
         Section::loaded(name, kind, 0)
     }
 
@@ -40,7 +40,7 @@ impl Section {
 }
 
 /// The range that [`Bytes::section`] wrote.
-pub trait Size {
+pub(super) trait Size {
     fn size(&self) -> u64;
 }
 
@@ -52,63 +52,63 @@ impl Size for Range<u64> {
 
 /// The bytes of a file, little endian, from its beginning.
 #[derive(Debug, Default)]
-pub struct Bytes(Vec<u8>);
+pub(super) struct Bytes(Vec<u8>);
 
 impl Bytes {
-    pub fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
-    pub fn into_vec(self) -> Vec<u8> {
+    pub(super) fn into_vec(self) -> Vec<u8> {
         self.0
     }
 
-    pub fn u8(&mut self, value: u8) {
+    pub(super) fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    pub fn u16(&mut self, value: u16) {
+    pub(super) fn u16(&mut self, value: u16) {
         self.bytes(&value.to_le_bytes());
     }
 
-    pub fn u32(&mut self, value: u32) {
+    pub(super) fn u32(&mut self, value: u32) {
         self.bytes(&value.to_le_bytes());
     }
 
-    pub fn u64(&mut self, value: u64) {
+    pub(super) fn u64(&mut self, value: u64) {
         self.bytes(&value.to_le_bytes());
     }
 
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
     /// With its NUL.
-    pub fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
         self.u8(0);
     }
 
     /// Zeroes.
-    pub fn skip(&mut self, n_bytes: u64) {
+    pub(super) fn skip(&mut self, n_bytes: u64) {
         self.skip_to(self.len() + n_bytes);
     }
 
-    pub fn skip_to(&mut self, end: u64) {
+    pub(super) fn skip_to(&mut self, end: u64) {
         self.0.resize(end as usize, 0);
     }
 
-    pub fn align(&mut self, to: u64) {
+    pub(super) fn align(&mut self, to: u64) {
         self.skip_to(align(self.len(), to));
     }
 
     /// Sets bytes that were skipped.
-    pub fn overwrite(&mut self, from: usize, with: Bytes) {
+    pub(super) fn overwrite(&mut self, from: usize, with: Bytes) {
         self.0[from..from + with.0.len()].copy_from_slice(&with.0);
     }
 
     /// Writes a section's content, which begins at a multiple of `alignment`.
-    pub fn section(
+    pub(super) fn section(
         &mut self,
         sections: &mut Vec<Section>,
         section: Section,
@@ -123,7 +123,7 @@ impl Bytes {
         place
     }
 
-    pub fn symbol(&mut self, name: u32, info: u8, section: u16, address: u64, size: u64) {
+    pub(super) fn symbol(&mut self, name: u32, info: u8, section: u16, address: u64, size: u64) {
         self.u32(name);
         self.u8(info);
         self.u8(0);
@@ -133,7 +133,7 @@ impl Bytes {
     }
 
     /// Writes the section with the names of all, and the table of them; returns where that is.
-    pub fn section_headers(&mut self, sections: &mut Vec<Section>) -> u64 {
+    pub(super) fn section_headers(&mut self, sections: &mut Vec<Section>) -> u64 {
         let mut names = Strings::default();
         sections.push(Section::unloaded(".shstrtab", STRTAB));
         let offsets: Vec<u32> = sections.iter().map(|section| names.add(section.name)).collect();
@@ -170,7 +170,13 @@ impl Bytes {
         table
     }
 
-    pub fn elf_header(&mut self, machine: u16, section_headers: u64, n_segments: u16, n_sections: u16) {
+    pub(super) fn elf_header(
+        &mut self,
+        machine: u16,
+        section_headers: u64,
+        n_segments: u16,
+        n_sections: u16,
+    ) {
         // 64 bits, little endian, version 1, System V.
         self.bytes(b"\x7fELF\x02\x01\x01\x00\0\0\0\0\0\0\0\0");
         let (shared_object, version) = (3, 1);
@@ -190,7 +196,7 @@ impl Bytes {
         self.u16(n_sections - 1);
     }
 
-    pub fn program_header(&mut self, kind: u32, access: u32, place: Range<u64>, alignment: u64) {
+    pub(super) fn program_header(&mut self, kind: u32, access: u32, place: Range<u64>, alignment: u64) {
         self.u32(kind);
         self.u32(access);
         self.u64(place.start);
@@ -204,7 +210,7 @@ impl Bytes {
 
 /// A string table.
 #[derive(Debug)]
-pub struct Strings(Vec<u8>);
+pub(super) struct Strings(Vec<u8>);
 
 impl Default for Strings {
     fn default() -> Self {
@@ -214,14 +220,14 @@ impl Default for Strings {
 
 impl Strings {
     /// The offset of `text` in the table.
-    pub fn add(&mut self, text: &str) -> u32 {
+    pub(super) fn add(&mut self, text: &str) -> u32 {
         let offset = self.0.len() as u32;
         self.0.extend_from_slice(text.as_bytes());
         self.0.push(0);
         offset
     }
 
-    pub fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -80,12 +80,12 @@ impl Kernel {
     }
 
     /// Whether children have the uprobes of their parents at once.
-    pub fn is_inherited(&self) -> bool {
+    pub(crate) fn is_inherited(&self) -> bool {
         self.uprobes.is_inherited() || matches!(self.door, Entrance::Lines(_))
     }
 
     /// Whether all that these processes start has an event from its beginning on.
-    pub fn gives_all(&self, roots: &[u32], event: u32) -> bool {
+    pub(crate) fn gives_all(&self, roots: &[u32], event: u32) -> bool {
         roots.iter().all(|root| self.uprobes.inherited.has(*root, event))
     }
 
@@ -100,31 +100,31 @@ impl Kernel {
 
     /// A child has what its parent had when it was forked; if that was in the very moment of joining, it must join, too.
     /// `root` is the ancestor of every process there is, if there is only one: a parent that has ended cannot be asked.
-    pub fn inherit(&mut self, child: &nopal_proc::Process, root: Option<u32>) {
+    pub(crate) fn inherit(&mut self, child: &nopal_proc::Process, root: Option<u32>) {
         self.uprobes.inherited.inherit(child, root);
     }
 
     /// Says that a process could not fork while it joined: all its children have what it has.
-    pub fn was_held(&mut self, pid: u32) {
+    pub(crate) fn was_held(&mut self, pid: u32) {
         self.uprobes.inherited.was_held(pid);
     }
 
     /// Waits until every child of those who have joined is either one that can be seen, or has what its parent has.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         self.uprobes.inherited.settle();
     }
 
     /// A link outlives the program it was made for; what is inherited holds for the next program, too.
-    pub fn exec(&mut self, pid: u32) {
+    pub(crate) fn exec(&mut self, pid: u32) {
         self.uprobes.exec(pid);
     }
 
-    pub fn retain(&mut self, is_alive: impl Fn(&u32) -> bool) {
+    pub(crate) fn retain(&mut self, is_alive: impl Fn(&u32) -> bool) {
         self.uprobes.forget(|pid| !is_alive(&pid));
     }
 
     /// Disarms everything; what was recorded can still be polled.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.uprobes.close();
         drop_together(self.prepared.drain().collect());
         if let Entrance::Lines(lines) = &mut self.door {
@@ -133,7 +133,7 @@ impl Kernel {
     }
 
     /// Arms one site in one process, beside another tool that has it.
-    pub fn share(
+    pub(crate) fn share(
         &self,
         pid: u32,
         mapped: &nopal_proc::MappedObject,
@@ -155,7 +155,7 @@ impl Kernel {
     }
 
     /// Arms sites of one file in a process, and where uprobes are inherited in all it forks.
-    pub fn arm(
+    pub(crate) fn arm(
         &mut self,
         pid: u32,
         mapped: &nopal_proc::MappedObject,
@@ -301,7 +301,7 @@ impl Kernel {
 
     /// Hands out the hits that have come, in the order of time, and what was lost meanwhile. However fast they come, it ends
     /// soon; the last poll, when no more come, leaves nothing.
-    pub fn poll(&mut self, is_last: bool, lost: &mut Vec<Loss>, each: &mut impl FnMut(Came<'_>)) {
+    pub(crate) fn poll(&mut self, is_last: bool, lost: &mut Vec<Loss>, each: &mut impl FnMut(Came<'_>)) {
         let end = Instant::now() + LONG_POLL;
         self.is_behind = false;
         // More often than a full ring needs.
@@ -317,7 +317,7 @@ impl Kernel {
     }
 
     /// All hits before this time have been handed out; without one, all that had come when the last poll began.
-    pub fn read_until_ns(&self) -> Option<u64> {
+    pub(crate) fn read_until_ns(&self) -> Option<u64> {
         self.is_behind.then(|| self.last_ns.values().copied().max().unwrap_or(0))
     }
 

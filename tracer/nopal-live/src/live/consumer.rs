@@ -52,7 +52,7 @@ impl Kept {
 }
 
 impl Waiting {
-    pub fn keep(&mut self, hit: &Hit<'_>) {
+    pub(super) fn keep(&mut self, hit: &Hit<'_>) {
         let (at, len) = (self.bytes.len(), hit.payload.len());
         self.bytes.extend_from_slice(hit.payload);
         let Hit { stream, event, ns, task, .. } = *hit;
@@ -60,7 +60,7 @@ impl Waiting {
     }
 
     /// Hands out what is before a time in its order.
-    pub fn take_before(&mut self, ns: u64, mut each: impl FnMut(Came<'_>)) {
+    pub(super) fn take_before(&mut self, ns: u64, mut each: impl FnMut(Came<'_>)) {
         self.all.sort_by_key(Kept::ns);
         let n_ready = self.all.partition_point(|kept| kept.ns() < ns);
         for kept in self.all.drain(..n_ready) {

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Events of tracefs and what their lines mean.
 #[derive(Debug)]
-pub struct TracefsDoor {
+pub(crate) struct TracefsDoor {
     door: FtraceDoor,
     /// By number of the event in tracefs: the event of the record, and what it holds.
     events: Vec<(u32, Vec<Capture>)>,
@@ -24,7 +24,7 @@ pub struct TracefsDoor {
 }
 
 impl TracefsDoor {
-    pub fn open() -> std::io::Result<TracefsDoor> {
+    pub(crate) fn open() -> std::io::Result<TracefsDoor> {
         Ok(TracefsDoor {
             door: FtraceDoor::open()?,
             events: Vec::new(),
@@ -35,7 +35,7 @@ impl TracefsDoor {
     }
 
     /// Arms sites of a file in a process and its descendants, now and later; by event, why one is not.
-    pub fn arm(
+    pub(crate) fn arm(
         &mut self,
         pid: u32,
         mapped: &MappedObject,
@@ -87,7 +87,7 @@ impl TracefsDoor {
     }
 
     /// Hands out what has come: cpu, time, event, task and payload.
-    pub fn poll(&mut self, mut take: impl FnMut(u32, u64, u32, Task, Vec<u8>)) {
+    pub(crate) fn poll(&mut self, mut take: impl FnMut(u32, u64, u32, Task, Vec<u8>)) {
         let (events, pids) = (&self.events, &mut self.pids);
         // What cannot be read now is there the next time.
         let _ = self.door.poll(|hit| {
@@ -99,14 +99,14 @@ impl TracefsDoor {
     }
 
     /// Lines lost since this was last asked.
-    pub fn n_lost(&mut self) -> u64 {
+    pub(crate) fn n_lost(&mut self) -> u64 {
         let n = self.door.n_lost() - self.n_lost_seen;
         self.n_lost_seen = self.door.n_lost();
         n
     }
 
     /// Disarms everything; lines that have come can still be read.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         // Removed for good when it is dropped.
         let _ = self.door.stop();
     }

@@ -6,7 +6,7 @@ use nopal_sdt::probe::{ArgAbout, Kind, Probe};
 use nopal_trace::{ByteOrder, Float, Integer, Type};
 
 /// The layout all sites of the probe can share for this argument.
-pub fn of_operand(probe: &Probe, about: &ArgAbout) -> Shape {
+pub(super) fn of_operand(probe: &Probe, about: &ArgAbout) -> Shape {
     let number = about.operand.unwrap_or(0);
     let operands = || probe.sites.iter().filter_map(|site| operand(site, number).ok());
     let size_bytes = operands().map(|o| o.size_bytes.min(8)).max().unwrap_or(8);
@@ -48,7 +48,7 @@ pub fn of_operand(probe: &Probe, about: &ArgAbout) -> Shape {
 }
 
 /// The type of a field in the event.
-pub fn field_type(shape: Shape, about: &ArgAbout) -> Type {
+pub(super) fn field_type(shape: Shape, about: &ArgAbout) -> Type {
     match shape {
         Shape::Text => Type::String,
         Shape::Float { size_bytes } => float(size_bytes, about),
@@ -100,7 +100,7 @@ fn integer(size_bytes: u8, is_signed: bool, about: &ArgAbout) -> Integer {
 }
 
 /// How a field of the packed block is read.
-pub fn in_block(about: &ArgAbout, limits: Limits) -> Shape {
+pub(super) fn in_block(about: &ArgAbout, limits: Limits) -> Shape {
     let size_bytes = about.size_bytes.filter(|size| matches!(size, 1 | 2 | 4 | 8)).unwrap_or(8);
     let element_bytes =
         about.element.map(|e| e.size_bytes).filter(|size| matches!(size, 1 | 2 | 4 | 8)).unwrap_or(1);
@@ -122,7 +122,7 @@ pub fn in_block(about: &ArgAbout, limits: Limits) -> Shape {
 }
 
 /// How an element of an array or a sequence is read.
-pub fn of_element(about: &ArgAbout) -> Option<Shape> {
+pub(super) fn of_element(about: &ArgAbout) -> Option<Shape> {
     let size_bytes = match about.kind {
         Kind::Bytes => 1,
         Kind::Array | Kind::Sequence => about.element.map_or(1, |e| e.size_bytes),
@@ -137,7 +137,7 @@ pub fn of_element(about: &ArgAbout) -> Option<Shape> {
 }
 
 /// What a field takes of the block at least.
-pub fn least_bytes(shape: Shape) -> u32 {
+pub(super) fn least_bytes(shape: Shape) -> u32 {
     match shape {
         Shape::Integer { size_bytes, .. } | Shape::Float { size_bytes } => u32::from(size_bytes),
         Shape::Text => 1,

@@ -241,7 +241,7 @@ pub(super) struct Quantiles {
 }
 
 impl Quantiles {
-    pub fn of(words: &[u64]) -> Quantiles {
+    pub(super) fn of(words: &[u64]) -> Quantiles {
         let (max, counts) = (words[0], &words[1..]);
         let count = counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
         let at = [500, 900, 990, 999].map(|per_mille| {

@@ -119,7 +119,7 @@ pub(crate) fn word(bytes: &[u8], index: usize) -> u64 {
 pub(crate) mod tests {
     use super::*;
 
-    pub struct TestNames;
+    pub(crate) struct TestNames;
 
     impl Names for TestNames {
         fn user_symbol(&self, _: u32, address: u64) -> Option<(String, u64)> {

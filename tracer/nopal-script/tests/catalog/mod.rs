@@ -4,7 +4,7 @@ use nopal_program::{Place, Point, PointKind};
 use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
 use nopal_script::ctype::{CType, Member, Record};
 
-pub struct TestCatalog;
+pub(crate) struct TestCatalog;
 
 fn arg(name: &str, shape: Shape) -> KnownArg {
     KnownArg { name: name.into(), shape }

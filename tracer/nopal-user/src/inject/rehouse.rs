@@ -25,7 +25,7 @@ const TRIES: usize = 20;
 
 /// Gives a process this ring of the session in place of every other; without one, memory of its own in which nothing is
 /// enabled, so that its hits leave nothing.
-pub fn rehouse(core: &mut Core, pid: i32, ring: Option<usize>) -> Result<()> {
+pub(crate) fn rehouse(core: &mut Core, pid: i32, ring: Option<usize>) -> Result<()> {
     let memory = Memory::open(pid)?;
     let _lock = Lock::take(pid)?;
     wait_until_idle(&memory)?;

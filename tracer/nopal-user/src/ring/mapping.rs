@@ -91,13 +91,13 @@ impl Drop for Mapping {
 }
 
 /// Fixes the size of a memfd for good.
-pub fn seal(file: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn seal(file: BorrowedFd<'_>) -> io::Result<()> {
     add_seals(file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)
 }
 
 /// The same, and whoever maps it from now on can only read and run it: the mappings that can be written through are those
 /// there are. Through no descriptor and by no change of rights does anybody get another.
-pub fn seal_code(file: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn seal_code(file: BorrowedFd<'_>) -> io::Result<()> {
     let size = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
     add_seals(file, size | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)
 }

@@ -41,7 +41,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub fn read(pid: i32) -> Result<Identity> {
+    pub(super) fn read(pid: i32) -> Result<Identity> {
         let pidfd = Pidfd::open(pid).ok();
         let info = pidfd.as_ref().and_then(Pidfd::info);
         let own_pid = process::status(pid)?.namespace_pid as u32;

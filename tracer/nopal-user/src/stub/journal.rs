@@ -125,7 +125,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Reads the entries of a space that was copied.
-    pub fn read(bytes: &[u8]) -> Journal {
+    pub(super) fn read(bytes: &[u8]) -> Journal {
         let mut journal = Journal::default();
         for raw in bytes.as_chunks().0 {
             let parsed = Entry::parse(raw);
@@ -166,20 +166,20 @@ impl Journal {
     }
 
     /// Entries from 0 on that have been filled, those included that are vacant again.
-    pub fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.entries.len()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (usize, Entry, JournalState)> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, Entry, JournalState)> + '_ {
         (0..).zip(&self.entries).filter_map(|(index, slot)| slot.map(|(entry, state)| (index, entry, state)))
     }
 
-    pub fn get(&self, index: usize) -> Option<(Entry, JournalState)> {
+    pub(super) fn get(&self, index: usize) -> Option<(Entry, JournalState)> {
         self.entries.get(index).copied().flatten()
     }
 
     /// The first entry that says this, if one does; of those in `state` only, if that is given.
-    pub fn find(&self, entry: &Entry, state: Option<JournalState>) -> Option<usize> {
+    pub(super) fn find(&self, entry: &Entry, state: Option<JournalState>) -> Option<usize> {
         let is_it = |index: &&usize| {
             state.is_none_or(|wanted| self.get(**index).is_some_and(|(_, state)| state == wanted))
         };
@@ -187,12 +187,12 @@ impl Journal {
     }
 
     /// Entries that are filled and say something.
-    pub fn n_taken(&self) -> usize {
+    pub(super) fn n_taken(&self) -> usize {
         self.entries.len() - self.vacant.len()
     }
 
     /// Makes these entries vacant.
-    pub fn vacate(&mut self, indices: &HashSet<usize>) {
+    pub(super) fn vacate(&mut self, indices: &HashSet<usize>) {
         let entries = std::mem::take(&mut self.entries);
         *self = Journal::default();
         for (index, slot) in entries.into_iter().enumerate() {
@@ -206,12 +206,12 @@ impl Journal {
     }
 
     /// Where a new entry goes; `None`: the journal is full.
-    pub fn place(&mut self, capacity: usize) -> Option<usize> {
+    pub(super) fn place(&mut self, capacity: usize) -> Option<usize> {
         self.vacant.pop().or_else(|| (self.entries.len() < capacity).then_some(self.entries.len()))
     }
 
     /// Takes note of a new entry, state Prepared, at a place that [`Journal::place`] gave.
-    pub fn add(&mut self, index: usize, entry: &Entry) {
+    pub(super) fn add(&mut self, index: usize, entry: &Entry) {
         let slot = Some((*entry, JournalState::Prepared));
         match self.entries.get_mut(index) {
             Some(old) => *old = slot,
@@ -220,18 +220,18 @@ impl Journal {
         self.add_to_index(index, entry);
     }
 
-    pub fn set_state(&mut self, index: usize, state: JournalState) {
+    pub(super) fn set_state(&mut self, index: usize, state: JournalState) {
         if let Some(Some((_, old))) = self.entries.get_mut(index) {
             *old = state;
         }
     }
 
-    pub fn site(&self, address: u64) -> Option<Entry> {
+    pub(super) fn site(&self, address: u64) -> Option<Entry> {
         self.sites.get(&address).and_then(|index| self.get(*index)).map(|(entry, _)| entry)
     }
 
     /// The newest stubs of a session for a site that are in this state, at most `limit`.
-    pub fn stubs_of(
+    pub(super) fn stubs_of(
         &self,
         address: u64,
         session: u16,
@@ -246,25 +246,25 @@ impl Journal {
         found.take(limit).collect()
     }
 
-    pub fn stub_at(&self, code: u32) -> Option<Entry> {
+    pub(super) fn stub_at(&self, code: u32) -> Option<Entry> {
         self.stubs_by_code.get(&code).and_then(|index| self.get(*index)).map(|(entry, _)| entry)
     }
 
-    pub fn landings(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(super) fn landings(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.landings.iter().map(|(page, place)| (*page, *place))
     }
 
     /// Places that landing pages show, the highest first.
-    pub fn landing_places(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn landing_places(&self) -> impl Iterator<Item = u64> + '_ {
         self.landing_places.iter().rev().copied()
     }
 
-    pub fn landing(&self, page: u64) -> Option<u64> {
+    pub(super) fn landing(&self, page: u64) -> Option<u64> {
         self.landings.get(&page).copied()
     }
 
     /// The newest patches at this address, at most `limit`.
-    pub fn patches_at(&self, address: u64, limit: usize) -> Vec<Entry> {
+    pub(super) fn patches_at(&self, address: u64, limit: usize) -> Vec<Entry> {
         let indices = self.patches.get(&address).map_or(&[][..], Vec::as_slice);
         indices
             .iter()
@@ -275,7 +275,7 @@ impl Journal {
             .collect()
     }
 
-    pub fn relocations(&self) -> &HashSet<u64> {
+    pub(super) fn relocations(&self) -> &HashSet<u64> {
         &self.relocations
     }
 }

@@ -11,8 +11,8 @@ use super::asm::{Alu, Asm, Cond, Label, Mem, R11, RAX, RCX, RDX, RSP, Reg, Width
 use super::words::{path_word, restraint_word, tid_offset_word};
 use super::{Surroundings, thread};
 
-pub const HEAD: i32 = offset_of!(RingState, head) as i32;
-pub const TAIL: i32 = offset_of!(RingState, tail) as i32;
+pub(super) const HEAD: i32 = offset_of!(RingState, head) as i32;
+pub(super) const TAIL: i32 = offset_of!(RingState, tail) as i32;
 const LOST: i32 = offset_of!(RingState, lost) as i32;
 const LOST_FIRST: i32 = offset_of!(RingState, lost_first) as i32;
 const LOST_LAST: i32 = offset_of!(RingState, lost_last) as i32;
@@ -24,7 +24,7 @@ const CPU_MASK: i32 = 0xfff;
 
 /// How long a record is: known when the stub is made, or only at the hit.
 #[derive(Debug, Clone, Copy)]
-pub enum Size {
+pub(super) enum Size {
     Fixed(u32),
     /// u64 at this offset from `%rsp`.
     Slot(i32),
@@ -33,7 +33,7 @@ pub enum Size {
 /// What the code here needs to know of the stub around it. It uses `%rax`, `%rdx` and `%rcx`, which ends up pointing to
 /// the record, and the two registers named here.
 #[derive(Debug, Clone, Copy)]
-pub struct Locked {
+pub(super) struct Locked {
     /// For the ring's state.
     pub state: Reg,
     /// For the position in the ring.
@@ -49,7 +49,7 @@ pub struct Locked {
 }
 
 /// `%ecx` becomes the CPU's number, or 0 when that is beyond the rings there are. Spoils `%rax`.
-pub fn cpu_by_segment(asm: &mut Asm, around: &Surroundings) {
+pub(super) fn cpu_by_segment(asm: &mut Asm, around: &Surroundings) {
     let in_range = asm.label();
     asm.mov_imm(RAX, CPU_SELECTOR);
     asm.clear(RCX);
@@ -62,7 +62,7 @@ pub fn cpu_by_segment(asm: &mut Asm, around: &Surroundings) {
 }
 
 /// `state` becomes that of the locked ring of the CPU with the number in `cpu`. Spoils `%rax`.
-pub fn state_of_locked(asm: &mut Asm, around: &Surroundings, state: Reg, cpu: Reg) {
+pub(super) fn state_of_locked(asm: &mut Asm, around: &Surroundings, state: Reg, cpu: Reg) {
     let layout = &around.layout;
     asm.mov32(state, cpu);
     asm.shl(state, STATE_SHIFT as u8);
@@ -72,7 +72,7 @@ pub fn state_of_locked(asm: &mut Asm, around: &Surroundings, state: Reg, cpu: Re
 
 impl Locked {
     /// The thread's tid into its slot, by whichever way the path word allows. Asks whether `%fs` is the thread's own.
-    pub fn find_tid(&self, asm: &mut Asm, around: &Surroundings) -> thread::Question {
+    pub(super) fn find_tid(&self, asm: &mut Asm, around: &Surroundings) -> thread::Question {
         let [by_call, none, store] = [asm.label(), asm.label(), asm.label()];
         asm.load32(RAX, path_word(around));
         asm.alu_imm32(Alu::Cmp, RAX, Path::Locked as i32);
@@ -111,7 +111,7 @@ impl Locked {
 
     /// Reserves and writes the BUSY header; `%rcx` is the record afterwards. The time is read between the load of head
     /// and the exchange, and again when another thread was faster, so that it rises along the ring.
-    pub fn reserve(&self, asm: &mut Asm, around: &Surroundings, full: Label) {
+    pub(super) fn reserve(&self, asm: &mut Asm, around: &Surroundings, full: Label) {
         let layout = &around.layout;
         let ring = layout.locked;
         let sub_mask = (1i64 << ring.sub_shift) as i32 - 1;
@@ -175,7 +175,7 @@ impl Locked {
     }
 
     /// The header without BUSY. Everything else must have been stored.
-    pub fn commit(&self, asm: &mut Asm) {
+    pub(super) fn commit(&self, asm: &mut Asm) {
         asm.mov_imm(RAX, u64::from(self.event) << 32 | u64::from(self.word_flags));
         self.add_size(asm);
         asm.store(at(RCX, 0), RAX, Width::B8);
@@ -183,7 +183,7 @@ impl Locked {
 }
 
 /// Counts a record where the time cannot be told.
-pub fn count_lost_untimed(asm: &mut Asm, state: Reg) {
+pub(super) fn count_lost_untimed(asm: &mut Asm, state: Reg) {
     asm.lock_inc(at(state, LOST));
 }
 
@@ -191,7 +191,7 @@ pub fn count_lost_untimed(asm: &mut Asm, state: Reg) {
 ///
 /// The time comes after the count: a reader that takes the count in between finds the time as the start of the next loss,
 /// which then begins too early. The other way round a count could come after its time was taken, and no loss would hold it.
-pub fn count_lost(asm: &mut Asm, state: Reg) {
+pub(super) fn count_lost(asm: &mut Asm, state: Reg) {
     asm.time();
     asm.mov(RDX, RAX);
     asm.clear(RAX);

@@ -9,7 +9,7 @@ use nopal_capture::{Predicate, Relation};
 
 /// What the stub has done to the registers since the site.
 #[derive(Debug, Clone)]
-pub struct Frame {
+pub(super) struct Frame {
     /// Registers the stub uses, each with the offset from `%rsp` where its value at the site is kept.
     pub saved: Vec<(Reg, i32)>,
     /// How far `%rsp` is below its value at the site.
@@ -87,7 +87,13 @@ impl Frame {
     }
 
     /// The value, widened to 64 bits with its sign or zeros, into `to`; may use `spare`.
-    pub fn load(&self, asm: &mut Asm, operand: &Operand, to: Reg, spare: Reg) -> Result<(), StubError> {
+    pub(super) fn load(
+        &self,
+        asm: &mut Asm,
+        operand: &Operand,
+        to: Reg,
+        spare: Reg,
+    ) -> Result<(), StubError> {
         let size =
             Width::of(operand.size_bytes).ok_or_else(|| refuse(operand, "it has more than 8 bytes"))?;
         match &operand.place {
@@ -132,7 +138,7 @@ impl Frame {
     }
 
     /// Stores the value at `record + offset`; may use `%rax` and `spare`.
-    pub fn store(
+    pub(super) fn store(
         &self,
         asm: &mut Asm,
         operand: &Operand,
@@ -191,7 +197,7 @@ impl Frame {
     }
 
     /// Jumps to `otherwise` unless the predicate holds; may use `%rax` and `spare`.
-    pub fn require(
+    pub(super) fn require(
         &self,
         asm: &mut Asm,
         predicate: &Predicate,

@@ -15,31 +15,31 @@ use super::operand::Frame;
 use nopal_capture::Capture;
 
 /// What the code here uses; system calls spoil or take all of them.
-pub const REGISTERS: [Reg; 7] = [RAX, RCX, RDX, RSI, RDI, R10, R11];
+pub(super) const REGISTERS: [Reg; 7] = [RAX, RCX, RDX, RSI, RDI, R10, R11];
 
 /// The longest string that is captured.
-pub const MAX_BYTES: u32 = 1 << 16;
+pub(super) const MAX_BYTES: u32 = 1 << 16;
 
 const SYS_RT_SIGPROCMASK: u64 = 14;
 const IMPOSSIBLE_HOW: u64 = 0x7fff;
 const EINVAL: i32 = 22;
-pub const LOW_BITS: u64 = 0x0101_0101_0101_0101;
-pub const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+pub(super) const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+pub(super) const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// Bytes of the place on the stack where a string's facts are kept, and where in it the length is.
-pub const SLOT_BYTES: i32 = 16;
-pub const SLOT_LENGTH: i32 = 8;
+pub(super) const SLOT_BYTES: i32 = 16;
+pub(super) const SLOT_LENGTH: i32 = 8;
 
 /// Where a string's facts are kept between measuring and copying, as offsets from `%rsp`.
 #[derive(Debug, Clone, Copy)]
-pub struct Slots {
+pub(super) struct Slots {
     /// u64: the pointer, read once.
     pub pointer: i32,
     /// u32 as it will stand in the record.
     pub length: i32,
 }
 
-pub fn check_limit(max_bytes: u32) -> Result<(), StubError> {
+pub(super) fn check_limit(max_bytes: u32) -> Result<(), StubError> {
     if max_bytes == 0 || max_bytes > MAX_BYTES {
         return Err(StubError::BadLimit { bytes: max_bytes });
     }
@@ -47,7 +47,12 @@ pub fn check_limit(max_bytes: u32) -> Result<(), StubError> {
 }
 
 /// Fills the slots of one string or byte string.
-pub fn measure(asm: &mut Asm, frame: &Frame, capture: &Capture, slots: Slots) -> Result<(), StubError> {
+pub(super) fn measure(
+    asm: &mut Asm,
+    frame: &Frame,
+    capture: &Capture,
+    slots: Slots,
+) -> Result<(), StubError> {
     match capture {
         Capture::Value { .. } => Ok(()),
         Capture::CString { pointer, max_bytes, is_trusted } => {
@@ -263,7 +268,7 @@ fn check_bytes(asm: &mut Asm, frame: &Frame, slots: Slots, is_trusted: bool) {
 
 /// Copies one measured string to `%r10` and moves `%r10` behind it; its length word goes to `word`. Uses `%rax`, `%rdx`
 /// and `%r11`.
-pub fn copy(asm: &mut Asm, slots: Slots, word: Mem) {
+pub(super) fn copy(asm: &mut Asm, slots: Slots, word: Mem) {
     let [words, rest, two, one, end] = [asm.label(), asm.label(), asm.label(), asm.label(), asm.label()];
     asm.load32(RAX, at(RSP, slots.length));
     asm.store(word, RAX, Width::B4);

@@ -25,14 +25,14 @@ const PLACE_MASK: i32 = (N_THREADS as i32 - 1) * 8;
 const _: () = assert!(N_THREADS.is_power_of_two());
 
 /// Where in the code that every session has the routine here begins; see [`super::emit::routines`].
-pub const ROUTINE_AT: u64 = 8;
+pub(super) const ROUTINE_AT: u64 = 8;
 
 /// What the routine uses; its caller expects to find all but the first two as they were.
 const REGISTERS: [Reg; 7] = [RAX, RCX, RDX, RSI, RDI, R10, R11];
 
 /// A question whose rare half is written behind the code that asks it.
 #[derive(Debug, Clone, Copy)]
-pub struct Question {
+pub(super) struct Question {
     ask: Label,
     own: Label,
     otherwise: Label,
@@ -44,7 +44,7 @@ fn threads(around: &Surroundings) -> u64 {
 }
 
 /// Goes to `otherwise` unless `%fs` is the thread's own. Spoils `%rax` and `%rcx`.
-pub fn require_own(asm: &mut Asm, otherwise: Label) -> Question {
+pub(super) fn require_own(asm: &mut Asm, otherwise: Label) -> Question {
     let [ask, own, table] = [asm.label(), asm.label(), asm.label()];
     asm.read_fs_base(RAX);
     place(asm, RCX, RAX);
@@ -65,14 +65,14 @@ fn place(asm: &mut Asm, to: Reg, address: Reg) {
 
 /// Where the [`routine`] is, from the code that needs it.
 #[derive(Debug, Clone, Copy)]
-pub enum Routine {
+pub(super) enum Routine {
     Here(Label),
     /// In the session's routines.
     Shared,
 }
 
 /// The rare half of questions, behind the end of the code.
-pub fn answer(asm: &mut Asm, around: &Surroundings, questions: &[Question], routine: Routine) {
+pub(super) fn answer(asm: &mut Asm, around: &Surroundings, questions: &[Question], routine: Routine) {
     for question in questions {
         asm.bind(question.ask);
         asm.lea(RAX, Mem::Label(question.own));
@@ -91,7 +91,7 @@ pub fn answer(asm: &mut Asm, around: &Surroundings, questions: &[Question], rout
 
 /// The routine that a stub runs with an address that is not in its first place: goes on at `%rax` if `%fs` is the thread's
 /// own, else at `%rcx`. Keeps all registers but these two, and not the flags.
-pub fn routine(asm: &mut Asm, around: &Surroundings) {
+pub(super) fn routine(asm: &mut Asm, around: &Surroundings) {
     let slot = |reg: Reg| 8 * REGISTERS.iter().position(|r| *r == reg).expect("one of ours") as i32;
     let number_at = 8 * REGISTERS.len() as i32;
     let depth = number_at + 8;

@@ -8,16 +8,16 @@ use super::Surroundings;
 use super::asm::Mem;
 
 /// How threads reach the rings.
-pub fn path_word(around: &Surroundings) -> Mem {
+pub(super) fn path_word(around: &Surroundings) -> Mem {
     Mem::Near(around.space + offset_of!(StubSpace, path) as u64)
 }
 
 /// Where threads have their number, as a distance from `%fs`.
-pub fn tid_offset_word(around: &Surroundings) -> Mem {
+pub(super) fn tid_offset_word(around: &Surroundings) -> Mem {
     Mem::Near(around.space + offset_of!(StubSpace, tid_offset) as u64)
 }
 
 /// What the process has forbidden itself.
-pub fn restraint_word(around: &Surroundings) -> Mem {
+pub(super) fn restraint_word(around: &Surroundings) -> Mem {
     Mem::Near(around.process_page + (KEPT_OFFSET + offset_of!(KeptPages, restraint)) as u64)
 }

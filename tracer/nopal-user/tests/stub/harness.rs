@@ -20,7 +20,7 @@ use nopal_user::stub::{StubError, StubSpec};
 /// The registers and the stack around a site, before and after.
 #[repr(C)]
 #[derive(Debug, Clone, PartialEq)]
-pub struct State {
+pub(crate) struct State {
     /// As the instruction set numbers them; 4 (rsp) is only an output.
     pub gpr: [u64; 16],
     pub flags: u64,
@@ -100,9 +100,9 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    pub fn nopal_test_hit(before: *const State, after: *mut State);
-    pub fn nopal_test_hit2(a: u64, b: u64);
-    pub fn nopal_test_pun(a: u64, b: u64) -> u64;
+    pub(crate) fn nopal_test_hit(before: *const State, after: *mut State);
+    pub(crate) fn nopal_test_hit2(a: u64, b: u64);
+    pub(crate) fn nopal_test_pun(a: u64, b: u64) -> u64;
     static nopal_test_hit_site: u8;
     static nopal_test_hit2_site: u8;
     static nopal_test_pun_site: u8;
@@ -112,14 +112,14 @@ unsafe extern "C" {
 
 /// The sites above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     Everything,
     TwoArguments,
     Classic,
 }
 
 impl Place {
-    pub fn address(self) -> u64 {
+    pub(crate) fn address(self) -> u64 {
         match self {
             Place::Everything => &raw const nopal_test_hit_site as u64,
             Place::TwoArguments => &raw const nopal_test_hit2_site as u64,
@@ -128,18 +128,18 @@ impl Place {
     }
 }
 
-pub fn hit2(a: u64, b: u64) {
+pub(crate) fn hit2(a: u64, b: u64) {
     // SAFETY: the function only passes its site.
     unsafe { nopal_test_hit2(a, b) }
 }
 
 /// Whether glibc registered rseq for its threads.
-pub fn has_rseq() -> bool {
+pub(crate) fn has_rseq() -> bool {
     // SAFETY: written by the dynamic linker before any of our code runs.
     unsafe { (&raw const __rseq_size).read() != 0 }
 }
 
-pub fn fs_base() -> u64 {
+pub(crate) fn fs_base() -> u64 {
     let base: u64;
     // SAFETY: the first word of a thread's control block is its own address.
     unsafe { std::arch::asm!("mov {}, fs:[0]", out(reg) base, options(nostack, readonly, preserves_flags)) };
@@ -147,7 +147,7 @@ pub fn fs_base() -> u64 {
 }
 
 /// What the kernel does when it sees that a restartable sequence is over; it does not always look.
-pub fn forget_sequence() {
+pub(crate) fn forget_sequence() {
     const RSEQ_CS: u64 = 8;
     // SAFETY: written by the dynamic linker before any of our code runs.
     let offset = unsafe { (&raw const __rseq_offset).read() };
@@ -168,12 +168,12 @@ fn tid_offset() -> i64 {
 }
 
 /// What glibc registers, if the kernel does not ask for more.
-pub const RSEQ_BYTES: u32 = 32;
+pub(crate) const RSEQ_BYTES: u32 = 32;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Ring, stub space and the patches of one test. The sites belong to one test at a time.
-pub struct Harness {
+pub(crate) struct Harness {
     pub ring: Arc<RingMemory>,
     pub space: Space,
     pub session: Session,
@@ -183,16 +183,16 @@ pub struct Harness {
     _alone: MutexGuard<'static, ()>,
 }
 
-pub fn operand(text: &str) -> Operand {
+pub(crate) fn operand(text: &str) -> Operand {
     parse(Arch::X86_64, text).unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
 
-pub fn value(text: &str) -> Capture {
+pub(crate) fn value(text: &str) -> Capture {
     Capture::Value { operand: operand(text) }
 }
 
 /// A record of these values with time and task.
-pub fn record(event: u32, captures: Vec<Capture>) -> StubSpec {
+pub(crate) fn record(event: u32, captures: Vec<Capture>) -> StubSpec {
     StubSpec {
         event,
         predicates: Vec::<Predicate>::new(),
@@ -204,7 +204,7 @@ pub fn record(event: u32, captures: Vec<Capture>) -> StubSpec {
 }
 
 impl Harness {
-    pub fn new(configure: impl FnOnce(&mut RingConfig)) -> Harness {
+    pub(crate) fn new(configure: impl FnOnce(&mut RingConfig)) -> Harness {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut config = RingConfig::new(possible_cpus().unwrap());
         configure(&mut config);
@@ -230,7 +230,10 @@ impl Harness {
     }
 
     /// Another session on the same stub space.
-    pub fn another_session(&self, configure: impl FnOnce(&mut RingConfig)) -> (Arc<RingMemory>, Session) {
+    pub(crate) fn another_session(
+        &self,
+        configure: impl FnOnce(&mut RingConfig),
+    ) -> (Arc<RingMemory>, Session) {
         let mut config = RingConfig::new(possible_cpus().unwrap());
         configure(&mut config);
         let (ring, address, session) = add_session(&self.space, &config);
@@ -238,24 +241,24 @@ impl Harness {
         (ring, session)
     }
 
-    pub fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> Reader {
         Reader::of_one(self.ring.clone())
     }
 
     /// Generates and chains a stub and makes the site jump to it.
-    pub fn attach(&mut self, place: Place, spec: &StubSpec) -> PlacedStub {
+    pub(crate) fn attach(&mut self, place: Place, spec: &StubSpec) -> PlacedStub {
         let session = self.session;
         self.attach_for(&session, place, spec)
     }
 
     /// Generates a stub without chaining it.
-    pub fn try_stub(&self, place: Place, spec: &StubSpec) -> Result<PlacedStub, StubError> {
+    pub(crate) fn try_stub(&self, place: Place, spec: &StubSpec) -> Result<PlacedStub, StubError> {
         let address = place.address();
         let site = self.space.add_site(address, &Tail::to(address + 11), ObjectIdentity::default())?;
         self.space.add_stub(&site, &self.session, spec)
     }
 
-    pub fn attach_for(&mut self, session: &Session, place: Place, spec: &StubSpec) -> PlacedStub {
+    pub(crate) fn attach_for(&mut self, session: &Session, place: Place, spec: &StubSpec) -> PlacedStub {
         assert_ne!(place, Place::Classic, "classic sites need a landing page");
         let address = place.address();
         let tail = Tail::to(address + 11);
@@ -269,7 +272,7 @@ impl Harness {
     }
 
     /// Sets everything as `before` says, passes the site, and checks that nothing changed.
-    pub fn pass(&self, before: &State) -> State {
+    pub(crate) fn pass(&self, before: &State) -> State {
         let mut after = before.clone();
         // SAFETY: the function restores what the calling convention asks for.
         unsafe { nopal_test_hit(before, &mut after) };
@@ -315,7 +318,7 @@ fn add_session(space: &Space, config: &RingConfig) -> (Arc<RingMemory>, u64, Ses
     (Arc::new(ring), address, session)
 }
 
-pub fn map(address: u64, bytes: usize, protection: i32, file: Option<BorrowedFd<'_>>) -> u64 {
+pub(crate) fn map(address: u64, bytes: usize, protection: i32, file: Option<BorrowedFd<'_>>) -> u64 {
     let flags = if address == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
     let (kind, fd) = match file {
         Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
@@ -329,7 +332,7 @@ pub fn map(address: u64, bytes: usize, protection: i32, file: Option<BorrowedFd<
 }
 
 /// A free place within reach of the text.
-pub fn near_text(bytes: usize) -> u64 {
+pub(crate) fn near_text(bytes: usize) -> u64 {
     let text = Place::Everything.address() & !0xfff;
     for distance in (64 << 20..1u64 << 30).step_by(2 << 20) {
         for address in [text.saturating_sub(distance), text + distance] {
@@ -348,7 +351,7 @@ pub fn near_text(bytes: usize) -> u64 {
 }
 
 /// Changes bytes of our own text.
-pub fn write_text(address: u64, bytes: &[u8]) {
+pub(crate) fn write_text(address: u64, bytes: &[u8]) {
     let page = address & !0xfff;
     let length = (address + bytes.len() as u64 - page) as usize;
     let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
@@ -361,7 +364,7 @@ pub fn write_text(address: u64, bytes: &[u8]) {
 }
 
 /// A state in which every part has a value of its own.
-pub fn distinct() -> State {
+pub(crate) fn distinct() -> State {
     let mut state = State {
         gpr: std::array::from_fn(|i| 0x8182_8384_8586_8700 + 0x0101 * i as u64),
         flags: 0x2,

@@ -19,7 +19,7 @@ const R9: Reg = Reg(9);
 const RBX: Reg = Reg(3);
 
 /// What the code here uses beside [`strings::REGISTERS`](crate::stub::strings::REGISTERS).
-pub const REGISTERS: [Reg; 3] = [RBX, R8, R9];
+pub(super) const REGISTERS: [Reg; 3] = [RBX, R8, R9];
 
 const PAGE_BYTES: i32 = 4096;
 /// Beyond this too many strings would lie at the end of a page.
@@ -31,7 +31,7 @@ fn reach(max_bytes: u32) -> i32 {
 }
 
 /// Whether records of these captures can go the short way: all that varies in length is strings, and short ones.
-pub fn suits(captures: &[Capture], layout: &RecordLayout, sub_shift: u32) -> bool {
+pub(super) fn suits(captures: &[Capture], layout: &RecordLayout, sub_shift: u32) -> bool {
     let is_short = |capture: &Capture| match capture {
         Capture::Value { .. } => None,
         Capture::CString { max_bytes, .. } => Some(*max_bytes <= MAX_BYTES),
