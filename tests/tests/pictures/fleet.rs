@@ -1,7 +1,7 @@
 //! Recordings of several hosts as one dataset, which DuckDB reads.
 
-use crate::recorded::{check, planned, refusal, said, spans_file};
-use nopal_tests::{root, run, scratch};
+use crate::recorded::{check, planned, python, refusal, said, spans_file};
+use nopal_tests::{nopal, root, run, scratch};
 use std::fs;
 use std::process::Command;
 
@@ -41,4 +41,14 @@ fn recordings_of_several_hosts_add_up() {
     assert!(words.contains("exists"), "{words}");
     let (words, code) = refusal(&[&"export", &again, &"--to", &"csv", &"--dataset", &dataset]);
     assert!(words.contains("--dataset is for parquet") && code == 2, "{words}");
+}
+
+#[test]
+fn a_thousand_hosts_have_the_planned_answers() {
+    let mut test = Command::new(python());
+    test.arg(root().join("fleet/test.py")).arg("--nopal").arg(nopal()).arg("--duckdb-only");
+    let text = run(&mut test);
+    for line in ["DuckDB: 3 rows as planned, 180000 spans", "DuckDB: 1000 counts of events as planned"] {
+        assert!(text.contains(line), "{text}");
+    }
 }

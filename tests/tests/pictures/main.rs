@@ -7,3 +7,4 @@ mod query;
 mod recorded;
 mod report;
 mod serve;
+mod unfinished;
