@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     for is_big_endian in [false, true] {
         if let Ok(note) = nopal_note::decode(bytes, is_big_endian) {
             assert!(!note.provider.is_empty() && !note.name.is_empty());
-            assert!(note.about.args.iter().all(|arg| arg.operand != Some(0)));
+            assert!(note.description.args.iter().all(|arg| arg.operand != Some(0)));
         }
     }
 });

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use nopal_capture::record::{RecordLayout, Value};
 use nopal_sdt::operand::{Arch, parse, split};
-use nopal_sdt::probe::{About, Arg, ArgAbout, Element, Kind, Probe, Site};
+use nopal_sdt::probe::{Description, Arg, ArgDescription, Element, Kind, Probe, Site};
 use nopal_live::plan::{EventPlan, Limits};
 
 const OPERANDS: &str = "-4@%edi 8@%rsi 2@%dx 8@%rcx 1@%r8b 8f@%xmm0 4f@%xmm1 8@%r9 16@%xmm2";
@@ -26,9 +26,9 @@ const KINDS: [Kind; 13] = [
 ];
 
 /// An argument from three bytes.
-fn argument(index: usize, [what, size, more]: [u8; 3]) -> ArgAbout {
+fn argument(index: usize, [what, size, more]: [u8; 3]) -> ArgDescription {
     let kind = |n: u8| KINDS[usize::from(n) % KINDS.len()];
-    ArgAbout {
+    ArgDescription {
         operand: (what & 0x80 == 0).then_some(1 + (size >> 4) % 10),
         name: format!("a{index}"),
         kind: kind(what & 0x1f),
@@ -37,7 +37,7 @@ fn argument(index: usize, [what, size, more]: [u8; 3]) -> ArgAbout {
         element: Some(Element { kind: kind(more), size_bytes: more & 15, count: u32::from(more) << 4 }),
         is_big_endian: what & 0x40 != 0,
         is_unwritten: what & 0x20 != 0,
-        ..ArgAbout::default()
+        ..ArgDescription::default()
     }
 }
 
@@ -49,12 +49,12 @@ fuzz_target!(|data: &[u8]| {
     let args = split(OPERANDS).into_iter().map(arg).collect();
     let site = Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90] };
     let (shapes, _) = shapes.as_chunks::<3>();
-    let about = About {
+    let description = Description {
         args: shapes.iter().enumerate().map(|(index, bytes)| argument(index, *bytes)).collect(),
         packed: (n_args & 0x80 != 0).then_some((2, 4)),
-        ..About::default()
+        ..Description::default()
     };
-    let probe = Probe { provider: "p".into(), name: "n".into(), sites: vec![site], about: Some(about) };
+    let probe = Probe { provider: "p".into(), name: "n".into(), sites: vec![site], description: Some(description) };
     let limits =
         Limits { max_string_bytes: 1 + u32::from(limits & 0x7f), stack_bytes: u32::from(limits >> 7) * 64 };
     let plan = EventPlan::new(&probe, limits);

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use nopal_program::interpret::Interpreter;
 use nopal_program::{Place, Point, PointKind};
-use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
+use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, ArgType};
 use nopal_script::{Options, compile_with_warnings, parse};
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ impl Catalog for Everything {
         }
         let path = spec.parts[0].clone();
         let place = || Place::Symbol { name: last.clone(), offset: 0 };
-        let mut shapes = Vec::new();
+        let mut arg_types = Vec::new();
         let kind = match spec.kind.as_str() {
             "usdt" => {
-                shapes = vec![
-                    ("a", Shape::Int { size_bytes: 4, is_signed: true }),
-                    ("b", Shape::Str),
-                    ("c", Shape::Pointer),
-                    ("d", Shape::Enum { labels: vec![(1, "ONE".into())] }),
-                    ("e", Shape::Float),
-                    ("f", Shape::Bytes { length_arg: Some(0) }),
+                arg_types = vec![
+                    ("a", ArgType::Int { size_bytes: 4, is_signed: true }),
+                    ("b", ArgType::Str),
+                    ("c", ArgType::Pointer),
+                    ("d", ArgType::Enum { labels: vec![(1, "ONE".into())] }),
+                    ("e", ArgType::Float),
+                    ("f", ArgType::Bytes { length_arg: Some(0) }),
                 ];
                 PointKind::Usdt { path, provider: "p".into(), name: last }
             }
@@ -38,15 +38,15 @@ impl Catalog for Everything {
             "kprobe" => PointKind::Kprobe { function: last, offset: 0 },
             "kretprobe" => PointKind::Kretprobe { function: last },
             _ => {
-                shapes = vec![
-                    ("a", Shape::Field { offset: 8, size_bytes: 4, is_signed: true }),
-                    ("b", Shape::FieldString { offset: 12 }),
-                    ("c", Shape::FieldChars { offset: 16, size_bytes: 16 }),
+                arg_types = vec![
+                    ("a", ArgType::Field { offset: 8, size_bytes: 4, is_signed: true }),
+                    ("b", ArgType::FieldString { offset: 12 }),
+                    ("c", ArgType::FieldChars { offset: 16, size_bytes: 16 }),
                 ];
                 PointKind::Tracepoint { category: path, name: last }
             }
         };
-        let args = shapes.into_iter().map(|(name, shape)| KnownArg { name: name.into(), shape }).collect();
+        let args = arg_types.into_iter().map(|(name, arg_type)| KnownArg { name: name.into(), arg_type }).collect();
         Ok(vec![KnownPoint { point: Point { name: spec.kind.clone(), kind }, args, obstacle: None }])
     }
 

@@ -1,7 +1,7 @@
 //! The built-in catalog of well-known providers, as nopal notes that the build script made from its `.d` files.
 
 use crate::nopal_note;
-use crate::probe::About;
+use crate::probe::Description;
 use std::collections::HashMap;
 
 // `static CATALOG: &[(provider, records)]`, written by the build script. A record is:
@@ -16,8 +16,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn about(&self) -> Option<About> {
-        nopal_note::decode(self.note, false).ok().map(|note| note.about)
+    pub(crate) fn description(&self) -> Option<Description> {
+        nopal_note::decode(self.note, false).ok().map(|note| note.description)
     }
 }
 
@@ -55,8 +55,8 @@ mod tests {
                 let entry = &entries[probe.name.as_bytes()];
                 assert_eq!(usize::from(entry.n_args), probe.args.len());
                 assert_eq!(
-                    entry.about(),
-                    Some(crate::about::about(probe)),
+                    entry.description(),
+                    Some(crate::describe::description(probe)),
                     "{}:{}",
                     declared.name,
                     probe.name

@@ -2,14 +2,14 @@
 
 #![warn(unreachable_pub)]
 
-pub mod about;
 mod catalog;
+pub mod describe;
 pub mod nopal_note;
 pub mod object;
 pub mod operand;
 pub mod pattern;
 pub mod probe;
 
-pub use about::describe;
+pub use describe::describe;
 pub use object::{Object, RESTARTABLE, ReadError, Segment, Warning, read};
 pub use pattern::Pattern;

@@ -1,7 +1,7 @@
 //! Decodes the nopal note, `docs/formats.md` section 3: what a probe and its arguments mean. The encoders are in the
 //! macros of the tracee and in the provider language.
 
-use crate::probe::{About, ArgAbout, Element, Kind, Label, Pair, PairRole};
+use crate::probe::{ArgDescription, Description, Element, Kind, Label, Pair, PairRole};
 use std::fmt;
 
 /// The newest version this reader understands.
@@ -12,7 +12,7 @@ pub const VERSION: u16 = 1;
 pub struct NopalNote {
     pub provider: String,
     pub name: String,
-    pub about: About,
+    pub description: Description,
 }
 
 /// A note that cannot be read, and the probe it is about as far as it said so.
@@ -89,7 +89,8 @@ const PACKED_FIELD: u8 = 255;
 
 /// Reads the description of one nopal note.
 pub fn decode(desc: &[u8], is_big_endian: bool) -> Result<NopalNote, NopalNoteError> {
-    let mut note = NopalNote { provider: String::new(), name: String::new(), about: About::default() };
+    let mut note =
+        NopalNote { provider: String::new(), name: String::new(), description: Description::default() };
     match decode_into(&mut note, Cursor { bytes: desc, offset: 0, is_big_endian }) {
         Ok(()) => Ok(note),
         Err(reason) => {
@@ -130,22 +131,22 @@ fn decode_into(note: &mut NopalNote, mut items: Cursor<'_>) -> Result<(), Reason
 /// versions.
 fn item(note: &mut NopalNote, tag: u16, mut value: Cursor<'_>, offset: usize) -> Result<(), Reason> {
     let bad = || Reason::BadItem { tag, offset };
-    let about = &mut note.about;
+    let description = &mut note.description;
     match tag {
         PROVIDER => note.provider = value.name().ok_or_else(bad)?,
         NAME => note.name = value.name().ok_or_else(bad)?,
-        DOC => about.doc = value.text(),
+        DOC => description.doc = value.text(),
         PAIR => {
             let role = match value.u8() {
                 Some(1) => PairRole::Start,
                 Some(2) => PairRole::End,
                 _ => return Err(bad()),
             };
-            about.pair = Some(Pair { role, partner: value.name().ok_or_else(bad)? });
+            description.pair = Some(Pair { role, partner: value.name().ok_or_else(bad)? });
         }
-        LOGLEVEL => about.log_level = Some(value.u32().ok_or_else(bad)? as i32),
-        MODEL_URI => about.model_uri = Some(value.text()),
-        PACKED => about.packed = Some((value.u8().ok_or_else(bad)?, value.u8().ok_or_else(bad)?)),
+        LOGLEVEL => description.log_level = Some(value.u32().ok_or_else(bad)? as i32),
+        MODEL_URI => description.model_uri = Some(value.text()),
+        PACKED => description.packed = Some((value.u8().ok_or_else(bad)?, value.u8().ok_or_else(bad)?)),
         ARG => {
             let operand = match value.u8() {
                 None | Some(0) => return Err(bad()),
@@ -153,10 +154,10 @@ fn item(note: &mut NopalNote, tag: u16, mut value: Cursor<'_>, offset: usize) ->
                 Some(operand) => Some(operand),
             };
             let kind = Kind::from_code(value.u8().ok_or_else(bad)?);
-            about.args.push(ArgAbout { operand, kind, ..ArgAbout::default() });
+            description.args.push(ArgDescription { operand, kind, ..ArgDescription::default() });
         }
         ARG_NAME..=ARG_SIGN => {
-            let argument = about.args.last_mut().ok_or(Reason::NoArgument { tag })?;
+            let argument = description.args.last_mut().ok_or(Reason::NoArgument { tag })?;
             return argument_item(argument, tag, value).ok_or_else(bad);
         }
         _ => {}
@@ -165,7 +166,7 @@ fn item(note: &mut NopalNote, tag: u16, mut value: Cursor<'_>, offset: usize) ->
 }
 
 /// `None`: the value is not one that the tag can have.
-fn argument_item(argument: &mut ArgAbout, tag: u16, mut value: Cursor<'_>) -> Option<()> {
+fn argument_item(argument: &mut ArgDescription, tag: u16, mut value: Cursor<'_>) -> Option<()> {
     match tag {
         ARG_NAME => argument.name = value.name()?,
         ARG_TYPE => argument.c_type = value.text(),

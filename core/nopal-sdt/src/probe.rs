@@ -9,7 +9,7 @@ pub struct Probe {
     pub name: String,
     pub sites: Vec<Site>,
     /// What the probe says of itself: from its nopal note, a `.d` file or the built-in catalog.
-    pub about: Option<About>,
+    pub description: Option<Description>,
 }
 
 /// One address of a probe.
@@ -74,9 +74,9 @@ pub struct Arg {
 
 /// What a probe says of itself.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct About {
+pub struct Description {
     pub doc: String,
-    pub args: Vec<ArgAbout>,
+    pub args: Vec<ArgDescription>,
     pub pair: Option<Pair>,
     pub log_level: Option<i32>,
     pub model_uri: Option<String>,
@@ -84,9 +84,9 @@ pub struct About {
     pub packed: Option<(u8, u8)>,
 }
 
-impl About {
+impl Description {
     /// Takes over what another note says of the same probe and none has said before.
-    pub fn add(&mut self, other: About) {
+    pub fn add(&mut self, other: Description) {
         if self.doc.is_empty() {
             self.doc = other.doc;
         }
@@ -113,7 +113,7 @@ pub enum PairRole {
 
 /// What one argument means. `docs/formats.md` section 3 has the same in bytes.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct ArgAbout {
+pub struct ArgDescription {
     /// 1-based operand; `None` for a field of the packed block.
     pub operand: Option<u8>,
     pub kind: Kind,

@@ -299,13 +299,13 @@ fn the_nopal_note_is_read_whole() {
     elf.note("nopal", 1, &nopal_note(1, &named()));
     let object = object(&elf);
     assert_eq!(object.warnings, []);
-    let about = object.probes[0].about.as_ref().expect("the note describes it");
-    assert_eq!(about.doc, "What it reports.");
-    let pair = about.pair.as_ref().expect("it has a partner");
+    let description = object.probes[0].description.as_ref().expect("the note describes it");
+    assert_eq!(description.doc, "What it reports.");
+    let pair = description.pair.as_ref().expect("it has a partner");
     assert_eq!((pair.role, pair.partner.as_str()), (PairRole::End, "start"));
-    assert_eq!((about.log_level, about.model_uri.as_deref()), (Some(-3), Some("http://model")));
-    assert_eq!(about.packed, Some((3, 4)));
-    let [key, field] = &about.args[..] else { panic!("two arguments") };
+    assert_eq!((description.log_level, description.model_uri.as_deref()), (Some(-3), Some("http://model")));
+    assert_eq!(description.packed, Some((3, 4)));
+    let [key, field] = &description.args[..] else { panic!("two arguments") };
     assert_eq!((key.operand, key.kind, key.name.as_str()), (Some(1), Kind::Str, "key"));
     assert_eq!((key.c_type.as_str(), key.doc.as_str()), ("&str", "the key"));
     assert!(key.length_operand == Some(2) && key.is_trusted);
@@ -330,11 +330,11 @@ fn nopal_notes_add_up() {
         elf.note("nopal", 1, &note(items));
     }
     let object = object(&elf);
-    let about = object.probes[0].about.as_ref().expect("the notes describe it");
-    assert_eq!((about.log_level, about.model_uri.as_deref()), (Some(4), Some("http://model")));
-    assert_eq!(about.doc, "Doc.");
-    assert_eq!(about.args.iter().map(|arg| arg.name.as_str()).collect::<Vec<_>>(), ["first"]);
-    assert_eq!(about.packed, None, "the block belongs to the note that has the arguments");
+    let description = object.probes[0].description.as_ref().expect("the notes describe it");
+    assert_eq!((description.log_level, description.model_uri.as_deref()), (Some(4), Some("http://model")));
+    assert_eq!(description.doc, "Doc.");
+    assert_eq!(description.args.iter().map(|arg| arg.name.as_str()).collect::<Vec<_>>(), ["first"]);
+    assert_eq!(description.packed, None, "the block belongs to the note that has the arguments");
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn nopal_notes_that_are_refused() {
         elf.probe("a:b", 0x1010, BASE_ADDRESS, 0, "8@%rax").note("nopal", 1, &note);
         let object = object(&elf);
         assert_eq!(sites(&object), "a:b@0x1010", "the probe is there all the same");
-        assert_eq!(object.probes[0].about, None);
+        assert_eq!(object.probes[0].description, None);
         let warnings: Vec<String> = object.warnings.iter().map(ToString::to_string).collect();
         assert_eq!(warnings, [want]);
     }

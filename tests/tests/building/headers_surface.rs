@@ -299,10 +299,10 @@ fn the_description_says_what_the_source_says() {
         let probes = nopal_sdt::read(&image[..]).expect("its notes can be read").probes;
         let probe =
             probes.iter().find(|p| p.provider == "named" && p.name == "guarded").expect("the probe is there");
-        let about = probe.about.as_ref().expect("it has a description");
-        assert_eq!(about.doc, "One round of the test program.");
-        assert_eq!(about.pair.as_ref().map(|pair| pair.partner.as_str()), Some("plain"));
-        let args: Vec<_> = about
+        let description = probe.description.as_ref().expect("it has a description");
+        assert_eq!(description.doc, "One round of the test program.");
+        assert_eq!(description.pair.as_ref().map(|pair| pair.partner.as_str()), Some("plain"));
+        let args: Vec<_> = description
             .args
             .iter()
             .map(|arg| {
@@ -326,10 +326,10 @@ fn the_description_says_what_the_source_says() {
             (Some(9), Kind::Enum, "colour", "enum colour", None, false),
         ];
         assert_eq!(args, expected, "{compiler:?}");
-        assert_eq!(about.args[0].doc, "Counts from one.");
-        assert_eq!(about.args[5].base, Some(16));
+        assert_eq!(description.args[0].doc, "Counts from one.");
+        assert_eq!(description.args[5].base, Some(16));
         let labels: Vec<_> =
-            about.args[6].labels.iter().map(|l| (l.first, l.last, l.text.as_str())).collect();
+            description.args[6].labels.iter().map(|l| (l.first, l.last, l.text.as_str())).collect();
         assert_eq!(labels, [(0, 0, "red"), (1, 1, "green")]);
     }
 }

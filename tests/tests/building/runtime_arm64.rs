@@ -27,7 +27,7 @@ fn check(arch: Arch, site: &[u8], operands: &str, (object, said): (nopal_sdt::Ob
     let probe = object.probe("app", "twelve").unwrap();
     let [place] = &probe.sites[..] else { panic!("{probe:?}") };
     assert!(place.code.starts_with(site), "{probe:?}");
-    assert!(place.semaphore.is_some() && probe.about.is_some(), "{probe:?}");
+    assert!(place.semaphore.is_some() && probe.description.is_some(), "{probe:?}");
     assert_eq!(place.args.len(), 12, "{probe:?}");
     for arg in &place.args {
         assert!(arg.operand.is_ok(), "{arg:?}");

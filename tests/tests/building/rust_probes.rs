@@ -131,7 +131,7 @@ fn check_file(file: &Path, expected: &[(&str, &str, usize, bool)], what: &str) {
             let other = semaphores.insert(address, name);
             assert_eq!(other, None, "{what}: {name} shares its semaphore");
         }
-        assert!(probe.about.is_some(), "{what}: {provider}:{name} is not described");
+        assert!(probe.description.is_some(), "{what}: {provider}:{name} is not described");
     }
     // bfd keeps some functions that nobody calls, gold all of them: their probes may be there too.
     for probe in &object.probes {
@@ -145,9 +145,10 @@ fn check_file(file: &Path, expected: &[(&str, &str, usize, bool)], what: &str) {
 /// The descriptions of two probes, whole.
 fn check_descriptions(file: &Path, what: &str) {
     let object = nopal_sdt::read(&fs::read(file).unwrap()[..]).unwrap();
-    let about = |provider: &str, name: &str| object.probe(provider, name).unwrap().about.clone().unwrap();
+    let description =
+        |provider: &str, name: &str| object.probe(provider, name).unwrap().description.clone().unwrap();
 
-    let start = about("shop", "order__start");
+    let start = description("shop", "order__start");
     assert_eq!(
         start.doc, "An order \"begins\": {braces}, a \\ and more.\n\nIn a second paragraph.",
         "{what}"
@@ -162,14 +163,14 @@ fn check_descriptions(file: &Path, what: &str) {
     assert_eq!((customer.operand, customer.length_operand), (Some(2), Some(3)), "{what}");
     assert!(customer.is_trusted && customer.kind == Kind::Str, "{what}: {customer:?}");
 
-    let end = about("shop", "order__end");
+    let end = description("shop", "order__end");
     assert_eq!(end.pair.map(|p| (p.role, p.partner)), Some((PairRole::End, "order__start".into())), "{what}");
     assert_eq!(end.args[1].kind, Kind::Enum, "{what}");
     let labels: Vec<_> = end.args[1].labels.iter().map(|l| (l.first, l.text.as_str())).collect();
     assert_eq!(labels, [(0, "shipped"), (-1, "refused")], "{what}");
     assert_eq!(end.args[2].kind, Kind::Float, "{what}");
 
-    let kinds: Vec<_> = about("shop", "re__named").args.iter().map(|a| (a.operand, a.kind)).collect();
+    let kinds: Vec<_> = description("shop", "re__named").args.iter().map(|a| (a.operand, a.kind)).collect();
     let expected = [
         (Some(1), Kind::Sequence),
         (Some(3), Kind::Str),
@@ -178,7 +179,7 @@ fn check_descriptions(file: &Path, what: &str) {
         (Some(8), Kind::Bool),
     ];
     assert_eq!(kinds, expected, "{what}");
-    let items = about("shop", "re__named").args[0].element.expect("a sequence has elements");
+    let items = description("shop", "re__named").args[0].element.expect("a sequence has elements");
     assert_eq!((items.kind, items.size_bytes, items.count), (Kind::Unsigned, 4, 0), "{what}");
 }
 
@@ -241,10 +242,10 @@ fn a_d_file_becomes_a_module_in_a_build_script() {
     let object = nopal_sdt::read(&fs::read(&program).unwrap()[..]).unwrap();
     let start = object.probe("shop", "order__start").unwrap();
     assert!(start.sites.iter().all(|s| s.code.starts_with(&SITE) && s.semaphore.is_some()), "{start:?}");
-    let about = start.about.as_ref().unwrap();
-    assert_eq!(about.doc, "An order came in.");
-    assert_eq!(about.pair.as_ref().unwrap().partner, "order__done");
-    let args: Vec<_> = about.args.iter().map(|a| (a.name.as_str(), a.kind, a.doc.as_str())).collect();
+    let description = start.description.as_ref().unwrap();
+    assert_eq!(description.doc, "An order came in.");
+    assert_eq!(description.pair.as_ref().unwrap().partner, "order__done");
+    let args: Vec<_> = description.args.iter().map(|a| (a.name.as_str(), a.kind, a.doc.as_str())).collect();
     assert_eq!(
         args,
         [("id", Kind::Signed, "number of the order"), ("customer", Kind::CString, "who ordered")]

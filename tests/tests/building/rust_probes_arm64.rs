@@ -30,7 +30,7 @@ fn arm64_programs_have_the_same_probes() {
             let semaphores: BTreeSet<_> =
                 probe.sites.iter().map(|s| s.semaphore.map(|s| s.address)).collect();
             assert_eq!(semaphores.len(), 1, "{level}: one semaphore or none: {probe:?}");
-            assert!(probe.about.is_some(), "{level}: {probe:?}");
+            assert!(probe.description.is_some(), "{level}: {probe:?}");
             for site in &probe.sites {
                 assert!(site.code.starts_with(&SITE), "{level}: {probe:?}");
                 for arg in &site.args {

@@ -621,7 +621,7 @@ fn whoever_becomes_somebody_else_gets_a_ring_of_its_own() {
 fn a_child_that_is_not_traced_is_kept_apart_too() {
     let mut pair = Pair::start("user");
     let options = nopal_tests::user_door::small_options();
-    let options = nopal_user::session::Options { is_only: true, ..options };
+    let options = nopal_user::session::Options { without_children: true, ..options };
     let mut door = Door::open_with(pair.parent.pid(), "rival:said", &options).unwrap();
     let (parent, child) = pair.fork();
     let rings = |pid: u32| {

@@ -113,7 +113,7 @@ fn a_recorder_killed_at_any_moment_leaves_a_recording() {
         let test = "a_recorder_killed_at_any_moment_leaves_a_recording";
         let mut child = recorder(test, 1 << 30, &dir).stdout(std::process::Stdio::null()).spawn().unwrap();
         let stream = dir.join("channel0_0");
-        let is_there = || fs::metadata(&stream).is_ok_and(|about| about.len() > n * 100_000);
+        let is_there = || fs::metadata(&stream).is_ok_and(|metadata| metadata.len() > n * 100_000);
         while !is_there() {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         }

@@ -288,9 +288,9 @@ fn a_library_that_is_loaded_later_is_opened_and_its_lateness_stated() {
     let (program, library) = plugins(&folder);
     let (out, log) = (folder.join("out"), folder.join("log"));
     let recording = folder.join("recording");
-    for (verb, is_only) in [("trace", false), ("record", false), ("trace", true)] {
+    for (verb, without_children) in [("trace", false), ("record", false), ("trace", true)] {
         let mut command = Command::new(nopal());
-        command.args([verb, "-v", "--door", "kernel"]).args(is_only.then_some("--only"));
+        command.args([verb, "-v", "--door", "kernel"]).args(without_children.then_some("--only"));
         match verb {
             "trace" => command.arg("loads:call"),
             _ => command.args(["-e", "loads:call", "-o"]).arg(&recording),

@@ -196,5 +196,5 @@ impl Loaded {
 }
 
 fn identity(file: &File) -> Option<(u64, u64)> {
-    file.metadata().ok().map(|about| (about.dev(), about.ino()))
+    file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }

@@ -109,7 +109,7 @@ pub use permission::allow_tracing;
 /// What the macros' expansions name. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::note::{About, AboutArg, Note, Pair, shape};
+    pub use crate::note::{ArgDescription, Description, Note, Pair, shape};
     pub use core::arch::asm;
     pub use core::hint::cold_path;
     pub use core::marker::PhantomData;

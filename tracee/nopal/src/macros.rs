@@ -72,8 +72,8 @@ macro_rules! __args {
     ($guard:ident $provider:tt $name:tt [$($done:tt)*] $value:expr $(, $($rest:tt)*)?) => {
         $crate::__args!($guard $provider $name [$($done)* {["", "", &[], &[]] $value}] $($($rest)*)?)
     };
-    ($guard:ident $provider:tt $name:tt [$({$about:tt $value:expr})*]) => {{
-        $crate::__fire!(__nopal_fire $guard short $provider $name [&[], None, None] [$($about)*]);
+    ($guard:ident $provider:tt $name:tt [$({$description:tt $value:expr})*]) => {{
+        $crate::__fire!(__nopal_fire $guard short $provider $name [&[], None, None] [$($description)*]);
         __nopal_fire($($value),*)
     }};
 }

@@ -37,7 +37,7 @@ pub enum Pair {
 
 /// What a declaration says of a probe.
 #[derive(Debug, Clone, Copy)]
-pub struct About {
+pub struct Description {
     pub provider: &'static str,
     pub name: &'static str,
     /// Lines of the doc comment.
@@ -48,7 +48,7 @@ pub struct About {
 
 /// What a declaration says of an argument.
 #[derive(Debug, Clone, Copy)]
-pub struct AboutArg {
+pub struct ArgDescription {
     name: &'static str,
     type_name: &'static str,
     doc: &'static [&'static str],
@@ -56,7 +56,7 @@ pub struct AboutArg {
     shape: Shape,
 }
 
-impl AboutArg {
+impl ArgDescription {
     /// `type_name` as the declaration spells it; empty takes the type's own. The same with `labels`.
     pub const fn new<A: Arg>(
         name: &'static str,
@@ -65,7 +65,7 @@ impl AboutArg {
         labels: &'static [(i64, &'static str)],
     ) -> Self {
         let type_name = if type_name.is_empty() { A::TYPE } else { type_name };
-        AboutArg {
+        ArgDescription {
             name,
             type_name,
             doc,
@@ -88,21 +88,24 @@ pub struct Note {
 }
 
 impl Note {
-    pub const fn new(about: &About, args: &[AboutArg]) -> Self {
-        assert_is_name(about.provider, "a provider's name has only letters, digits, `_`, `$`, `.` and `-`");
-        assert_is_name(about.name, "a probe's name has only letters, digits, `_`, `$`, `.` and `-`");
+    pub const fn new(description: &Description, args: &[ArgDescription]) -> Self {
+        assert_is_name(
+            description.provider,
+            "a provider's name has only letters, digits, `_`, `$`, `.` and `-`",
+        );
+        assert_is_name(description.name, "a probe's name has only letters, digits, `_`, `$`, `.` and `-`");
         let mut note = Note { bytes: [0; CAPACITY], len: 0 };
         note.u16(VERSION);
         note.u16(0);
-        note.text(PROVIDER, about.provider);
-        note.text(NAME, about.name);
-        note.lines(DOC, about.doc);
-        match about.pair {
+        note.text(PROVIDER, description.provider);
+        note.text(NAME, description.name);
+        note.lines(DOC, description.doc);
+        match description.pair {
             Some(Pair::Start(partner)) => note.pair(1, partner),
             Some(Pair::End(partner)) => note.pair(2, partner),
             None => {}
         }
-        if let Some(level) = about.log_level {
+        if let Some(level) = description.log_level {
             note.item(LOG_LEVEL, 4);
             note.u32(level as u32);
         }
@@ -120,7 +123,7 @@ impl Note {
         note
     }
 
-    const fn arg(&mut self, arg: &AboutArg, operand: usize) {
+    const fn arg(&mut self, arg: &ArgDescription, operand: usize) {
         let kind = if arg.labels.is_empty() { arg.shape.kind } else { Kind::Enum };
         self.item(ARG, 2);
         self.u8(operand as u8);
@@ -302,22 +305,22 @@ mod tests {
         bytes
     }
 
-    fn about(provider: &'static str, name: &'static str) -> About {
-        About { provider, name, doc: &[], pair: None, log_level: None }
+    fn description(provider: &'static str, name: &'static str) -> Description {
+        Description { provider, name, doc: &[], pair: None, log_level: None }
     }
 
     #[test]
     fn items_are_those_of_the_format() {
         let note = Note::new(
-            &About {
+            &Description {
                 doc: &[" Two", " lines"],
                 pair: Some(Pair::End("s")),
                 log_level: Some(-1),
-                ..about("p", "n")
+                ..description("p", "n")
             },
             &[
-                AboutArg::new::<i16>("a", "", &[" d"], &[(-1, "no")]),
-                AboutArg::new::<&str>("", "&'a str", &[], &[]),
+                ArgDescription::new::<i16>("a", "", &[" d"], &[(-1, "no")]),
+                ArgDescription::new::<&str>("", "&'a str", &[], &[]),
             ],
         );
         let mut expected: Vec<u8> = Vec::from([1, 0, 0, 0]);
@@ -347,7 +350,7 @@ mod tests {
     fn every_length_is_written_whole() {
         const NAMES: &str = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop";
         for len in 1..=40 {
-            let note = Note::new(&about("p", &NAMES[..len]), &[]);
+            let note = Note::new(&description("p", &NAMES[..len]), &[]);
             let bytes = written(&note);
             assert_eq!(bytes.len(), note.n_bytes().next_multiple_of(4), "{len}");
             assert_eq!(&bytes[13..13 + len], &NAMES.as_bytes()[..len], "{len}");
@@ -359,16 +362,19 @@ mod tests {
         fn refused(build: impl Fn() -> Note + std::panic::UnwindSafe) -> bool {
             std::panic::catch_unwind(build).is_err()
         }
-        assert!(refused(|| Note::new(&about("", "n"), &[])), "no provider");
-        assert!(refused(|| Note::new(&about("p", "a b"), &[])), "a blank in a name");
-        assert!(refused(|| Note::new(&about("p", "a\"b"), &[])), "a quote in a name");
-        let string = AboutArg::new::<&str>("", "", &[], &[]);
-        assert!(!refused(move || Note::new(&about("p", "n"), &[string; 6])), "twelve operands");
-        assert!(refused(move || Note::new(&about("p", "n"), &[string; 7])), "fourteen operands");
+        assert!(refused(|| Note::new(&description("", "n"), &[])), "no provider");
+        assert!(refused(|| Note::new(&description("p", "a b"), &[])), "a blank in a name");
+        assert!(refused(|| Note::new(&description("p", "a\"b"), &[])), "a quote in a name");
+        let string = ArgDescription::new::<&str>("", "", &[], &[]);
+        assert!(!refused(move || Note::new(&description("p", "n"), &[string; 6])), "twelve operands");
+        assert!(refused(move || Note::new(&description("p", "n"), &[string; 7])), "fourteen operands");
         const LONG: &str = match core::str::from_utf8(&[b'x'; 4000]) {
             Ok(text) => text,
             Err(_) => panic!(),
         };
-        assert!(refused(|| Note::new(&About { doc: &[LONG], ..about("p", "n") }, &[])), "too long a text");
+        assert!(
+            refused(|| Note::new(&Description { doc: &[LONG], ..description("p", "n") }, &[])),
+            "too long a text"
+        );
     }
 }

@@ -8,9 +8,9 @@
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __fire {
-    ($fire:ident $guard:ident $size:ident $provider:tt $name:tt $about:tt [$($arg:tt)*]) => {
+    ($fire:ident $guard:ident $size:ident $provider:tt $name:tt $description:tt [$($arg:tt)*]) => {
         $crate::__fire! {
-            @zip [$fire $guard $size $provider $name $about] [] [$($arg)*]
+            @zip [$fire $guard $size $provider $name $description] [] [$($arg)*]
             [
                 (A0 a0 narrow0 wide0 length0 size0 has_length0 is_wide0 0 "")
                 (A1 a1 narrow1 wide1 length1 size1 has_length1 is_wide1 8 " ")
@@ -44,11 +44,11 @@ macro_rules! __fire {
         $crate::__fire!(@define direct $site $($args)*);
     };
 
-    (@define $how:ident [$fire:ident $guard:ident $size:ident $provider:tt $name:tt $about:tt]
+    (@define $how:ident [$fire:ident $guard:ident $size:ident $provider:tt $name:tt $description:tt]
         $({($A:ident $($slot:tt)*) $arg:tt})*
     ) => {
         $crate::__define_site! {
-            $how $fire $guard $provider $name [$size $about [$($A)*] [$([$A $arg])*]]
+            $how $fire $guard $provider $name [$size $description [$($A)*] [$([$A $arg])*]]
             $(($A $($slot)*))*
         }
     };
@@ -94,8 +94,8 @@ macro_rules! __describe {
             (w191 191)
         ] }
     };
-    (@write $provider:tt $name:tt $about:tt $types:tt $args:tt [$max:literal $(($word:ident $index:literal))*]) => {
-        $crate::__describe!(@const $provider $name $about $types $args);
+    (@write $provider:tt $name:tt $description:tt $types:tt $args:tt [$max:literal $(($word:ident $index:literal))*]) => {
+        $crate::__describe!(@const $provider $name $description $types $args);
         // SAFETY: no code; the text only fills a section that the program does not look at.
         unsafe {
             $crate::__private::asm!(
@@ -129,8 +129,8 @@ macro_rules! __describe {
         }
     };
     // Where no note is written: only the checks.
-    (@check $provider:tt $name:tt [$size:ident $about:tt $types:tt $args:tt]) => {
-        $crate::__describe!(@const $provider $name $about $types $args);
+    (@check $provider:tt $name:tt [$size:ident $description:tt $types:tt $args:tt]) => {
+        $crate::__describe!(@const $provider $name $description $types $args);
         const { _ = $crate::__note!($types).n_bytes() };
     };
     // The description depends on the types of the arguments, which in generic code are known late.
@@ -140,14 +140,14 @@ macro_rules! __describe {
         struct Described<$($A),*>($crate::__private::PhantomData<($($A,)*)>);
         impl<$($A: $crate::Arg),*> Described<$($A),*> {
             const NOTE: &'static $crate::__private::Note = &$crate::__private::Note::new(
-                &$crate::__private::About {
+                &$crate::__private::Description {
                     provider: $crate::__text!($provider),
                     name: $crate::__text!($name),
                     doc: $doc,
                     pair: $pair,
                     log_level: $log_level,
                 },
-                &[$($crate::__private::AboutArg::new::<$B>($arg_name, $arg_type, $arg_doc, $labels)),*],
+                &[$($crate::__private::ArgDescription::new::<$B>($arg_name, $arg_type, $arg_doc, $labels)),*],
             );
         }
     };

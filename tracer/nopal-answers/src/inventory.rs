@@ -28,7 +28,7 @@ pub fn of_targets(
 pub fn known(probe: &Probe, given: &[nopal_provider::File]) -> KnownProbe {
     let ty = EventPlan::new(probe, Limits::default()).event_type;
     let mut known = of_type(&ty);
-    if let Some(pair) = probe.about.as_ref().and_then(|about| about.pair.as_ref()) {
+    if let Some(pair) = probe.description.as_ref().and_then(|description| description.pair.as_ref()) {
         let is_declared = |provider: &nopal_provider::Provider| {
             provider.name == probe.provider && provider.probe(&probe.name).is_some_and(|p| p.pair.is_some())
         };

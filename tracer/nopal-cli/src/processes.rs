@@ -35,13 +35,13 @@ impl ProcessArgs {
 
     /// Adds those that were named otherwise to the numbers. Of a family the eldest is enough, as the others come with it,
     /// unless nobody is to come with anybody.
-    pub(crate) fn resolve(&mut self, is_only: bool) -> Result<(), Failure> {
+    pub(crate) fn resolve(&mut self, without_children: bool) -> Result<(), Failure> {
         let mut found = BTreeSet::new();
         for name in &self.names {
             found.extend(groups::of_program(name).map_err(|e| failure_of(&e))?);
         }
         found.extend(self.members()?);
-        if !is_only {
+        if !without_children {
             found = eldest(&found);
         }
         found.retain(|pid| !self.pids.contains(pid));

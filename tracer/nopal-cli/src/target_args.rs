@@ -91,7 +91,7 @@ impl TargetArgs {
             given,
             limits: Limits { max_string_bytes: self.max_string as u32, ..Limits::default() },
             options: Options {
-                is_only: self.only,
+                without_children: self.only,
                 can_relocate: self.relocate,
                 ..Options::new(self.door.into(), ring_bytes)
             },
@@ -118,7 +118,7 @@ impl TargetArgs {
         }
         if !self.processes.pids.is_empty() {
             let judged =
-                live.unfit().map_or_else(|| live.judge(&opened), |unfit| Err(LiveError::Unfit(unfit)));
+                live.unfit().map_or_else(|| live.check_opened(&opened), |unfit| Err(LiveError::Unfit(unfit)));
             judged.map_err(|e| failure_of(&e))?;
         }
         let child = match self.command.split_first() {

@@ -45,20 +45,20 @@ impl Folder {
     }
 
     fn check_private(self) -> io::Result<Folder> {
-        let about = self.about()?;
+        let metadata = self.metadata()?;
         // SAFETY: geteuid has no preconditions.
         let own = unsafe { libc::geteuid() };
         let path = self.path.display();
-        if about.uid() != own {
+        if metadata.uid() != own {
             return Err(not_ours(format!("{path} belongs to another user")));
         }
-        if about.mode() & OTHERS_WRITE != 0 {
+        if metadata.mode() & OTHERS_WRITE != 0 {
             return Err(not_ours(format!("{path} can be written by other users")));
         }
         Ok(self)
     }
 
-    fn about(&self) -> io::Result<std::fs::Metadata> {
+    fn metadata(&self) -> io::Result<std::fs::Metadata> {
         File::from(self.fd.try_clone()?).metadata()
     }
 
@@ -198,9 +198,9 @@ impl Folder {
         let Ok(name) = c_string(OsStr::new(name)) else { return false };
         let (fd, flags) = (self.fd.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
         // SAFETY: all zeros is a valid stat, which holds nothing but integers.
-        let mut about: libc::stat = unsafe { std::mem::zeroed() };
+        let mut metadata: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: the name ends in a NUL, the descriptor is open, and the kernel writes one stat.
-        unsafe { libc::fstatat(fd, name.as_ptr(), &raw mut about, flags) == 0 }
+        unsafe { libc::fstatat(fd, name.as_ptr(), &raw mut metadata, flags) == 0 }
     }
 
     fn file(&self, name: &str, flags: libc::c_int) -> io::Result<File> {
@@ -211,8 +211,8 @@ impl Folder {
     /// that matters.
     fn regular_file(&self, name: &str, flags: libc::c_int) -> io::Result<File> {
         let file = self.file(name, flags | libc::O_NONBLOCK | libc::O_NOCTTY)?;
-        let about = file.metadata()?;
-        if !about.is_file() || about.nlink() > 1 {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.nlink() > 1 {
             let path = self.path.join(name);
             return Err(not_ours(format!("{} is not a file that nopal made", path.display())));
         }

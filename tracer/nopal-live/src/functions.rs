@@ -5,7 +5,7 @@ use nopal_proc::MappedObject;
 use nopal_proc::file_functions::{Edges, FileFunctions, Unfit};
 use nopal_sdt::operand::{Arch, parse};
 use nopal_sdt::pattern::glob;
-use nopal_sdt::probe::{About, Arg, ArgAbout, Edge, Kind, Probe, Site};
+use nopal_sdt::probe::{Arg, ArgDescription, Description, Edge, Kind, Probe, Site};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -86,7 +86,7 @@ pub(crate) fn probes(
             provider: provider.clone(),
             name: format!("{}{suffix}", function.name),
             sites: sites.into_iter().map(|site| Site { args: operands(args), ..site }).collect(),
-            about: Some(About { args: described(args), ..About::default() }),
+            description: Some(Description { args: described(args), ..Description::default() }),
         };
         found.push(probe(ENTRY, &ARGUMENTS, vec![entry]));
         let (exits, has_value) = exits;
@@ -127,14 +127,14 @@ fn operands(args: &[(&str, &str)]) -> Vec<Arg> {
     args.iter().map(arg).collect()
 }
 
-fn described(args: &[(&str, &str)]) -> Vec<ArgAbout> {
-    let about = |(operand, (name, _)): (u8, &(&str, &str))| ArgAbout {
+fn described(args: &[(&str, &str)]) -> Vec<ArgDescription> {
+    let description = |(operand, (name, _)): (u8, &(&str, &str))| ArgDescription {
         operand: Some(operand),
         name: (*name).to_owned(),
         kind: Kind::Signed,
-        ..ArgAbout::default()
+        ..ArgDescription::default()
     };
-    (1..).zip(args).map(about).collect()
+    (1..).zip(args).map(description).collect()
 }
 
 #[cfg(test)]
@@ -164,8 +164,12 @@ mod tests {
     #[test]
     fn a_function_is_two_probes() {
         let pattern = FunctionPattern::parse("function:app:handle*").unwrap();
-        let probe =
-            |name: &str| Probe { provider: "app".into(), name: name.into(), sites: vec![], about: None };
+        let probe = |name: &str| Probe {
+            provider: "app".into(),
+            name: name.into(),
+            sites: vec![],
+            description: None,
+        };
         for (name, fits) in
             [("handle__entry", true), ("handle2__return", true), ("handle", false), ("other__entry", false)]
         {

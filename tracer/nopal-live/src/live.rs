@@ -67,7 +67,7 @@ pub struct Live<S: Selection = Registry> {
     /// Processes that have started another program, and a time between its hits and those of the program before.
     restarts: Vec<(u32, u64)>,
     /// Without the user door, which has its own.
-    strangers: MissedExecs,
+    missed_execs: MissedExecs,
     /// Files with wanted sites that a process has mapped since it was looked at, without the user door. It may have unmapped
     /// them again.
     loaded: Vec<MappedObject>,
@@ -159,7 +159,7 @@ impl<S: Selection> Live<S> {
             unentered: HashSet::new(),
             unseen: HashSet::new(),
             restarts: Vec::new(),
-            strangers: MissedExecs::default(),
+            missed_execs: MissedExecs::default(),
             loaded: Vec::new(),
             unreadable: Vec::new(),
             pending: Vec::new(),
@@ -184,8 +184,8 @@ impl<S: Selection> Live<S> {
     }
 
     fn how(&self) -> How {
-        let Options { door, ring_bytes, is_only, .. } = self.options;
-        How { door, ring_bytes, is_only }
+        let Options { door, ring_bytes, without_children, .. } = self.options;
+        How { door, ring_bytes, without_children }
     }
 
     /// Opens the wanted probes of a process and, unless told otherwise, of its live descendants.
@@ -197,7 +197,7 @@ impl<S: Selection> Live<S> {
             let reports = session.attach(pid as i32).map_err(LiveError::User)?;
             self.take_reports(reports)?.opened
         } else {
-            self.family(pid).into_iter().for_each(|each| self.strangers.follow_for_free(each));
+            self.family(pid).into_iter().for_each(|each| self.missed_execs.follow_for_free(each));
             self.attach_by_kernel(pid)?.opened
         };
         self.roots.push(pid);
@@ -211,7 +211,7 @@ impl<S: Selection> Live<S> {
         }
         // Children that were forked while their parents were being opened.
         let mut n_processes = 0;
-        while !self.options.is_only && n_processes < self.family(pid).len() {
+        while !self.options.without_children && n_processes < self.family(pid).len() {
             n_processes = self.family(pid).len();
             if let Some(kernel) = &self.kernel {
                 kernel.settle();
@@ -253,7 +253,7 @@ impl<S: Selection> Live<S> {
             }
             self.take_reports(vec![report])?.opened
         } else {
-            self.strangers.follow(pid);
+            self.missed_execs.follow(pid);
             self.attach_by_kernel(pid)?.opened
         };
         if let Some(kernel) = &mut self.kernel {
@@ -266,7 +266,7 @@ impl<S: Selection> Live<S> {
     }
 
     /// A session in which nothing was opened although there are probes is an error that says why.
-    pub fn judge(&self, opened: &[Opened]) -> Result<(), LiveError> {
+    pub fn check_opened(&self, opened: &[Opened]) -> Result<(), LiveError> {
         let reasons = opened.iter().map(|o| match &o.way {
             Way::Closed(why) => Some(why),
             Way::User(_) | Way::Kernel { .. } => None,
@@ -288,12 +288,12 @@ impl<S: Selection> Live<S> {
         let (selection, kernel) = (&self.selection, &mut self.kernel);
         let mut outcome = Ok(Vec::new());
         let mut left_by_user = Vec::new();
-        let (strangers, is_followed) = (&mut self.strangers, self.user.is_none());
+        let (missed_execs, is_followed) = (&mut self.missed_execs, self.user.is_none());
         let while_held = |pid: i32, sites: &[SiteReport]| {
             let pid = pid as u32;
             before_start(pid);
             if is_followed {
-                strangers.follow(pid);
+                missed_execs.follow(pid);
             }
             let (mut opened, left) = match how.door {
                 Door::Auto | Door::User => divide(selection, pid, sites),
@@ -341,7 +341,7 @@ impl<S: Selection> Live<S> {
         self.look_at(child.id());
         self.left.insert(child.id(), left_by_user);
         self.say_libraries(child.id());
-        match outcome.and_then(|opened| self.judge(&opened).map(|()| opened)) {
+        match outcome.and_then(|opened| self.check_opened(&opened).map(|()| opened)) {
             Ok(opened) => {
                 if !opened.is_empty() {
                     self.entered.insert(child.id());
@@ -402,11 +402,11 @@ impl<S: Selection> Live<S> {
         self.clock.follow(false);
         let mut polled = Polled::default();
         let selection = lock(&self.selection);
-        let Options { is_only, has_time, has_task, .. } = self.options;
+        let Options { without_children, has_time, has_task, .. } = self.options;
         if let Some((_, reader)) = &mut self.user {
             let clock = &self.clock;
             // Only where some sites are the kernel's is a process that nobody has seen short of hits.
-            let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !is_only;
+            let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !without_children;
             let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
             let Polled { n_hits, losses, n_damaged } = &mut polled;
             let take = |source: reader::Source, came: reader::Came<'_>| {
@@ -425,7 +425,7 @@ impl<S: Selection> Live<S> {
                     }
                 };
                 let task = record.task.unwrap_or(NOBODY);
-                if is_only && !tasks.knows(task.pid) {
+                if without_children && !tasks.knows(task.pid) {
                     // A child that was forked later has the sites of its parent.
                     return;
                 }
@@ -515,8 +515,9 @@ impl<S: Selection> Live<S> {
         match &mut self.user {
             Some((session, _)) => session.is_any_alive(),
             None => {
-                self.hear();
-                !self.options.is_only && self.strangers.family().any(nopal_proc::Process::is_alive)
+                self.drain_events();
+                !self.options.without_children
+                    && self.missed_execs.family().any(nopal_proc::Process::is_alive)
             }
         }
     }
@@ -635,9 +636,9 @@ fn open_user<S: Selection>(
     let select = Box::new(move |mapped: &nopal_proc::MappedObject, object: &nopal_sdt::Object| {
         lock(&selection).select(mapped, object)
     });
-    let Options { is_only, can_relocate, .. } = *options;
-    let mut session =
-        Session::new(&session::Options { ring, is_only, can_relocate }, select).map_err(LiveError::User)?;
+    let Options { without_children, can_relocate, .. } = *options;
+    let mut session = Session::new(&session::Options { ring, without_children, can_relocate }, select)
+        .map_err(LiveError::User)?;
     session.set_patient(options.is_patient);
     let reader = Reader::new(session.rings().clone());
     Ok((session, reader))

@@ -10,7 +10,7 @@ use nopal_capture::Capture;
 use nopal_capture::packed::{self, Block, Shape};
 use nopal_capture::record::{Field, FieldKind, RecordLayout, Text};
 use nopal_sdt::operand::{Base, Operand, Place, Register};
-use nopal_sdt::probe::{About, ArgAbout, Probe, Site};
+use nopal_sdt::probe::{ArgDescription, Description, Probe, Site};
 use nopal_trace::{EventType, Type};
 
 /// Limits of what is copied at a hit.
@@ -98,21 +98,21 @@ impl EventPlan {
         let arguments = arguments(probe, limits);
         let fields: Vec<PlannedField> = arguments
             .iter()
-            .map(|about| PlannedField {
-                name: about.name.clone(),
-                shape: match about.operand {
-                    Some(_) => shape::of_operand(probe, about),
-                    None => shape::in_block(about, limits),
+            .map(|description| PlannedField {
+                name: description.name.clone(),
+                shape: match description.operand {
+                    Some(_) => shape::of_operand(probe, description),
+                    None => shape::in_block(description, limits),
                 },
-                is_packed: about.operand.is_none(),
-                is_written: !about.is_unwritten,
-                is_big_endian: about.is_big_endian,
-                element: shape::of_element(about),
+                is_packed: description.operand.is_none(),
+                is_written: !description.is_unwritten,
+                is_big_endian: description.is_big_endian,
+                element: shape::of_element(description),
             })
             .collect();
         let mut event_type = EventType::new(&probe.provider, &probe.name);
-        for (field, about) in fields.iter().zip(&arguments).filter(|(field, _)| field.is_written) {
-            event_type = match (field.shape, shape::field_type(field.shape, about)) {
+        for (field, description) in fields.iter().zip(&arguments).filter(|(field, _)| field.is_written) {
+            event_type = match (field.shape, shape::field_type(field.shape, description)) {
                 (Shape::Elements { .. }, ty) => event_type.field(&field.name, Type::sequence(ty)),
                 (Shape::Array { count, .. }, ty) => {
                     event_type.field(&field.name, Type::array(ty, u64::from(count)))
@@ -120,12 +120,14 @@ impl EventPlan {
                 (_, ty) => event_type.field(&field.name, ty),
             };
         }
-        event_type.log_level = probe.about.as_ref().and_then(|about| about.log_level).map(i64::from);
-        event_type.model_uri = probe.about.as_ref().and_then(|about| about.model_uri.clone());
+        event_type.log_level =
+            probe.description.as_ref().and_then(|description| description.log_level).map(i64::from);
+        event_type.model_uri =
+            probe.description.as_ref().and_then(|description| description.model_uri.clone());
         let block = probe
-            .about
+            .description
             .as_ref()
-            .and_then(|about| about.packed)
+            .and_then(|description| description.packed)
             .filter(|_| fields.iter().any(|f| f.is_packed));
         let sites =
             probe.sites.iter().map(|site| SitePlan::new(site, &arguments, &fields, block, limits)).collect();
@@ -326,7 +328,7 @@ impl EventPlan {
 impl SitePlan {
     fn new(
         site: &Site,
-        arguments: &[ArgAbout],
+        arguments: &[ArgDescription],
         fields: &[PlannedField],
         block: Option<(u8, u8)>,
         limits: Limits,
@@ -340,12 +342,12 @@ impl SitePlan {
             steps: None,
             unread: Vec::new(),
         };
-        for (about, field) in arguments.iter().zip(fields) {
+        for (description, field) in arguments.iter().zip(fields) {
             if field.is_packed {
                 plan.sources.push(None);
                 continue;
             }
-            let source = match capture(site, about, field.shape, limits) {
+            let source = match capture(site, description, field.shape, limits) {
                 Ok(capture) => Some(plan.push(capture)),
                 Err(reason) => {
                     plan.unread.push(format!("{}: {reason}", field.name));
@@ -461,17 +463,17 @@ fn has_nul(word: u64) -> bool {
 }
 
 /// The event's arguments: those the probe tells of, then the operands nobody speaks for, as `argN`.
-fn arguments(probe: &Probe, limits: Limits) -> Vec<ArgAbout> {
+fn arguments(probe: &Probe, limits: Limits) -> Vec<ArgDescription> {
     let n_operands = probe.sites.iter().map(|s| s.args.len()).max().unwrap_or(0);
-    let about = probe.about.as_ref();
-    let told = about.map_or(&[][..], |about| &about.args);
+    let description = probe.description.as_ref();
+    let told = description.map_or(&[][..], |description| &description.args);
     let is_operand = |n: u8| n > 0 && usize::from(n) <= n_operands;
-    let block = about
-        .and_then(|about: &About| about.packed)
+    let block = description
+        .and_then(|description: &Description| description.packed)
         .filter(|(address, length)| is_operand(*address) && is_operand(*length));
     // Fields that lie beyond the longest block there can be are never seen.
     let mut room = if block.is_some() { limits.max_packed_bytes() } else { 0 };
-    let mut arguments: Vec<ArgAbout> = told
+    let mut arguments: Vec<ArgDescription> = told
         .iter()
         .filter(|arg| match arg.operand {
             Some(operand) => is_operand(operand),
@@ -488,7 +490,7 @@ fn arguments(probe: &Probe, limits: Limits) -> Vec<ArgAbout> {
         block.is_some() || told.iter().any(|arg| arg.operand == Some(n) || arg.length_operand == Some(n))
     };
     for operand in (1..=n_operands as u8).filter(|n| !is_spoken_for(*n)) {
-        arguments.push(ArgAbout { operand: Some(operand), ..ArgAbout::default() });
+        arguments.push(ArgDescription { operand: Some(operand), ..ArgDescription::default() });
     }
     for arg in &mut arguments {
         if arg.name.is_empty() {
@@ -520,14 +522,19 @@ fn block_capture(site: &Site, address: u8, length: u8, limits: Limits) -> Result
     })
 }
 
-fn capture(site: &Site, about: &ArgAbout, shape: Shape, limits: Limits) -> Result<Capture, String> {
-    let pointer = operand(site, about.operand.unwrap_or(0))?.clone();
+fn capture(
+    site: &Site,
+    description: &ArgDescription,
+    shape: Shape,
+    limits: Limits,
+) -> Result<Capture, String> {
+    let pointer = operand(site, description.operand.unwrap_or(0))?.clone();
     let max_bytes = limits.max_string_bytes;
-    let is_trusted = about.is_trusted;
+    let is_trusted = description.is_trusted;
     match shape {
         Shape::Array { .. } => Err("an array that is not packed".into()),
         Shape::Text | Shape::Elements { .. } => {
-            let Some(length) = about.length_operand else {
+            let Some(length) = description.length_operand else {
                 return Ok(Capture::CString { pointer, max_bytes, is_trusted });
             };
             let length = operand(site, length)?.clone();

@@ -60,7 +60,11 @@ impl Choice {
         if is_function {
             return false;
         }
-        let level = probe.about.as_ref().and_then(|about| about.log_level).unwrap_or(DEFAULT_LOG_LEVEL);
+        let level = probe
+            .description
+            .as_ref()
+            .and_then(|description| description.log_level)
+            .unwrap_or(DEFAULT_LOG_LEVEL);
         self.pattern.matches(&probe.provider, &probe.name)
             && !self.except.iter().any(|pattern| pattern.matches(&probe.provider, &probe.name))
             && self.log_levels.as_ref().is_none_or(|levels| levels.contains(&level))
@@ -498,7 +502,7 @@ fn same_bits(constant: i128, operand: &Operand) -> i128 {
 mod tests {
     use super::*;
     use nopal_sdt::operand::{Arch, parse, split};
-    use nopal_sdt::probe::{About, Arg, ArgAbout, Kind};
+    use nopal_sdt::probe::{Arg, ArgDescription, Description, Kind};
 
     #[test]
     fn a_choice_is_a_pattern_with_or_without_a_condition() {
@@ -515,7 +519,7 @@ mod tests {
             provider: "p".into(),
             name: name.into(),
             sites: Vec::new(),
-            about: Some(About { log_level, ..About::default() }),
+            description: Some(Description { log_level, ..Description::default() }),
         };
         let choice = Choice {
             except: vec![Pattern::parse("p:get_*")],
@@ -535,15 +539,15 @@ mod tests {
 
     #[test]
     fn a_text_is_not_compared_with_a_number() {
-        let arg = |number, name: &str, kind| ArgAbout {
+        let arg = |number, name: &str, kind| ArgDescription {
             operand: Some(number),
             name: name.into(),
             kind,
-            ..ArgAbout::default()
+            ..ArgDescription::default()
         };
-        let about = About {
+        let description = Description {
             args: vec![arg(1, "id", Kind::Signed), arg(2, "name", Kind::CString)],
-            ..About::default()
+            ..Description::default()
         };
         let args = split("-4@%edi 8@%rsi")
             .into_iter()
@@ -558,7 +562,12 @@ mod tests {
             until_restartable: None,
             edge: None,
         };
-        let probe = Probe { provider: "p".into(), name: "n".into(), sites: vec![site], about: Some(about) };
+        let probe = Probe {
+            provider: "p".into(),
+            name: "n".into(),
+            sites: vec![site],
+            description: Some(description),
+        };
         let plan = EventPlan::new(&probe, Limits::default());
         for (text, reason) in [
             ("id > 3 && name == 'x*'", None),

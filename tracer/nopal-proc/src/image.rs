@@ -49,14 +49,14 @@ impl Image {
             ForeignError::NotAFile => TargetError::NotAFile { path: path.to_owned() },
             other => of_io(other.into_io()),
         })?;
-        let about = file.metadata().map_err(of_io)?;
+        let metadata = file.metadata().map_err(of_io)?;
         // Files of /proc and /sys say that they are empty.
-        let pages = match about.len() {
+        let pages = match metadata.len() {
             0 => None,
             len if len > MAX_FILE_BYTES => return Err(of_io(std::io::ErrorKind::FileTooLarge.into())),
             len => Some(Pages::new(len as usize).map_err(of_io)?),
         };
-        Ok(Image { pages, device: about.dev(), inode: about.ino(), file })
+        Ok(Image { pages, device: metadata.dev(), inode: metadata.ino(), file })
     }
 
     /// The bytes, for readers of ELF files.

@@ -1,5 +1,5 @@
 //! Programs that the descendants of a command start. They are found by looking, now and then; one that comes and goes
-//! between two looks would be missed without a word. The kernel's chronicle tells of each.
+//! between two looks would be missed without a word. The kernel's perf events name each.
 
 use super::perf_events::{Entry, PerfEvents};
 use super::{MappedObject, Process};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Processes that have started a program and have not been looked at since.
 #[derive(Debug, Default)]
 pub struct MissedExecs {
-    chronicle: PerfEvents,
+    perf_events: PerfEvents,
     /// Whether it has code that is wanted.
     started: BTreeMap<u32, bool>,
     /// Had code that is wanted, and ended before anybody looked.
@@ -21,27 +21,27 @@ impl MissedExecs {
     /// Told of from now on: what a process and all it forks start. Where the kernel does not allow it, what a look finds is
     /// all that is known.
     pub fn follow(&mut self, pid: u32) {
-        let _ = self.chronicle.follow(pid);
+        let _ = self.perf_events.follow(pid);
     }
 
     /// The same, if it costs the process nothing.
     pub fn follow_for_free(&mut self, pid: u32) {
-        let _ = self.chronicle.follow_for_free(pid);
+        let _ = self.perf_events.follow_for_free(pid);
     }
 
     /// Takes note of what has happened; `wants` says whether code of a file is wanted.
-    pub fn hear(&mut self, wants: impl FnMut(&MappedObject) -> bool) {
-        self.hear_of_libraries(wants, |_| {});
+    pub fn drain_events(&mut self, wants: impl FnMut(&MappedObject) -> bool) {
+        self.drain_libraries(wants, |_| {});
     }
 
     /// The same, and tells of the code that processes map which have been looked at: they may have unmapped it since.
-    pub fn hear_of_libraries(
+    pub fn drain_libraries(
         &mut self,
         mut wants: impl FnMut(&MappedObject) -> bool,
         mut mapped: impl FnMut(MappedObject),
     ) {
         let (started, gone, has_lost) = (&mut self.started, &mut self.gone, &mut self.has_lost);
-        self.chronicle.read(|entry| match entry {
+        self.perf_events.read(|entry| match entry {
             Entry::Started { pid, .. } => {
                 started.insert(pid, false);
             }
@@ -67,7 +67,7 @@ impl MissedExecs {
 
     /// Who is followed, also those whose parents have ended, so that they are nobody's descendants any more.
     pub fn family(&self) -> impl Iterator<Item = u32> + '_ {
-        self.chronicle.family().chain(self.waiting())
+        self.perf_events.family().chain(self.waiting())
     }
 
     /// Those with code that is wanted.
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn a_program_that_nobody_looked_at_is_told_of() {
-        let mut strangers = MissedExecs::default();
+        let mut missed_execs = MissedExecs::default();
         // SAFETY: geteuid has no preconditions.
         let is_root = unsafe { libc::geteuid() } == 0;
-        match strangers.chronicle.follow(id()) {
+        match missed_execs.perf_events.follow(id()) {
             // A kernel may forbid it to others.
             Err(_) if !is_root => return,
             followed => followed.expect("perf events"),
@@ -127,19 +127,20 @@ mod tests {
         let mut run = |name: &str| {
             let mut child = Command::new(name).spawn().expect(name);
             child.wait().expect(name);
-            strangers.hear(|object| object.path.ends_with("true"));
-            (strangers.take_gone() == [child.id()], strangers.has_news())
+            missed_execs.drain_events(|object| object.path.ends_with("true"));
+            (missed_execs.take_gone() == [child.id()], missed_execs.has_news())
         };
         assert_eq!((run("true"), run("false")), ((true, false), (false, false)));
         let mut sleeps = Command::new("sh").args(["-c", "kill -STOP $$"]).spawn().expect("sh");
-        while !strangers.has_news() {
-            strangers.hear(|object| object.path.components().any(|part| part.as_os_str() == "bin"));
+        while !missed_execs.has_news() {
+            missed_execs
+                .drain_events(|object| object.path.components().any(|part| part.as_os_str() == "bin"));
             std::thread::yield_now();
         }
-        assert_eq!(strangers.waiting().collect::<Vec<_>>(), [sleeps.id()]);
-        assert!(strangers.take(sleeps.id()) && !strangers.has_news());
+        assert_eq!(missed_execs.waiting().collect::<Vec<_>>(), [sleeps.id()]);
+        assert!(missed_execs.take(sleeps.id()) && !missed_execs.has_news());
         sleeps.kill().and_then(|()| sleeps.wait()).expect("sh");
-        strangers.hear(|_| true);
-        assert!(!strangers.has_news());
+        missed_execs.drain_events(|_| true);
+        assert!(!missed_execs.has_news());
     }
 }

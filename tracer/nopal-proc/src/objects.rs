@@ -114,14 +114,14 @@ impl MappedObject {
     /// Opens `path` if it is the mapped file.
     fn open_same(&self, path: &Path) -> Option<Image> {
         // Looked at before it is opened: opening a device may have effects.
-        let about = fs::metadata(path).ok()?;
-        if !about.is_file() || about.ino() != self.mappings[0].inode {
+        let metadata = fs::metadata(path).ok()?;
+        if !metadata.is_file() || metadata.ino() != self.mappings[0].inode {
             return None;
         }
         // The device is compared only where `maps` and `stat` speak of the same one: btrfs and overlayfs give a
         // file another device number in `stat`. There the inode number and the path in its own namespace must do.
         let mapping = &self.mappings[0];
-        let is_same_device = about.dev()
+        let is_same_device = metadata.dev()
             == libc::makedev(mapping.device_major as libc::c_uint, mapping.device_minor as libc::c_uint);
         let is_by_name =
             path.starts_with("/proc") && path.ends_with(self.path.strip_prefix("/").unwrap_or(&self.path));

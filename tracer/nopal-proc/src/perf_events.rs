@@ -102,18 +102,18 @@ enum Scope {
 impl PerfEvents {
     /// Of every process there is, for those who may know.
     pub fn of_everybody() -> io::Result<PerfEvents> {
-        let mut chronicle = PerfEvents { scope: Scope::All, ..PerfEvents::default() };
+        let mut perf_events = PerfEvents { scope: Scope::All, ..PerfEvents::default() };
         for cpu in 0..possible_cpus()? {
             match perf::open(&PerfAttr { flags: TOLD, ..attr() }, -1, cpu as i32) {
                 Ok(event) => {
-                    chronicle.rings.insert(cpu, Ring::new(event, LARGE_RING_BYTES)?);
+                    perf_events.rings.insert(cpu, Ring::new(event, LARGE_RING_BYTES)?);
                 }
                 // A CPU that is off.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(chronicle)
+        Ok(perf_events)
     }
 
     /// From now on, for a process and all it forks, if that costs them nothing.
@@ -439,12 +439,12 @@ mod tests {
         tells_of_a_child(of_us);
     }
 
-    fn tells_of_a_child(mut chronicle: PerfEvents) {
+    fn tells_of_a_child(mut perf_events: PerfEvents) {
         let mut child = Command::new("true").spawn().expect("true");
         let pid = child.id();
         child.wait().expect("true");
         let mut story = Vec::new();
-        chronicle.read(|entry| story.push(entry));
+        perf_events.read(|entry| story.push(entry));
         assert!(story.iter().all(|entry| !matches!(entry, Entry::Ended { pid } if *pid == id())));
         let forked = story.iter().position(|entry| *entry == Entry::Forked { pid, parent: id() });
         let mapped = story.iter().position(|entry| {

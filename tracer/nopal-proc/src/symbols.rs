@@ -235,7 +235,7 @@ pub struct Symbolizer {
     n_forked: u64,
     /// Forked processes with the same number, the newest last.
     ended: VecDeque<(u32, u64)>,
-    chronicle: PerfEvents,
+    perf_events: PerfEvents,
     /// By process: how large its file was, and what it said.
     perf_maps: HashMap<u32, (u64, Vec<Compiled>)>,
     kernel: Option<Vec<(u64, String, String)>>,
@@ -256,13 +256,13 @@ impl Symbolizer {
     /// From now on takes note of all that a process and its descendants map, however short they live. Where the kernel
     /// does not allow it, what is remembered is all there is.
     pub fn follow(&mut self, pid: u32) {
-        let _ = self.chronicle.follow(pid);
+        let _ = self.perf_events.follow(pid);
     }
 
     /// Takes note of what has happened since.
     pub fn catch_up(&mut self) {
         let mut entries = Vec::new();
-        self.chronicle.read(|entry| entries.push(entry));
+        self.perf_events.read(|entry| entries.push(entry));
         for entry in entries {
             match entry {
                 Entry::Forked { pid, parent } => {
@@ -365,7 +365,7 @@ impl Symbolizer {
             .into_iter()
             .find(|path| fs::metadata(path).is_ok());
         if let Some(path) = path {
-            let size = fs::metadata(&path).map_or(0, |about| about.len());
+            let size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
             let is_new = self.perf_maps.get(&pid).is_none_or(|known| known.0 != size);
             if is_new && size <= MAX_PERF_MAP_BYTES {
                 let text = foreign::read_text(Path::new(&path), MAX_PERF_MAP_BYTES).unwrap_or_default();

@@ -48,10 +48,10 @@ pub(crate) fn of_cgroup(path: &str) -> Option<u64> {
     let name = std::ffi::CString::new(path).ok()?;
     // SAFETY: a zeroed statfs is a valid value of a struct of numbers; the name ends in a NUL and lives through the call.
     let kind = unsafe {
-        let mut about: libc::statfs = std::mem::zeroed();
-        (libc::statfs(name.as_ptr(), &mut about) == 0).then_some(about.f_type)
+        let mut stat: libc::statfs = std::mem::zeroed();
+        (libc::statfs(name.as_ptr(), &mut stat) == 0).then_some(stat.f_type)
     };
-    (kind? == CGROUP2_MAGIC).then(|| std::fs::metadata(path).ok().map(|about| about.ino()))?
+    (kind? == CGROUP2_MAGIC).then(|| std::fs::metadata(path).ok().map(|stat| stat.ino()))?
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::tracepoints::{self, no_point};
 use nopal_proc::symbols::FileSymbols;
 use nopal_proc::{Image, TargetError, descendants, mapped_objects};
 use nopal_program::{LaterProbes, Place, Point, PointKind};
-use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape, UserSymbol};
+use nopal_script::catalog::{ArgType, Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, UserSymbol};
 use nopal_script::ctype::{CType, Record};
 use nopal_sdt::pattern::{glob, nearest};
 use nopal_sdt::probe::{Kind, Probe};
@@ -460,14 +460,14 @@ fn rename(known: &mut KnownPoint, file: Option<&str>) {
 /// The probes of files that are mapped later. Their arguments are taken to be those of the ones there are, if these agree;
 /// else they are numbers.
 fn later_point(found: &[KnownPoint], file: &str, provider: &str, name: &str) -> KnownPoint {
-    const UNKNOWN: Shape = Shape::Int { size_bytes: 8, is_signed: true };
+    const UNKNOWN: ArgType = ArgType::Int { size_bytes: 8, is_signed: true };
     let of_known = |known: &KnownPoint| match &known.point.kind {
         PointKind::Usdt { path, provider, name } => Some([path.clone(), provider.clone(), name.clone()]),
         _ => None,
     };
     let args = match found {
         [first, rest @ ..] if rest.iter().all(|known| known.args == first.args) => first.args.clone(),
-        _ => vec![KnownArg { name: String::new(), shape: UNKNOWN }; N_LATER_ARGS],
+        _ => vec![KnownArg { name: String::new(), arg_type: UNKNOWN }; N_LATER_ARGS],
     };
     let place = if file.is_empty() { String::new() } else { format!("{file}:") };
     let kind = PointKind::UsdtLater(LaterProbes {
@@ -495,7 +495,7 @@ fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {
 
 /// The length of a text that is an address and a length, as C programs would call it: `keylen` of `key`.
 fn length_name(probe: &Probe, index: u8) -> Option<String> {
-    let args = &probe.about.as_ref()?.args;
+    let args = &probe.description.as_ref()?.args;
     let text = args.iter().find(|arg| arg.length_operand == Some(index + 1))?;
     let name = format!("{}len", text.name);
     (!text.name.is_empty() && !args.iter().any(|arg| arg.name == name)).then_some(name)
@@ -506,22 +506,22 @@ pub(super) fn known_args(probe: &Probe) -> Vec<KnownArg> {
     let n_args = probe.sites.iter().map(|site| site.args.len()).max().unwrap_or(0).min(255) as u8;
     (0..n_args)
         .map(|index| {
-            let about = site::about_arg(probe.about.as_ref(), index);
+            let description = site::arg_description(probe.description.as_ref(), index);
             let operands = || probe.sites.iter().filter_map(|s| site::operand(s, index).ok());
             let size_bytes = operands().map(|o| o.size_bytes.min(8)).max().unwrap_or(8);
             let is_signed = operands().any(|o| o.is_signed);
             let is_float = operands().next().is_some() && operands().all(|o| o.is_float);
-            let number = Shape::Int { size_bytes, is_signed };
-            let shape = match about.map_or(Kind::Unknown, |a| a.kind) {
-                Kind::CString | Kind::Str if size_bytes == 8 => Shape::Str,
-                Kind::Bytes | Kind::Sequence if size_bytes == 8 => Shape::Bytes {
-                    length_arg: about.and_then(|a| a.length_operand).and_then(|n| n.checked_sub(1)),
+            let number = ArgType::Int { size_bytes, is_signed };
+            let arg_type = match description.map_or(Kind::Unknown, |a| a.kind) {
+                Kind::CString | Kind::Str if size_bytes == 8 => ArgType::Str,
+                Kind::Bytes | Kind::Sequence if size_bytes == 8 => ArgType::Bytes {
+                    length_arg: description.and_then(|a| a.length_operand).and_then(|n| n.checked_sub(1)),
                 },
-                Kind::Pointer => Shape::Pointer,
-                Kind::Float => Shape::Float,
-                Kind::Unknown if is_float => Shape::Float,
-                Kind::Enum => Shape::Enum {
-                    labels: about
+                Kind::Pointer => ArgType::Pointer,
+                Kind::Float => ArgType::Float,
+                Kind::Unknown if is_float => ArgType::Float,
+                Kind::Enum => ArgType::Enum {
+                    labels: description
                         .map(|a| a.labels.iter().map(|l| (l.first, l.text.clone())).collect())
                         .unwrap_or_default(),
                 },
@@ -536,8 +536,8 @@ pub(super) fn known_args(probe: &Probe) -> Vec<KnownArg> {
                 | Kind::Bytes
                 | Kind::Sequence => number,
             };
-            let name = about.map(|a| a.name.clone()).or_else(|| length_name(probe, index));
-            KnownArg { name: name.unwrap_or_default(), shape }
+            let name = description.map(|a| a.name.clone()).or_else(|| length_name(probe, index));
+            KnownArg { name: name.unwrap_or_default(), arg_type }
         })
         .collect()
 }

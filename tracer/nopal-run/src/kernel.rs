@@ -36,8 +36,8 @@ pub struct KernelRun {
     /// By process: files with probes that it has mapped since it was looked at, and may have unmapped again.
     loaded: HashMap<u32, Vec<MappedObject>>,
     /// Tells who was forked, also by whom has ended since.
-    strangers: MissedExecs,
-    is_only: bool,
+    missed_execs: MissedExecs,
+    without_children: bool,
     attached: Vec<Attached>,
     notes: Vec<Note>,
     verdict: Verdict,
@@ -53,12 +53,12 @@ impl KernelRun {
         given: Vec<nopal_provider::File>,
         form: Form,
         ring_bytes: u64,
-        is_only: bool,
+        without_children: bool,
     ) -> Result<KernelRun, RunError> {
         let options = ScriptOptions {
             ring_bytes: ring_bytes as usize,
             start_ns: monotonic_ns(),
-            follows_children: !is_only,
+            follows_children: !without_children,
             given,
             ..ScriptOptions::default()
         };
@@ -74,8 +74,8 @@ impl KernelRun {
             roots: Vec::new(),
             seen: HashMap::new(),
             loaded: HashMap::new(),
-            strangers: MissedExecs::default(),
-            is_only,
+            missed_execs: MissedExecs::default(),
+            without_children,
             attached: Vec::new(),
             notes: Vec::new(),
             verdict: Verdict::default(),
@@ -107,12 +107,12 @@ impl KernelRun {
         nopal_proc::Process::read(pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
         self.roots.push(pid);
         self.performer.names.follow(pid);
-        self.strangers.follow_for_free(pid);
-        if !self.is_only {
-            nopal_proc::descendants(pid).into_iter().for_each(|each| self.strangers.follow_for_free(each));
+        self.missed_execs.follow_for_free(pid);
+        if !self.without_children {
+            nopal_proc::descendants(pid).into_iter().for_each(|each| self.missed_execs.follow_for_free(each));
         }
         self.attach_one(pid, Vec::new())?;
-        if self.is_only {
+        if self.without_children {
             return Ok(());
         }
         // Twice: what is being forked meanwhile can be seen a moment later, if it has nothing from its parent.
@@ -142,13 +142,13 @@ impl KernelRun {
     /// Starts a command with its points attached before it runs.
     pub fn launch<'a>(&mut self, command: impl Into<Starting<'a>>) -> Result<(), RunError> {
         let (door, names) = (&mut self.door, &mut self.performer.names);
-        let strangers = &mut self.strangers;
+        let missed_execs = &mut self.missed_execs;
         let (child, attached) = launch::launch(command, |pid| {
             let pid = pid as u32;
             // It may have ended when its addresses are to be named.
             names.follow(pid);
             names.remember(pid);
-            strangers.follow(pid);
+            missed_execs.follow(pid);
             door.attach_process(pid).map_err(RunError::Kernel)
         })?;
         self.door.was_held(child.id());
@@ -230,15 +230,16 @@ impl KernelRun {
     }
 
     /// Takes note of what was forked, started and loaded.
-    fn hear(&mut self) {
-        let (has_later, is_only, roots, seen) = (self.has_later, self.is_only, &self.roots, &self.seen);
+    fn drain_events(&mut self) {
+        let (has_later, without_children, roots, seen) =
+            (self.has_later, self.without_children, &self.roots, &self.seen);
         let both = RefCell::new((&mut self.door, &mut self.loaded));
         let note = |object: &MappedObject| {
             let file = object.file();
             let is_known = |files: &Vec<FileId>| file.is_none_or(|file| files.contains(&file));
             let (door, loaded) = &mut *both.borrow_mut();
             if has_later
-                && (!is_only || roots.contains(&object.pid))
+                && (!without_children || roots.contains(&object.pid))
                 && !seen.get(&object.pid).is_some_and(is_known)
                 && door.means_later(object)
             {
@@ -249,7 +250,7 @@ impl KernelRun {
             note(object);
             false
         };
-        self.strangers.hear_of_libraries(of_started, |object| note(&object));
+        self.missed_execs.drain_libraries(of_started, |object| note(&object));
     }
 
     /// What nobody has looked at in time.
@@ -264,14 +265,14 @@ impl KernelRun {
     fn look(&mut self) {
         self.performer.names.catch_up();
         let mut family: Vec<u32> = self.roots.clone();
-        self.hear();
+        self.drain_events();
         let mut loaded = std::mem::take(&mut self.loaded);
-        if self.strangers.take_lost() {
+        if self.missed_execs.take_lost() {
             self.gap(UNTOLD.to_owned());
         }
-        if !self.is_only {
+        if !self.without_children {
             family.extend(self.roots.iter().flat_map(|root| nopal_proc::descendants(*root)));
-            let orphans = self.strangers.family().filter(|pid| !family.contains(pid));
+            let orphans = self.missed_execs.family().filter(|pid| !family.contains(pid));
             let orphans: Vec<u32> = orphans.collect();
             family.extend(orphans);
         }
@@ -326,16 +327,16 @@ impl KernelRun {
             .iter()
             .flat_map(|root| std::iter::once(*root).chain(nopal_proc::descendants(*root)))
             .any(is_alive);
-        if is_any || self.is_only {
+        if is_any || self.without_children {
             return is_any;
         }
-        self.hear();
-        self.strangers.family().any(is_alive)
+        self.drain_events();
+        self.missed_execs.family().any(is_alive)
     }
 
     /// Detaches everything, takes what is left, runs the END clauses.
     pub fn finish(&mut self) -> Result<(), RunError> {
-        self.hear();
+        self.drain_events();
         let loaded = std::mem::take(&mut self.loaded);
         self.missed(loaded.into_keys());
         self.door.detach();

@@ -11,7 +11,7 @@ use nopal_program::captures::Captures;
 use nopal_program::interpret::{Hit, Interpreter};
 use nopal_program::op::{Builtin, Op};
 use nopal_program::{Point, PointKind, Program};
-use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
+use nopal_script::catalog::{ArgType, Catalog, KnownArg, KnownPoint, NoPoint, PointSpec};
 use nopal_script::render::Form;
 use nopal_sdt::pattern::{glob, nearest};
 use nopal_trace::{Enum, EventClass, Length, Range, Recording, Scratch, Step, Trace, Type, Verdict, Visitor};
@@ -120,8 +120,10 @@ fn known_point(class: &EventClass, file: Option<&str>) -> KnownPoint {
     let args = numbered(class)
         .into_iter()
         .map(|field| match field {
-            Some((name, shape)) => KnownArg { name, shape },
-            None => KnownArg { name: String::new(), shape: Shape::Int { size_bytes: 8, is_signed: false } },
+            Some((name, arg_type)) => KnownArg { name, arg_type },
+            None => {
+                KnownArg { name: String::new(), arg_type: ArgType::Int { size_bytes: 8, is_signed: false } }
+            }
         })
         .collect();
     KnownPoint {
@@ -150,14 +152,14 @@ fn visible(class: &EventClass) -> impl Iterator<Item = &nopal_trace::Field> {
 }
 
 /// The fields by argument index: those called `argN` at N, the others in their order in the places left.
-fn numbered(class: &EventClass) -> Vec<Option<(String, Shape)>> {
+fn numbered(class: &EventClass) -> Vec<Option<(String, ArgType)>> {
     let places = places(class);
     let n = places.iter().map(|place| place + 1).max().unwrap_or(0);
     let mut args = vec![None; n];
     for (field, place) in visible(class).zip(&places) {
         let is_numbered = number_of(&field.name) == Some(*place);
         let name = if is_numbered { String::new() } else { field.name.clone() };
-        args[*place] = Some((name, shape(&field.ty)));
+        args[*place] = Some((name, arg_type(&field.ty)));
     }
     args
 }
@@ -186,16 +188,16 @@ fn number_of(name: &str) -> Option<usize> {
     name.strip_prefix("arg")?.parse().ok().filter(|n| *n < MAX_ARGS)
 }
 
-fn shape(ty: &Type) -> Shape {
+fn arg_type(ty: &Type) -> ArgType {
     match ty {
-        Type::Integer(integer) if integer.base == 16 && integer.bits == 64 => Shape::Pointer,
-        Type::Integer(integer) => Shape::Int {
+        Type::Integer(integer) if integer.base == 16 && integer.bits == 64 => ArgType::Pointer,
+        Type::Integer(integer) => ArgType::Int {
             size_bytes: integer.bits.div_ceil(8).next_power_of_two().min(8) as u8,
             is_signed: integer.is_signed,
         },
-        Type::Float(_) => Shape::Float,
-        Type::String => Shape::Str,
-        Type::Enum(table) => Shape::Enum {
+        Type::Float(_) => ArgType::Float,
+        Type::String => ArgType::Str,
+        Type::Enum(table) => ArgType::Enum {
             labels: table
                 .labels
                 .iter()
@@ -203,11 +205,11 @@ fn shape(ty: &Type) -> Shape {
                 .collect(),
         },
         Type::Array(array) => match &array.element {
-            Type::Integer(integer) if integer.is_text => Shape::Str,
-            Type::Integer(integer) if integer.bits == 8 => Shape::Bytes { length_arg: None },
-            _ => Shape::Int { size_bytes: 8, is_signed: false },
+            Type::Integer(integer) if integer.is_text => ArgType::Str,
+            Type::Integer(integer) if integer.bits == 8 => ArgType::Bytes { length_arg: None },
+            _ => ArgType::Int { size_bytes: 8, is_signed: false },
         },
-        Type::Struct(_) | Type::Variant(_) => Shape::Int { size_bytes: 8, is_signed: false },
+        Type::Struct(_) | Type::Variant(_) => ArgType::Int { size_bytes: 8, is_signed: false },
     }
 }
 
@@ -377,7 +379,7 @@ fn check_strings(class: &EventClass, program: &Program) -> Result<(), RunError> 
     for (clause, _) in ClassRuns::new(class, program).runs {
         for arg in Captures::of(&program.clauses[clause as usize].code).args {
             let is_text = match args.get(usize::from(arg.index)) {
-                Some(Some((_, shape))) => matches!(shape, Shape::Str | Shape::Bytes { .. }),
+                Some(Some((_, arg_type))) => matches!(arg_type, ArgType::Str | ArgType::Bytes { .. }),
                 _ => false,
             };
             if !is_text && (arg.string_bytes.is_some() || arg.buffer_bytes.is_some()) {

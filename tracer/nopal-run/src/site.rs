@@ -5,7 +5,7 @@ use nopal_capture::Capture;
 use nopal_capture::record::{Field, RecordLayout};
 use nopal_program::captures::Captures;
 use nopal_sdt::operand::{Base, Operand, Place};
-use nopal_sdt::probe::{About, ArgAbout, Kind, Site};
+use nopal_sdt::probe::{ArgDescription, Description, Kind, Site};
 
 /// Reads arguments from the payload of a site's records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ struct Number {
 /// The captures of a site, their reader, and what could not be read, in words.
 pub(crate) fn plan(
     site: &Site,
-    about: Option<&About>,
+    description: Option<&Description>,
     wanted: &Captures,
 ) -> (Vec<Capture>, SiteReader, Vec<String>) {
     let mut captures = Vec::new();
@@ -51,21 +51,21 @@ pub(crate) fn plan(
                 continue;
             }
         };
-        let about = about_arg(about, arg.index);
+        let description = arg_description(description, arg.index);
         // Wider ones are vectors that no script has a number for.
         if arg.as_number && operand.size_bytes <= 8 {
-            let is_float = operand.is_float || about.is_some_and(|a| a.kind == Kind::Float);
+            let is_float = operand.is_float || description.is_some_and(|a| a.kind == Kind::Float);
             let field = reader.push(Capture::Value { operand: operand.clone() }, &mut captures);
             let field = reader.layout.fields()[field];
             reader.args[index].number =
                 Some(Number { field, is_single: is_float && operand.size_bytes == 4 });
         }
         if let Some(max_bytes) = arg.string_bytes {
-            let capture = string(site, about, operand, max_bytes);
+            let capture = string(site, description, operand, max_bytes);
             reader.args[index].string = Some(reader.push(capture, &mut captures));
         }
         if let Some(max_bytes) = arg.buffer_bytes {
-            let capture = buffer(site, about, operand, max_bytes);
+            let capture = buffer(site, description, operand, max_bytes);
             reader.args[index].buffer = Some(reader.push(capture, &mut captures));
         }
     }
@@ -73,8 +73,8 @@ pub(crate) fn plan(
 }
 
 /// What the probe says of the argument with this index.
-pub(crate) fn about_arg(about: Option<&About>, index: u8) -> Option<&ArgAbout> {
-    about?.args.iter().find(|arg| arg.operand == Some(index + 1))
+pub(crate) fn arg_description(description: Option<&Description>, index: u8) -> Option<&ArgDescription> {
+    description?.args.iter().find(|arg| arg.operand == Some(index + 1))
 }
 
 /// The argument's operand, if it can be read.
@@ -93,20 +93,20 @@ pub(crate) fn operand(site: &Site, index: u8) -> Result<&Operand, String> {
 }
 
 /// A string up to its NUL, or as long as another argument says.
-fn string(site: &Site, about: Option<&ArgAbout>, pointer: &Operand, max_bytes: u32) -> Capture {
+fn string(site: &Site, description: Option<&ArgDescription>, pointer: &Operand, max_bytes: u32) -> Capture {
     let pointer = pointer.clone();
-    let is_trusted = about.is_some_and(|a| a.is_trusted);
-    match length_of(site, about.filter(|a| a.kind == Kind::Str)) {
+    let is_trusted = description.is_some_and(|a| a.is_trusted);
+    match length_of(site, description.filter(|a| a.kind == Kind::Str)) {
         Some(length) => Capture::Bytes { pointer, length, unit_bytes: 1, max_bytes, is_trusted },
         None => Capture::CString { pointer, max_bytes, is_trusted },
     }
 }
 
 /// Bytes, as many as another argument says, or as are asked for at most.
-fn buffer(site: &Site, about: Option<&ArgAbout>, pointer: &Operand, max_bytes: u32) -> Capture {
-    let told = length_of(site, about);
-    let is_trusted = told.is_some() && about.is_some_and(|a| a.is_trusted);
-    let unit_bytes = match (&told, about.and_then(|a| a.element)) {
+fn buffer(site: &Site, description: Option<&ArgDescription>, pointer: &Operand, max_bytes: u32) -> Capture {
+    let told = length_of(site, description);
+    let is_trusted = told.is_some() && description.is_some_and(|a| a.is_trusted);
+    let unit_bytes = match (&told, description.and_then(|a| a.element)) {
         (Some(_), Some(element)) => u32::from(element.size_bytes.clamp(1, 8)),
         _ => 1,
     };
@@ -119,8 +119,8 @@ fn buffer(site: &Site, about: Option<&ArgAbout>, pointer: &Operand, max_bytes: u
     Capture::Bytes { pointer: pointer.clone(), length, unit_bytes, max_bytes, is_trusted }
 }
 
-fn length_of(site: &Site, about: Option<&ArgAbout>) -> Option<Operand> {
-    let number = about?.length_operand?;
+fn length_of(site: &Site, description: Option<&ArgDescription>) -> Option<Operand> {
+    let number = description?.length_operand?;
     operand(site, number.checked_sub(1)?).ok().cloned()
 }
 
@@ -230,20 +230,20 @@ mod tests {
 
     #[test]
     fn a_length_in_another_argument_is_used() {
-        let about = About {
-            args: vec![ArgAbout {
+        let description = Description {
+            args: vec![ArgDescription {
                 operand: Some(1),
                 kind: Kind::Str,
                 length_operand: Some(2),
-                ..ArgAbout::default()
+                ..ArgDescription::default()
             }],
-            ..About::default()
+            ..Description::default()
         };
         let args = vec![used(0, false, Some(31), None)];
         let wanted = Captures { args, ..Captures::default() };
-        let (captures, ..) = plan(&site("8@%rdi 8@%rsi"), Some(&about), &wanted);
+        let (captures, ..) = plan(&site("8@%rdi 8@%rsi"), Some(&description), &wanted);
         assert!(matches!(captures[..], [Capture::Bytes { max_bytes: 31, .. }]), "{captures:?}");
-        let (captures, ..) = plan(&site("8@%rdi"), Some(&about), &wanted);
+        let (captures, ..) = plan(&site("8@%rdi"), Some(&description), &wanted);
         assert!(matches!(captures[..], [Capture::CString { max_bytes: 31, .. }]), "{captures:?}");
     }
 

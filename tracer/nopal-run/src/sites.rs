@@ -11,7 +11,7 @@ use nopal_proc::MappedObject;
 use nopal_proc::file_functions::FileFunctions;
 use nopal_program::captures::{Captures, RETURN_VALUE};
 use nopal_program::{PointKind, Program};
-use nopal_sdt::probe::{About, Site};
+use nopal_sdt::probe::{Description, Site};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl ScriptSites {
         let known = self
             .inodes
             .entry(path.to_owned())
-            .or_insert_with(|| std::fs::metadata(path).ok().map(|about| about.ino()));
+            .or_insert_with(|| std::fs::metadata(path).ok().map(|metadata| metadata.ino()));
         *known == Some(inode)
     }
 }
@@ -133,13 +133,13 @@ impl ScriptSites {
         &mut self,
         name: String,
         site: &Site,
-        about: Option<&About>,
+        description: Option<&Description>,
         captures: &Captures,
         runs: Vec<(u32, u32)>,
     ) -> Chosen {
         let clauses: Vec<u32> = runs.iter().map(|(clause, _)| *clause).collect();
         let lowered = self.cells.at(site, &clauses);
-        let (captured, reader, unread) = site::plan(site, about, captures);
+        let (captured, reader, unread) = site::plan(site, description, captures);
         for why in unread {
             self.notes.push(Note::Gap(format!("{name} at {:#x}: {why}; it reads as 0", site.address)));
         }
@@ -212,7 +212,7 @@ impl Selection for ScriptSites {
             }
             for site in &probe.sites {
                 let name = format!("{}:{}", probe.provider, probe.name);
-                chosen.push(self.chosen(name, site, probe.about.as_ref(), &captures, runs.clone()));
+                chosen.push(self.chosen(name, site, probe.description.as_ref(), &captures, runs.clone()));
             }
         }
         let taken = probes.iter().flat_map(|probe| probe.sites.iter().map(|site| site.address)).collect();

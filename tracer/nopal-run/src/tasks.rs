@@ -113,7 +113,7 @@ pub(crate) fn read(pid: u32, tid: u32) -> Option<TaskInfo> {
     let cgroups = fs::read_to_string(format!("{folder}/cgroup")).unwrap_or_default();
     if let Some(path) = cgroups.lines().find_map(|l| l.strip_prefix("0::")) {
         let folder = format!("/sys/fs/cgroup{path}");
-        who.cgroup = fs::metadata(folder).map_or(0, |about| about.ino());
+        who.cgroup = fs::metadata(folder).map_or(0, |metadata| metadata.ino());
     }
     Some(who)
 }

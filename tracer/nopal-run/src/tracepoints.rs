@@ -1,7 +1,7 @@
 //! Kernel tracepoints: which there are, and the fields their format files tell of.
 
 use nopal_program::{Point, PointKind};
-use nopal_script::catalog::{KnownArg, KnownPoint, NoPoint, Shape};
+use nopal_script::catalog::{ArgType, KnownArg, KnownPoint, NoPoint};
 use nopal_script::ctype::CType;
 use nopal_sdt::pattern::{glob, nearest};
 use std::fs;
@@ -133,19 +133,19 @@ fn field(line: &str) -> Option<KnownArg> {
     let (c_type, name) = named.trim().rsplit_once([' ', '*'])?;
     let is_array = declaration.contains('[');
     let is_chars = is_array && c_type.contains("char") && !c_type.contains('*');
-    let shape = if declaration.starts_with("__data_loc") {
-        Shape::FieldString { offset }
+    let arg_type = if declaration.starts_with("__data_loc") {
+        ArgType::FieldString { offset }
     } else if is_chars {
-        Shape::FieldChars { offset, size_bytes: u16::try_from(size_bytes).ok()? }
+        ArgType::FieldChars { offset, size_bytes: u16::try_from(size_bytes).ok()? }
     } else {
         // Arrays of numbers can be looked at by their first.
         let size_bytes = match size_bytes {
             1 | 2 | 4 | 8 => size_bytes as u8,
             _ => 8,
         };
-        Shape::Field { offset, size_bytes, is_signed }
+        ArgType::Field { offset, size_bytes, is_signed }
     };
-    Some(KnownArg { name: name.trim().to_owned(), shape })
+    Some(KnownArg { name: name.trim().to_owned(), arg_type })
 }
 
 pub(super) fn no_point(reason: String, hint: Option<String>) -> NoPoint {
@@ -188,15 +188,15 @@ format:
 
 print fmt: \"filename=%s\", __get_str(filename)
 ";
-        let arg = |name: &str, shape| KnownArg { name: name.into(), shape };
+        let arg = |name: &str, arg_type| KnownArg { name: name.into(), arg_type };
         assert_eq!(
             fields(text),
             [
-                arg("filename", Shape::FieldString { offset: 8 }),
-                arg("pid", Shape::Field { offset: 12, size_bytes: 4, is_signed: true }),
-                arg("path", Shape::Field { offset: 16, size_bytes: 8, is_signed: false }),
-                arg("comm", Shape::FieldChars { offset: 24, size_bytes: 16 }),
-                arg("args", Shape::Field { offset: 40, size_bytes: 8, is_signed: false }),
+                arg("filename", ArgType::FieldString { offset: 8 }),
+                arg("pid", ArgType::Field { offset: 12, size_bytes: 4, is_signed: true }),
+                arg("path", ArgType::Field { offset: 16, size_bytes: 8, is_signed: false }),
+                arg("comm", ArgType::FieldChars { offset: 24, size_bytes: 16 }),
+                arg("args", ArgType::Field { offset: 40, size_bytes: 8, is_signed: false }),
             ]
         );
     }

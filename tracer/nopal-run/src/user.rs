@@ -30,7 +30,7 @@ pub struct UserOptions {
     pub given: Vec<nopal_provider::File>,
     pub form: Form,
     /// Not the live descendants of a process.
-    pub is_only: bool,
+    pub without_children: bool,
     pub can_relocate: bool,
     /// Per CPU.
     pub ring_bytes: u64,
@@ -80,7 +80,7 @@ impl UserRun {
         let seed = super::tracer_hit::random() << 32 | super::tracer_hit::random();
         let interpreter = Interpreter::new(Arc::clone(&program), seed).map_err(RunError::Program)?;
         // What a child forked later adds to the same cells could not be told from the rest.
-        let has_cells = !options.is_only && options.door != Door::Kernel;
+        let has_cells = !options.without_children && options.door != Door::Kernel;
         let cells = if has_cells { Cells::of(&program) } else { Cells::none(&program) };
         let start_ns = monotonic_ns();
         let is_patient = later_points(&program).next().is_some();
@@ -91,11 +91,11 @@ impl UserRun {
             given: options.given,
             interpreter,
             options: live::Options {
-                is_only: options.is_only,
+                without_children: options.without_children,
                 can_relocate: options.can_relocate,
                 cells_bytes: cells.n_bytes,
                 has_time: needs.needs_time || is_in_order,
-                has_task: options.is_only,
+                has_task: options.without_children,
                 is_patient,
                 ..live::Options::new(options.door, options.ring_bytes)
             },

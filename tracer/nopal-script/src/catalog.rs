@@ -29,7 +29,7 @@ pub trait Catalog {
         None
     }
 
-    /// What argument `name` of a point is where its [`Shape`] says too little, such as a pointer to a record.
+    /// What argument `name` of a point is where its [`ArgType`] says too little, such as a pointer to a record.
     fn arg_type(&self, _point: &Point, _name: &str) -> Option<CType> {
         None
     }
@@ -89,11 +89,11 @@ pub struct KnownPoint {
 pub struct KnownArg {
     /// Empty if nobody knows.
     pub name: String,
-    pub shape: Shape,
+    pub arg_type: ArgType,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
+pub enum ArgType {
     Int {
         size_bytes: u8,
         is_signed: bool,

@@ -152,7 +152,7 @@ impl Target {
         if tracing.live.is_look_due() && self.last_look.is_none_or(|last| last.elapsed() >= pause) {
             self.last_look = Some(Instant::now());
             let news = tracing.live.look_after();
-            self.hear(news);
+            self.take_news(news);
         }
         let Some(tracing) = &mut self.tracing else { return 0 };
         let polled = tracing.ordered.poll(&mut tracing.live, &mut tracing.measured, false);
@@ -204,7 +204,7 @@ impl Target {
         let Some(tracing) = &mut self.tracing else { return Ok(()) };
         let opened =
             attach_when_free(&mut tracing.live, pid, is_stopped).map_err(|error| error.to_string())?;
-        tracing.live.judge(&opened).map_err(|error| error.to_string())
+        tracing.live.check_opened(&opened).map_err(|error| error.to_string())
     }
 
     /// What the words of the file mean, now that there is a process to ask.
@@ -256,7 +256,7 @@ impl Target {
         Ok(Tracing { live, ordered: Ordered::default(), measured: Measured { latency, counts } })
     }
 
-    fn hear(&mut self, news: Vec<News>) {
+    fn take_news(&mut self, news: Vec<News>) {
         for news in news {
             match news {
                 News::Gap(text) => {

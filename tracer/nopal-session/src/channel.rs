@@ -116,7 +116,7 @@ impl Running {
         let opened = attach_when_free(&mut self.live, pid, is_stopped)?;
         self.attached.insert(pid);
         self.count(&opened);
-        self.know(&opened);
+        self.learn_pids(&opened);
         self.untold.extend(closed_in_words(&opened));
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Running {
         let opened = self.live.attach_held(pid)?;
         self.attached.insert(pid);
         self.count(&opened);
-        self.know(&opened);
+        self.learn_pids(&opened);
         Ok(())
     }
 
@@ -202,7 +202,7 @@ impl Running {
             match news {
                 News::Opened(opened) => {
                     self.count(&opened);
-                    self.know(&opened);
+                    self.learn_pids(&opened);
                     gaps.extend(closed_in_words(&opened));
                 }
                 News::Gap(text) => gaps.push(text),
@@ -300,7 +300,7 @@ impl Running {
         }
     }
 
-    fn know(&mut self, opened: &[Opened]) {
+    fn learn_pids(&mut self, opened: &[Opened]) {
         if let Some((recorder, _)) = &mut self.recorder {
             let pids: HashSet<u32> = opened.iter().map(|site| site.pid).collect();
             pids.into_iter().for_each(|pid| recorder.contexts.tasks.add(pid));

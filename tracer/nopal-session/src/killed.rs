@@ -32,7 +32,7 @@ fn count_one(dir: &Path, state: &mut State) {
     state.n_bytes += files
         .filter(|file| file.file_name().to_str().is_some_and(is_stream))
         .filter_map(|file| file.metadata().ok())
-        .filter(|about| about.is_file())
-        .map(|about| about.len())
+        .filter(|metadata| metadata.is_file())
+        .map(|metadata| metadata.len())
         .sum::<u64>();
 }

@@ -37,7 +37,7 @@ pub struct Programs {
     last_full_look: Option<Instant>,
     look_again: Duration,
     /// Tells of those that a look would not find; nothing where the kernel does not allow it.
-    chronicle: Option<PerfEvents>,
+    perf_events: Option<PerfEvents>,
     /// Processes that have started a program, of which nothing but this is known yet.
     started: HashMap<u32, Named>,
     /// Ended before they could be looked at.
@@ -79,7 +79,7 @@ impl Programs {
             last_look: None,
             last_full_look: None,
             look_again: LOOK_AGAIN,
-            chronicle: None,
+            perf_events: None,
             started: HashMap::new(),
             missed: Vec::new(),
             has_lost: false,
@@ -95,9 +95,9 @@ impl Programs {
     pub fn set(&mut self, tracked: &Tracked) {
         self.names.clone_from(&tracked.programs);
         if self.names.is_empty() {
-            self.chronicle = None;
-        } else if self.chronicle.is_none() {
-            self.chronicle = PerfEvents::of_everybody().ok();
+            self.perf_events = None;
+        } else if self.perf_events.is_none() {
+            self.perf_events = PerfEvents::of_everybody().ok();
         }
         // What is not wanted any more must not wait for us.
         (self.gate, self.watched) = (None, HashMap::new());
@@ -146,7 +146,7 @@ impl Programs {
 
     /// Whether one of the names may be started and end without anybody's knowing.
     pub fn is_blind(&self) -> bool {
-        !self.names.is_empty() && self.chronicle.is_none()
+        !self.names.is_empty() && self.perf_events.is_none()
     }
 
     /// Processes that had one of the names, and ended before anybody could look at them.
@@ -161,12 +161,12 @@ impl Programs {
 
     /// Those of the names that were started just now.
     pub fn told(&mut self) -> Vec<u32> {
-        let Some(chronicle) = &mut self.chronicle else { return Vec::new() };
+        let Some(perf_events) = &mut self.perf_events else { return Vec::new() };
         let (names, started, missed) = (&self.names, &mut self.started, &mut self.missed);
         let (has_lost, caught) = (&mut self.has_lost, &mut self.caught);
         let (mut told, mut perhaps) = (Vec::new(), Vec::new());
         let mut files = Vec::new();
-        chronicle.read(|entry| match entry {
+        perf_events.read(|entry| match entry {
             Entry::Started { pid, .. } if caught.remove(&pid) => {}
             Entry::Started { pid, name } => {
                 started.insert(pid, is_short_for_any(&name, names));

@@ -196,7 +196,7 @@ impl<'a> RecorderProcess<'a> {
         }
         self.known.extend(&pids);
         self.alive.extend(&pids);
-        self.judge(&mut notes)?;
+        self.check_opened(&mut notes)?;
         self.next_chunk()?;
         if self.programs.is_blind() {
             self.gap(
@@ -243,7 +243,7 @@ impl<'a> RecorderProcess<'a> {
     }
 
     /// Rules that fit nothing are told of; a session in which nothing at all was found is an error.
-    fn judge(&self, notes: &mut Vec<String>) -> Result<(), SessionError> {
+    fn check_opened(&self, notes: &mut Vec<String>) -> Result<(), SessionError> {
         // Nothing can be said of a program yet to be started.
         let known = self.running.iter().chain(&self.trigger).filter(|running| !running.attached.is_empty());
         for running in known {

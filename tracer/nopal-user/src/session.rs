@@ -37,7 +37,7 @@ pub use watch::{LastWords, Notice};
 pub struct Options {
     pub ring: RingConfig,
     /// Only the named process, not its live descendants.
-    pub is_only: bool,
+    pub without_children: bool,
     /// Whether instructions behind a nop may be moved where nothing else helps; see [`Tactic::Relocate`](super::tactic::Tactic::Relocate).
     pub can_relocate: bool,
 }
@@ -48,10 +48,10 @@ pub struct Session {
     core: Core,
     traced: Vec<Traced>,
     roots: Vec<i32>,
-    is_only: bool,
+    without_children: bool,
     is_paused: bool,
     is_patient: bool,
-    strangers: MissedExecs,
+    missed_execs: MissedExecs,
     /// Who the processes are that have a ring of ours, by pid.
     identities: HashMap<i32, Identity>,
     /// Processes that could not be entered, not to be tried again.
@@ -81,10 +81,10 @@ impl Session {
             spare,
             traced: Vec::new(),
             roots: Vec::new(),
-            is_only: options.is_only,
+            without_children: options.without_children,
             is_paused: false,
             is_patient: false,
-            strangers: MissedExecs::default(),
+            missed_execs: MissedExecs::default(),
             identities: HashMap::new(),
             given_up: Vec::new(),
             last_look: Instant::now(),
@@ -114,13 +114,13 @@ impl Session {
     /// Opens the wanted sites of a process and of its live descendants. Fails only if `pid` itself cannot be entered.
     pub fn attach(&mut self, pid: i32) -> Result<Vec<ProcessReport>> {
         self.rings().set_enabled(!self.is_paused);
-        if !self.is_only {
-            self.strangers.follow_for_free(pid as u32);
+        if !self.without_children {
+            self.missed_execs.follow_for_free(pid as u32);
         }
         let first = self.enter(pid, self.is_patient)?;
         self.roots.push(pid);
         let mut reports = vec![first];
-        if !self.is_only {
+        if !self.without_children {
             reports.extend(self.attach_descendants());
         }
         Ok(reports)
@@ -131,12 +131,12 @@ impl Session {
         let mut reports = Vec::new();
         loop {
             // Who was forked by somebody that has ended since is known before that one is forgotten.
-            self.hear();
+            self.drain_events();
             let fresh: BTreeSet<i32> = self
                 .roots
                 .iter()
                 .flat_map(|root| nopal_proc::descendants(*root as u32))
-                .chain(self.strangers.family())
+                .chain(self.missed_execs.family())
                 .map(|pid| pid as i32)
                 .filter(|pid| !self.is_known(*pid))
                 .collect();
@@ -144,11 +144,11 @@ impl Session {
                 return reports;
             }
             for pid in fresh {
-                self.strangers.follow_for_free(pid as u32);
-                let about = nopal_proc::Process::read(pid as u32);
-                let parent = about.as_ref().map_or(0, |process| process.parent as i32);
-                let is_copy = about.map_or(true, |process| !process.has_program_of_its_own)
-                    && !self.strangers.waiting().any(|waiting| waiting == pid as u32);
+                self.missed_execs.follow_for_free(pid as u32);
+                let process = nopal_proc::Process::read(pid as u32);
+                let parent = process.as_ref().map_or(0, |process| process.parent as i32);
+                let is_copy = process.map_or(true, |process| !process.has_program_of_its_own)
+                    && !self.missed_execs.waiting().any(|waiting| waiting == pid as u32);
                 if let Some(events) = self.core.elsewhere.get(&parent).filter(|_| is_copy).cloned() {
                     self.core.elsewhere.insert(pid, events);
                 }
@@ -189,8 +189,8 @@ impl Session {
     }
 
     fn enter(&mut self, pid: i32, is_patient: bool) -> Result<ProcessReport> {
-        self.hear();
-        let has_program = self.strangers.take(pid as u32);
+        self.drain_events();
+        let has_program = self.missed_execs.take(pid as u32);
         match self.open_one(pid, is_patient) {
             Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. })
                 if has_program =>
@@ -203,13 +203,13 @@ impl Session {
 
     /// Whether a program was started that is to be looked after before the next look is due.
     pub fn has_news(&mut self) -> bool {
-        self.hear();
-        self.strangers.has_news()
+        self.drain_events();
+        self.missed_execs.has_news()
     }
 
-    fn hear(&mut self) {
+    fn drain_events(&mut self) {
         let core = &mut self.core;
-        self.strangers.hear(|object| core.wants(object));
+        self.missed_execs.drain_events(|object| core.wants(object));
     }
 
     fn open_one(&mut self, pid: i32, is_patient: bool) -> Result<ProcessReport> {

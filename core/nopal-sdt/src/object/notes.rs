@@ -5,7 +5,7 @@ use super::{MAX_NOTE_BYTES, Object, ReadError, Sections, Warning};
 use crate::nopal_note;
 use crate::operand::OperandError;
 use crate::operand::{self, Arch};
-use crate::probe::{About, Arg, Probe, Semaphore, Site};
+use crate::probe::{Arg, Description, Probe, Semaphore, Site};
 use object::elf;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, ReadRef};
@@ -63,7 +63,7 @@ pub(super) fn read_into<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<
     collect(object, sections, stapsdt);
     for probe in &mut object.probes {
         if !abouts.is_empty() {
-            probe.about = abouts.remove(&(probe.provider.clone(), probe.name.clone()));
+            probe.description = abouts.remove(&(probe.provider.clone(), probe.name.clone()));
         }
     }
     Ok(())
@@ -143,13 +143,13 @@ fn stapsdt_note(desc: &[u8], endian: Endianness, is_64_bit: bool) -> Option<Stap
 
 fn read_about(
     object: &mut Object,
-    abouts: &mut HashMap<(String, String), About>,
+    abouts: &mut HashMap<(String, String), Description>,
     desc: &[u8],
     endian: Endianness,
 ) {
     match nopal_note::decode(desc, endian == Endianness::Big) {
         Ok(note) => {
-            abouts.entry((note.provider, note.name)).or_default().add(note.about);
+            abouts.entry((note.provider, note.name)).or_default().add(note.description);
         }
         Err(error) => {
             warn(object, Warning::BadNopalNote { probe: error.probe, reason: error.reason.to_string() })
@@ -190,7 +190,7 @@ fn collect<'data, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
             provider: group[0].provider.to_string(),
             name: group[0].name.to_string(),
             sites,
-            about: None,
+            description: None,
         });
     }
     if !symbols.is_empty()

@@ -126,7 +126,7 @@ fn count(pid: u32, probe: &str, wait: Duration) -> Result<u64, Failure> {
     let mut live = Live::new(request).map_err(|e| failure_of(&e))?;
     let opened =
         nopal_live::attach_when_free(&mut live, pid, signals::is_stopped).map_err(|e| failure_of(&e))?;
-    live.judge(&opened).map_err(|e| failure_of(&e))?;
+    live.check_opened(&opened).map_err(|e| failure_of(&e))?;
     let end = Instant::now() + wait;
     let mut n_hits = 0;
     while Instant::now() < end && !signals::is_stopped() {

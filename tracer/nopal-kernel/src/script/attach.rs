@@ -500,13 +500,13 @@ fn verify(found: &Found, sites: &[PointSite], pid: Option<u32>) -> State {
 
 /// The processes that map a file now: all of them are slowed down by uprobes on the file.
 pub fn processes_mapping(path: &Path) -> Vec<u32> {
-    let Ok(about) = std::fs::metadata(path) else { return Vec::new() };
+    let Ok(metadata) = std::fs::metadata(path) else { return Vec::new() };
     let name: Option<PathBuf> = std::fs::canonicalize(path).ok();
     let maps_it = |pid: u32| {
         nopal_proc::maps(pid).is_ok_and(|all| {
             all.iter().any(|mapping| {
                 mapping.is_executable
-                    && mapping.inode == about.ino()
+                    && mapping.inode == metadata.ino()
                     && name.as_ref().is_none_or(|name| name.file_name() == mapping.path.file_name())
             })
         })

@@ -8,7 +8,7 @@ use nopal_proc::{Image, MappedObject, TargetError, changeable_objects};
 use nopal_program::{LaterProbes, Place, PointKind};
 use nopal_sdt::Pattern;
 use nopal_sdt::pattern::glob;
-use nopal_sdt::probe::{About, Arg, Kind as ArgKind, Probe, Site};
+use nopal_sdt::probe::{Arg, Description, Kind as ArgKind, Probe, Site};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,10 +143,10 @@ fn is_named(object: &MappedObject, root: &Path, name: &str) -> bool {
     let Some(mapping) = object.mappings.first() else { return false };
     let inside = root.join(name.trim_start_matches('/'));
     [PathBuf::from(name), inside].iter().any(|path| {
-        std::fs::metadata(path).is_ok_and(|about| {
+        std::fs::metadata(path).is_ok_and(|metadata| {
             let names_agree = path.file_name() == object.path.file_name()
                 || std::fs::canonicalize(path).is_ok_and(|real| real.file_name() == object.path.file_name());
-            about.ino() == mapping.inode && names_agree
+            metadata.ino() == mapping.inode && names_agree
         })
     })
 }
@@ -240,7 +240,7 @@ impl FileCode {
                     address: site.address,
                     file_offset: site.file_offset,
                     ref_ctr_offset: site.semaphore.map_or(0, |semaphore| semaphore.file_offset),
-                    layout: site_layout(site, probe.about.as_ref()),
+                    layout: site_layout(site, probe.description.as_ref()),
                     first_byte: site.code.first().copied().unwrap_or(0),
                 });
             }
@@ -293,7 +293,7 @@ impl FileCode {
 }
 
 /// Operands in their order, as other tracers count them; behind them the fields of the packed block.
-fn site_layout(site: &Site, about: Option<&About>) -> ArgLayout {
+fn site_layout(site: &Site, description: Option<&Description>) -> ArgLayout {
     let source = |arg: &Arg| match &arg.operand {
         Ok(operand) => {
             Source::Operand { operand: operand.clone(), address: symbol_anchor(operand, site.address) }
@@ -301,8 +301,8 @@ fn site_layout(site: &Site, about: Option<&About>) -> ArgLayout {
         Err(error) => Source::Unreadable(error.reason.clone()),
     };
     let mut args: Vec<(Source, Option<Source>)> = site.args.iter().map(|arg| (source(arg), None)).collect();
-    let Some(about) = about else { return ArgLayout { args } };
-    for described in &about.args {
+    let Some(description) = description else { return ArgLayout { args } };
+    for described in &description.args {
         let operand = described.operand.and_then(|number| usize::from(number).checked_sub(1));
         let length =
             described.length_operand.and_then(|number| site.args.get(usize::from(number).checked_sub(1)?));
@@ -317,7 +317,7 @@ fn site_layout(site: &Site, about: Option<&About>) -> ArgLayout {
             operand.is_float = true;
         }
     }
-    args.extend(packed_fields(site, about));
+    args.extend(packed_fields(site, description));
     ArgLayout { args }
 }
 
@@ -331,11 +331,12 @@ fn symbol_anchor(operand: &nopal_sdt::operand::Operand, address: u64) -> u64 {
 }
 
 /// Fields of a fixed size up to the first whose size only the block itself tells.
-fn packed_fields(site: &Site, about: &About) -> Vec<(Source, Option<Source>)> {
-    let block = about.packed.and_then(|(address, _)| site.args.get(usize::from(address).checked_sub(1)?));
+fn packed_fields(site: &Site, description: &Description) -> Vec<(Source, Option<Source>)> {
+    let block =
+        description.packed.and_then(|(address, _)| site.args.get(usize::from(address).checked_sub(1)?));
     let mut offset = Some(0u32);
     let mut fields = Vec::new();
-    for described in about.args.iter().filter(|described| described.operand.is_none()) {
+    for described in description.args.iter().filter(|described| described.operand.is_none()) {
         let size = described.size_bytes.unwrap_or(0);
         let field = match (block.map(|arg| &arg.operand), offset) {
             (Some(Ok(pointer)), Some(at)) => match (described.kind, size) {

@@ -359,7 +359,7 @@ pub(crate) struct How {
     pub door: Door,
     pub ring_bytes: u64,
     /// Not the descendants of a process.
-    pub is_only: bool,
+    pub without_children: bool,
 }
 
 /// Opens the kernel door unless it is open.
@@ -375,7 +375,7 @@ pub(crate) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), Kernel
             },
             Err(error) => return Err(error),
         };
-        *kernel = Some(Kernel::new(door, !how.is_only));
+        *kernel = Some(Kernel::new(door, !how.without_children));
     }
     Ok(())
 }

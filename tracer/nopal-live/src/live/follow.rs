@@ -46,20 +46,20 @@ impl<S: Selection> Live<S> {
         let has_started = match &mut self.user {
             Some((session, _)) => session.has_news(),
             None => {
-                self.hear();
-                self.strangers.has_news() || !self.loaded.is_empty() || !self.unreadable.is_empty()
+                self.drain_events();
+                self.missed_execs.has_news() || !self.loaded.is_empty() || !self.unreadable.is_empty()
             }
         };
         has_started || !self.pending.is_empty()
     }
 
     /// Takes note of programs that were started and lack sites; without the user door, which does the same.
-    pub(super) fn hear(&mut self) {
+    pub(super) fn drain_events(&mut self) {
         let (selection, kernel, roots) = (&self.selection, &self.kernel, &self.roots);
         let is_given = |event| kernel.as_ref().is_some_and(|kernel| kernel.gives_all(roots, event));
-        let (is_only, left) = (self.options.is_only, &self.left);
+        let (without_children, left) = (self.options.without_children, &self.left);
         let found = RefCell::new((&mut self.loaded, &mut self.unreadable));
-        let is_ours = |object: &MappedObject| !is_only || roots.contains(&object.pid);
+        let is_ours = |object: &MappedObject| !without_children || roots.contains(&object.pid);
         // Of a process that has been looked at: it may have unmapped the file again at the next look.
         let note = |object: &MappedObject| {
             let is_known = |event| match left.get(&object.pid) {
@@ -84,7 +84,7 @@ impl<S: Selection> Live<S> {
             let wanted = wanted_in_file(selection, object).unwrap_or_default();
             is_ours(object) && wanted.iter().any(|w| !is_given(w.event))
         };
-        self.strangers.hear_of_libraries(of_started, |object| note(&object));
+        self.missed_execs.drain_libraries(of_started, |object| note(&object));
     }
 
     /// Looks after the open sites: re-opens what others closed, follows new children, libraries and programs.
@@ -94,7 +94,7 @@ impl<S: Selection> Live<S> {
         let mut news = std::mem::take(&mut self.pending);
         self.take_back(&mut news);
         let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
-        self.digest(notices, &mut news);
+        self.apply_notices(notices, &mut news);
         news
     }
 
@@ -113,7 +113,7 @@ impl<S: Selection> Live<S> {
         if has_news {
             let notices = session.follow_libraries();
             let mut news = std::mem::take(&mut self.pending);
-            self.digest(notices, &mut news);
+            self.apply_notices(notices, &mut news);
             self.pending = news;
             if let Some((session, _)) = &self.user {
                 session.release();
@@ -135,8 +135,8 @@ impl<S: Selection> Live<S> {
         let words = match &mut self.user {
             Some((session, _)) => session.last_words(),
             None => {
-                self.hear();
-                let (unseen, is_untold) = (self.strangers.take_unseen(), self.strangers.take_lost());
+                self.drain_events();
+                let (unseen, is_untold) = (self.missed_execs.take_unseen(), self.missed_execs.take_lost());
                 LastWords { unseen, is_untold, ..LastWords::default() }
             }
         };
@@ -153,7 +153,7 @@ impl<S: Selection> Live<S> {
     }
 
     /// What the user door has noticed, in words, with the kernel door opened for what is left to it.
-    fn digest(&mut self, notices: Vec<Notice>, news: &mut Vec<News>) {
+    fn apply_notices(&mut self, notices: Vec<Notice>, news: &mut Vec<News>) {
         let mut reports = Vec::new();
         let has_ended = notices.iter().any(|notice| matches!(notice, Notice::Ended { .. }));
         for notice in notices {
@@ -242,7 +242,7 @@ impl<S: Selection> Live<S> {
                 Err(error) => news.push(News::NotFollowed { pid, error }),
             }
         }
-        match (self.options.is_only, &self.user) {
+        match (self.options.without_children, &self.user) {
             (true, Some(_)) => self.open_loaded(news),
             // A process alone may start another program, too.
             (true, None) | (false, _) => self.open_children_by_kernel(news),
@@ -287,7 +287,7 @@ impl<S: Selection> Live<S> {
             Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
             None => {
                 let families = self.roots.iter().flat_map(|root| self.family(*root));
-                let orphans = self.strangers.family().filter(|_| !self.options.is_only);
+                let orphans = self.missed_execs.family().filter(|_| !self.options.without_children);
                 families.chain(orphans).collect()
             }
         };
@@ -316,21 +316,21 @@ impl<S: Selection> Live<S> {
                     continue;
                 }
             };
-            self.strangers.take(pid);
+            self.missed_execs.take(pid);
             if done.n_fresh > 0 {
                 news.push(News::Late { pid, n_sites: done.n_fresh });
                 news.push(News::Opened(done.opened));
             }
         }
         self.open_loaded(news);
-        news.extend(self.strangers.take_gone().into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
-        self.strangers.settle();
+        news.extend(self.missed_execs.take_gone().into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
+        self.missed_execs.settle();
     }
 
     /// Opens libraries that processes have loaded since they were looked at, also those that they have unloaded again: the
     /// kernel puts the uprobes in when they come the next time.
     fn open_loaded(&mut self, news: &mut Vec<News>) {
-        if self.strangers.take_lost() {
+        if self.missed_execs.take_lost() {
             news.push(News::Gap(UNTOLD.to_owned()));
         }
         let how = self.how();
@@ -506,7 +506,7 @@ impl<S: Selection> Live<S> {
 
     pub(super) fn family(&self, pid: u32) -> Vec<u32> {
         let mut family = vec![pid];
-        if !self.options.is_only {
+        if !self.options.without_children {
             family.extend(nopal_proc::descendants(pid));
         }
         family

@@ -39,7 +39,7 @@ pub struct Request {
 pub struct Options {
     pub door: Door,
     /// Not the live descendants of a process.
-    pub is_only: bool,
+    pub without_children: bool,
     /// Lets the user door move instructions where nothing else helps.
     pub can_relocate: bool,
     /// Per CPU.
@@ -62,7 +62,7 @@ impl Options {
     pub fn new(door: Door, ring_bytes: u64) -> Options {
         Options {
             door,
-            is_only: false,
+            without_children: false,
             can_relocate: false,
             ring_bytes,
             cells_bytes: 0,

@@ -3,7 +3,7 @@
 use super::*;
 use nopal_abi::record::text;
 use nopal_sdt::operand::{Arch, parse, split};
-use nopal_sdt::probe::{About, Arg, Element, Kind, Label};
+use nopal_sdt::probe::{Arg, Description, Element, Kind, Label};
 
 fn site(args: &str) -> Site {
     let args = split(args)
@@ -21,13 +21,13 @@ fn site(args: &str) -> Site {
     }
 }
 
-fn probe(about: Option<About>, sites: &[&str]) -> Probe {
+fn probe(description: Option<Description>, sites: &[&str]) -> Probe {
     let sites = sites.iter().map(|s| site(s)).collect();
-    Probe { provider: "p".into(), name: "n".into(), sites, about }
+    Probe { provider: "p".into(), name: "n".into(), sites, description }
 }
 
-fn arg(operand: u8, name: &str, kind: Kind) -> ArgAbout {
-    ArgAbout { operand: Some(operand), name: name.into(), kind, ..ArgAbout::default() }
+fn arg(operand: u8, name: &str, kind: Kind) -> ArgDescription {
+    ArgDescription { operand: Some(operand), name: name.into(), kind, ..ArgDescription::default() }
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn what_is_only_copied_comes_out_as_what_is_transcoded() {
         let word = |bytes: &[u8]| (bytes.len() as u32).to_le_bytes();
         [&word(first)[..], &[7; 4], &word(second), first, second].concat()
     };
-    let strings = About {
+    let strings = Description {
         args: vec![arg(1, "a", Kind::CString), arg(2, "n", Kind::Unsigned), arg(3, "b", Kind::CString)],
-        ..About::default()
+        ..Description::default()
     };
     let two = &["8@%rdi 4@%esi 8@%rdx"][..];
     let mut table = vec![
@@ -75,8 +75,8 @@ fn what_is_only_copied_comes_out_as_what_is_transcoded() {
     for length in 0..long.len() {
         table.push((Some(&strings), two, 0, texts(&long[..length], &long[length..]), true));
     }
-    for (about, sites, site, payload, has_steps) in table {
-        let plan = EventPlan::new(&probe(about.cloned(), sites), Limits::default());
+    for (description, sites, site, payload, has_steps) in table {
+        let plan = EventPlan::new(&probe(description.cloned(), sites), Limits::default());
         assert_eq!(plan.sites[site].steps.is_some(), has_steps, "{sites:?} {site}");
         let (mut packed, mut transcoded) = (vec![1, 2, 3], vec![1, 2, 3]);
         let result = plan.pack(site, &payload, &mut packed);
@@ -127,16 +127,16 @@ fn an_unsigned_byte_beside_a_signed_one_is_not_turned_negative() {
 
 #[test]
 fn strings_follow_the_fixed_part() {
-    let about = About {
+    let description = Description {
         args: vec![
             arg(1, "id", Kind::Signed),
-            ArgAbout { length_operand: Some(3), ..arg(2, "key", Kind::Str) },
+            ArgDescription { length_operand: Some(3), ..arg(2, "key", Kind::Str) },
             arg(3, "keylen", Kind::Signed),
             arg(4, "name", Kind::CString),
         ],
-        ..About::default()
+        ..Description::default()
     };
-    let plan = EventPlan::new(&probe(Some(about), &["-4@%edi 8@%rsi 1@%dl 8@%rcx"]), Limits::default());
+    let plan = EventPlan::new(&probe(Some(description), &["-4@%edi 8@%rsi 1@%dl 8@%rcx"]), Limits::default());
     let mut payload = 9i32.to_le_bytes().to_vec();
     payload.extend(3u32.to_le_bytes());
     payload.push(3);
@@ -164,34 +164,34 @@ fn an_operand_that_cannot_be_read_costs_its_field_only() {
 
 #[test]
 fn the_length_of_a_rust_string_is_no_field_of_its_own() {
-    let about = About {
-        args: vec![ArgAbout { length_operand: Some(2), is_trusted: true, ..arg(1, "text", Kind::Str) }],
-        ..About::default()
+    let description = Description {
+        args: vec![ArgDescription { length_operand: Some(2), is_trusted: true, ..arg(1, "text", Kind::Str) }],
+        ..Description::default()
     };
-    let plan = EventPlan::new(&probe(Some(about), &["8@%rdi 8@%rsi"]), Limits::default());
+    let plan = EventPlan::new(&probe(Some(description), &["8@%rdi 8@%rsi"]), Limits::default());
     assert_eq!(plan.field_names().collect::<Vec<_>>(), ["text"]);
 }
 
 #[test]
 fn packed_fields_stand_among_the_others() {
-    let packed = |kind, size_bytes| ArgAbout { operand: None, size_bytes, ..arg(1, "", kind) };
+    let packed = |kind, size_bytes| ArgDescription { operand: None, size_bytes, ..arg(1, "", kind) };
     let element = |kind, size_bytes, count| Some(Element { kind, size_bytes, count });
-    let about = About {
+    let description = Description {
         args: vec![
-            ArgAbout {
+            ArgDescription {
                 name: "pair".into(),
                 element: element(Kind::Signed, 2, 2),
                 ..packed(Kind::Array, None)
             },
-            ArgAbout { is_big_endian: true, ..arg(1, "port", Kind::Unsigned) },
-            ArgAbout { is_unwritten: true, ..arg(2, "hidden", Kind::CString) },
+            ArgDescription { is_big_endian: true, ..arg(1, "port", Kind::Unsigned) },
+            ArgDescription { is_unwritten: true, ..arg(2, "hidden", Kind::CString) },
             arg(3, "name", Kind::CString),
-            ArgAbout {
+            ArgDescription {
                 name: "text".into(),
                 element: element(Kind::Char, 1, 0),
                 ..packed(Kind::Sequence, None)
             },
-            ArgAbout {
+            ArgDescription {
                 name: "state".into(),
                 is_signed: true,
                 labels: vec![Label { first: -1, last: -1, text: "gone".into() }],
@@ -199,9 +199,9 @@ fn packed_fields_stand_among_the_others() {
             },
         ],
         packed: Some((5, 6)),
-        ..About::default()
+        ..Description::default()
     };
-    let probe = probe(Some(about), &["2@0(%rdi) 8@8(%rdi) 8@16(%rdi) 8@$0 8@24(%rdi) 8@32(%rdi)"]);
+    let probe = probe(Some(description), &["2@0(%rdi) 8@8(%rdi) 8@16(%rdi) 8@$0 8@24(%rdi) 8@32(%rdi)"]);
     let plan = EventPlan::new(&probe, Limits::default());
     assert_eq!(plan.sites[0].captures.len(), 4);
     let names: Vec<&str> = plan.event_type.fields.iter().map(|f| f.name.as_str()).collect();
@@ -232,11 +232,11 @@ fn packed_fields_stand_among_the_others() {
 fn elements_of_a_size_that_no_number_has_are_absent() {
     for size_bytes in [0, 3, 9, 255] {
         let element = Some(Element { kind: Kind::Unsigned, size_bytes, count: 2 });
-        let about = About {
-            args: vec![ArgAbout { element, length_operand: Some(2), ..arg(1, "list", Kind::Sequence) }],
-            ..About::default()
+        let description = Description {
+            args: vec![ArgDescription { element, length_operand: Some(2), ..arg(1, "list", Kind::Sequence) }],
+            ..Description::default()
         };
-        let plan = EventPlan::new(&probe(Some(about), &["8@%rdi 8@%rsi"]), Limits::default());
+        let plan = EventPlan::new(&probe(Some(description), &["8@%rdi 8@%rsi"]), Limits::default());
         let payload = [&24u32.to_le_bytes()[..], &[7; 24]].concat();
         assert_eq!(plan.element(0, &payload, 0, 0), Value::Absent, "{size_bytes}");
     }

@@ -7,7 +7,7 @@ use super::types::{At, Ty, Value};
 use super::{Lowered, builtins};
 use crate::ast::walk;
 use crate::ast::{Expr, ExprKind, MapRef, scope};
-use crate::catalog::Shape;
+use crate::catalog::ArgType;
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span, nearest};
 use nopal_program::aggregate::Aggregate;
@@ -159,8 +159,10 @@ impl Body<'_, '_> {
 
     /// A label of one of the point's own enums.
     fn label(&self, name: &str) -> Option<i64> {
-        self.variant.args.iter().find_map(|arg| match &arg.shape {
-            Shape::Enum { labels } => labels.iter().find(|(_, label)| label == name).map(|(value, _)| *value),
+        self.variant.args.iter().find_map(|arg| match &arg.arg_type {
+            ArgType::Enum { labels } => {
+                labels.iter().find(|(_, label)| label == name).map(|(value, _)| *value)
+            }
             _ => None,
         })
     }

@@ -5,7 +5,7 @@ use super::Lowered;
 use super::body::{Body, Mark};
 use super::types::{At, Ty, Value};
 use crate::ast::{Expr, ExprKind};
-use crate::catalog::Shape;
+use crate::catalog::ArgType;
 use crate::ctype::{CType, Member, Record};
 use crate::diagnostic::{Diagnostic, Span, nearest};
 use nopal_program::captures::RETURN_VALUE;
@@ -301,9 +301,9 @@ impl Body<'_, '_> {
     // Arguments.
 
     /// The index and shape of `args.name`.
-    fn arg_named(&self, name: &str) -> Option<(u8, Shape)> {
+    fn arg_named(&self, name: &str) -> Option<(u8, ArgType)> {
         let index = self.variant.args.iter().position(|arg| arg.name == name)?;
-        Some((u8::try_from(index).ok()?, self.variant.args[index].shape.clone()))
+        Some((u8::try_from(index).ok()?, self.variant.args[index].arg_type.clone()))
     }
 
     /// The argument an expression names: `arg0`, `args.name`.
@@ -330,7 +330,7 @@ impl Body<'_, '_> {
 
     fn named_arg(&mut self, name: &str, name_span: Span, span: Span) -> Lowered<Value> {
         let point = self.variant.points[0].name.clone();
-        let Some((index, shape)) = self.arg_named(name) else {
+        let Some((index, arg_type)) = self.arg_named(name) else {
             let names: Vec<&str> = self
                 .variant
                 .args
@@ -349,7 +349,7 @@ impl Body<'_, '_> {
         };
         let known = self.shared.catalog.arg_type(&self.variant.points[0], name);
         let space = self.variant.space();
-        let mut value = self.arg(index, &shape, span);
+        let mut value = self.arg(index, &arg_type, span);
         if let Some(CType::Pointer(to)) = known {
             value.ty = Ty::Pointer { to: *to, space };
         }
@@ -357,7 +357,7 @@ impl Body<'_, '_> {
     }
 
     /// The value of an argument, as what it is.
-    pub(crate) fn arg(&mut self, index: u8, shape: &Shape, span: Span) -> Value {
+    pub(crate) fn arg(&mut self, index: u8, arg_type: &ArgType, span: Span) -> Value {
         let space = Some(self.variant.space());
         let mark = self.mark();
         let plain = |body: &mut Self, ty| {
@@ -365,16 +365,16 @@ impl Body<'_, '_> {
             value.space = space;
             value
         };
-        match shape {
-            Shape::Int { size_bytes, is_signed } => {
+        match arg_type {
+            ArgType::Int { size_bytes, is_signed } => {
                 plain(self, Ty::Int { size_bytes: (*size_bytes).max(1), is_signed: *is_signed })
             }
-            Shape::Enum { labels } => plain(self, Ty::Plain(Type::Enum { labels: labels.clone() })),
-            Shape::Pointer | Shape::Bytes { length_arg: None } => {
+            ArgType::Enum { labels } => plain(self, Ty::Plain(Type::Enum { labels: labels.clone() })),
+            ArgType::Pointer | ArgType::Bytes { length_arg: None } => {
                 plain(self, Ty::Pointer { to: CType::Void, space: Space::User })
             }
-            Shape::Float => plain(self, Ty::Plain(Type::Float)),
-            Shape::Str => {
+            ArgType::Float => plain(self, Ty::Plain(Type::Float)),
+            ArgType::Str => {
                 let ty = Ty::str(self.string_bytes());
                 let to = self.alloc(ty.size_bytes());
                 let len = self.length_limit(span);
@@ -382,7 +382,7 @@ impl Body<'_, '_> {
                 self.release_regs(mark);
                 Value::new(ty, At::Slot(to), span)
             }
-            Shape::Bytes { length_arg: Some(length_arg) } => {
+            ArgType::Bytes { length_arg: Some(length_arg) } => {
                 let ty = Ty::Plain(Type::Buffer { max_bytes: self.string_bytes() });
                 let to = self.alloc(ty.size_bytes());
                 let len = self.temp();
@@ -391,7 +391,7 @@ impl Body<'_, '_> {
                 self.release_regs(mark);
                 Value::new(ty, At::Slot(to), span)
             }
-            Shape::Field { offset, size_bytes, is_signed } => {
+            ArgType::Field { offset, size_bytes, is_signed } => {
                 let (offset, size_bytes, is_signed) = (*offset, *size_bytes, *is_signed);
                 let ty = Ty::Int { size_bytes: size_bytes.max(1), is_signed };
                 let mut value =
@@ -399,7 +399,7 @@ impl Body<'_, '_> {
                 value.space = space;
                 value
             }
-            Shape::FieldChars { offset, size_bytes } => {
+            ArgType::FieldChars { offset, size_bytes } => {
                 let n = u32::from(*size_bytes).min(MAX_CHARS);
                 let ty = Ty::str(n + 1);
                 let to = self.alloc(ty.size_bytes());
@@ -407,7 +407,7 @@ impl Body<'_, '_> {
                 self.emit(Op::FieldBytes { to: Slot { at: to.at, len: n }, offset: *offset });
                 Value::new(ty, At::Slot(to), span)
             }
-            Shape::FieldString { offset } => {
+            ArgType::FieldString { offset } => {
                 let ty = Ty::str(self.string_bytes());
                 let to = self.alloc(ty.size_bytes());
                 self.emit(Op::FieldString { to, offset: *offset });
@@ -422,7 +422,7 @@ impl Body<'_, '_> {
         (!string_bytes.is_multiple_of(8)).then(|| self.reg(&Value::number(i64::from(string_bytes) - 1, span)))
     }
 
-    pub(crate) fn arg_shape(&self, index: u8) -> Option<Shape> {
-        self.variant.args.get(usize::from(index)).map(|arg| arg.shape.clone())
+    pub(crate) fn arg_shape(&self, index: u8) -> Option<ArgType> {
+        self.variant.args.get(usize::from(index)).map(|arg| arg.arg_type.clone())
     }
 }

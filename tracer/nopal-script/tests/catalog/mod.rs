@@ -1,17 +1,17 @@
 //! A catalog for tests: every point exists; probes, tracepoints and a few kernel types have known arguments.
 
 use nopal_program::{Place, Point, PointKind};
-use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, Shape};
+use nopal_script::catalog::{ArgType, Catalog, KnownArg, KnownPoint, NoPoint, PointSpec};
 use nopal_script::ctype::{CType, Member, Record};
 
 pub(crate) struct TestCatalog;
 
-fn arg(name: &str, shape: Shape) -> KnownArg {
-    KnownArg { name: name.into(), shape }
+fn arg(name: &str, arg_type: ArgType) -> KnownArg {
+    KnownArg { name: name.into(), arg_type }
 }
 
-fn int(size_bytes: u8, is_signed: bool) -> Shape {
-    Shape::Int { size_bytes, is_signed }
+fn int(size_bytes: u8, is_signed: bool) -> ArgType {
+    ArgType::Int { size_bytes, is_signed }
 }
 
 /// `usdt:./app:prov:request` and any other probe but `plain` (no arguments) and `pair*` (two points that differ).
@@ -19,12 +19,12 @@ fn probe_args() -> Vec<KnownArg> {
     let labels = vec![(0, "IDLE".to_string()), (1, "BUSY".to_string())];
     vec![
         arg("id", int(4, true)),
-        arg("path", Shape::Str),
-        arg("data", Shape::Pointer),
+        arg("path", ArgType::Str),
+        arg("data", ArgType::Pointer),
         arg("size", int(8, false)),
-        arg("state", Shape::Enum { labels }),
-        arg("load", Shape::Float),
-        arg("body", Shape::Bytes { length_arg: Some(3) }),
+        arg("state", ArgType::Enum { labels }),
+        arg("load", ArgType::Float),
+        arg("body", ArgType::Bytes { length_arg: Some(3) }),
     ]
 }
 
@@ -57,14 +57,14 @@ fn tracepoint_args(category: &str) -> Vec<KnownArg> {
         .enumerate()
         .map(|(index, name)| {
             let offset = 8 + 8 * index as u16;
-            arg(name, Shape::Field { offset, size_bytes: 8, is_signed: true })
+            arg(name, ArgType::Field { offset, size_bytes: 8, is_signed: true })
         })
         .collect();
-    args.push(arg("comm", Shape::FieldChars { offset: 400, size_bytes: 16 }));
-    args.push(arg("name", Shape::FieldChars { offset: 416, size_bytes: 32 }));
-    args.push(arg("saddr_v6", Shape::FieldChars { offset: 448, size_bytes: 16 }));
+    args.push(arg("comm", ArgType::FieldChars { offset: 400, size_bytes: 16 }));
+    args.push(arg("name", ArgType::FieldChars { offset: 416, size_bytes: 32 }));
+    args.push(arg("saddr_v6", ArgType::FieldChars { offset: 448, size_bytes: 16 }));
     if category == "sched" {
-        args.push(arg("text", Shape::FieldString { offset: 464 }));
+        args.push(arg("text", ArgType::FieldString { offset: 464 }));
     }
     args
 }
@@ -97,9 +97,9 @@ impl Catalog for TestCatalog {
                     name: name.into(),
                 };
                 if last == "pair*" {
-                    let known = |name: &str, shape| KnownPoint {
+                    let known = |name: &str, arg_type| KnownPoint {
                         point: Point { name: format!("usdt:{path}:prov:{name}"), kind: usdt(name) },
-                        args: vec![arg("n", shape)],
+                        args: vec![arg("n", arg_type)],
                         obstacle: None,
                     };
                     return Ok(vec![

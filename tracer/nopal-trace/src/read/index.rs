@@ -50,13 +50,13 @@ pub(super) fn missing(dir: &Path) -> Vec<Note> {
 
 fn missing_of(dir: &Path, stream: &str, ends: &[u64]) -> Option<Note> {
     let path = dir.join(stream);
-    let about = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file);
-    let (n_bytes, n_packets) = (about.as_ref().map_or(0, std::fs::Metadata::len), ends.len());
+    let metadata = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file);
+    let (n_bytes, n_packets) = (metadata.as_ref().map_or(0, std::fs::Metadata::len), ends.len());
     let n_missing = ends.iter().filter(|end| **end > n_bytes).count();
     if n_missing == 0 {
         return None;
     }
-    let reason = match about {
+    let reason = match metadata {
         None => format!("the file is missing, with {} of events", packets(n_packets)),
         Some(_) => format!(
             "the file was cut after {n_bytes} bytes: {n_missing} of its {} are missing, as its index tells",

@@ -86,7 +86,7 @@ impl Session {
             traced.is_unannounced = false;
         }
         let mut notices = Vec::new();
-        if !self.is_only {
+        if !self.without_children {
             // A child may load a library before anybody has seen it.
             let fresh = self.attach_descendants();
             notices.extend(fresh.into_iter().filter(ProcessReport::says_something).map(Notice::Opened));

@@ -25,11 +25,11 @@ impl Session {
     pub fn open_held(&mut self, pid: i32) -> Result<ProcessReport> {
         self.rings().set_enabled(!self.is_paused);
         // Its exec is told of to whoever follows one of its forebears; it is looked at now.
-        self.hear();
-        self.strangers.take(pid as u32);
+        self.drain_events();
+        self.missed_execs.take(pid as u32);
         let traced = open_at_start(&mut self.core, pid)?;
-        if !self.is_only {
-            self.strangers.follow(pid as u32);
+        if !self.without_children {
+            self.missed_execs.follow(pid as u32);
         }
         if !self.roots.contains(&pid) {
             self.roots.push(pid);
@@ -44,11 +44,12 @@ impl Session {
         before_start: impl FnOnce(i32, &[SiteReport]) + Send,
     ) -> Result<(Child, Vec<ProcessReport>)> {
         self.rings().set_enabled(!self.is_paused);
-        let (core, strangers, is_only) = (&mut self.core, &mut self.strangers, self.is_only);
+        let (core, missed_execs, without_children) =
+            (&mut self.core, &mut self.missed_execs, self.without_children);
         let (child, traced) = launch(starting, move |pid| {
             let traced = open_at_start(core, pid)?;
-            if !is_only {
-                strangers.follow(pid as u32);
+            if !without_children {
+                missed_execs.follow(pid as u32);
             }
             before_start(pid, &of_probes(&traced.reports));
             Ok::<_, Error>(traced)

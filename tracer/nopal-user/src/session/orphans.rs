@@ -11,12 +11,12 @@ impl Session {
         if self.roots.iter().any(is_alive) || self.traced.iter().map(|t| t.pid).any(|pid| is_alive(&pid)) {
             return true;
         }
-        if self.is_only {
+        if self.without_children {
             return false;
         }
         // What was forked meanwhile.
         self.has_news();
-        self.strangers.family().any(Process::is_alive) || self.adopt_orphans()
+        self.missed_execs.family().any(Process::is_alive) || self.adopt_orphans()
     }
 
     /// Where the kernel tells nobody who was forked: a copy of a traced process has our ring, whoever its parent is now.

@@ -110,7 +110,7 @@ impl Session {
                 }
             }
         }
-        if self.is_only {
+        if self.without_children {
             self.watch_children();
         }
         notices
@@ -189,7 +189,7 @@ impl Session {
             }
             return Ok(());
         };
-        let is_traced = !self.is_only || self.traced.iter().any(|traced| traced.pid == pid);
+        let is_traced = !self.without_children || self.traced.iter().any(|traced| traced.pid == pid);
         let ring = match is_traced {
             true => self.core.domains.ring_for(&tenant(now)).or_else(|error| {
                 self.retire_rings();

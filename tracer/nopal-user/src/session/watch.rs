@@ -214,7 +214,7 @@ impl Session {
                 }
             }
         }
-        if !self.is_only {
+        if !self.without_children {
             let fresh = self.attach_descendants();
             notices.extend(fresh.into_iter().filter(ProcessReport::says_something).map(Notice::Opened));
         }
@@ -224,14 +224,14 @@ impl Session {
             self.forget_identity(pid);
             self.core.elsewhere.remove(&pid);
         }
-        notices.extend(self.strangers.take_gone().into_iter().map(|pid| {
+        notices.extend(self.missed_execs.take_gone().into_iter().map(|pid| {
             let pid = pid as i32;
             Notice::Opened(ProcessReport::failed(pid, Error::EndedEarly { pid }))
         }));
-        if self.strangers.take_lost() {
+        if self.missed_execs.take_lost() {
             notices.push(Notice::Untold);
         }
-        self.strangers.settle();
+        self.missed_execs.settle();
         self.last_look = Instant::now();
         notices
     }
@@ -240,8 +240,8 @@ impl Session {
     pub fn last_words(&mut self) -> LastWords {
         self.has_news();
         LastWords {
-            unseen: self.strangers.take_unseen(),
-            is_untold: self.strangers.take_lost(),
+            unseen: self.missed_execs.take_unseen(),
+            is_untold: self.missed_execs.take_lost(),
             n_impatient: self.take_impatient(),
         }
     }

@@ -2,7 +2,7 @@
 //! versions of that promise differ in.
 
 use nopal_sdt::operand::Operand;
-use nopal_sdt::probe::{ArgAbout, Kind, Probe};
+use nopal_sdt::probe::{ArgDescription, Kind, Probe};
 use nopal_sdt::{Object, pattern};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,38 +43,42 @@ impl Surface {
 
 fn promise(probe: &Probe) -> Promise {
     let n_args = probe.sites.iter().map(|site| site.args.len()).max().unwrap_or(0);
-    let known = || probe.about.iter().flat_map(|about| &about.args);
+    let known = || probe.description.iter().flat_map(|description| &description.args);
     // Fields of a packed block have no operand each.
-    if probe.about.as_ref().is_some_and(|about| about.packed.is_some()) {
+    if probe.description.as_ref().is_some_and(|description| description.packed.is_some()) {
         return Promise {
-            args: known().map(|about| Arg { name: name_of(about), ty: type_of(about, &[]) }).collect(),
+            args: known()
+                .map(|description| Arg { name: name_of(description), ty: type_of(description, &[]) })
+                .collect(),
         };
     }
     let args = (0..n_args).map(|idx| {
         let operands: Vec<&Operand> =
             probe.sites.iter().filter_map(|site| site.args.get(idx)?.operand.as_ref().ok()).collect();
-        match known().find(|about| about.operand == u8::try_from(idx + 1).ok() && about.operand.is_some()) {
-            Some(about) => Arg { name: name_of(about), ty: type_of(about, &operands) },
+        match known().find(|description| {
+            description.operand == u8::try_from(idx + 1).ok() && description.operand.is_some()
+        }) {
+            Some(description) => Arg { name: name_of(description), ty: type_of(description, &operands) },
             None => Arg { name: None, ty: widest(&operands) },
         }
     });
     Promise { args: args.collect() }
 }
 
-fn name_of(about: &ArgAbout) -> Option<String> {
-    (!about.name.is_empty()).then(|| about.name.clone())
+fn name_of(description: &ArgDescription) -> Option<String> {
+    (!description.name.is_empty()).then(|| description.name.clone())
 }
 
-fn type_of(about: &ArgAbout, operands: &[&Operand]) -> String {
-    match about.kind {
+fn type_of(description: &ArgDescription, operands: &[&Operand]) -> String {
+    match description.kind {
         Kind::CString | Kind::Str => "string".to_owned(),
         Kind::Bytes => "bytes".to_owned(),
         Kind::Pointer => "pointer".to_owned(),
         Kind::Bool => "bool".to_owned(),
         Kind::Array | Kind::Sequence => {
-            format!("{}[]", if about.c_type.is_empty() { "?" } else { &about.c_type })
+            format!("{}[]", if description.c_type.is_empty() { "?" } else { &description.c_type })
         }
-        _ if operands.is_empty() => about.c_type.clone(),
+        _ if operands.is_empty() => description.c_type.clone(),
         _ => widest(operands),
     }
 }

@@ -92,8 +92,8 @@ fn read_one(
         let file = foreign::open(&path)?;
         let mut magic = [0; 4];
         let is_elf = file.read_at(&mut magic, 0).map_err(ForeignError::Io)? == 4 && magic == *b"\x7fELF";
-        let about = file.metadata().map_err(ForeignError::Io)?;
-        Ok(is_elf && seen.insert((about.dev(), about.ino())))
+        let stat = file.metadata().map_err(ForeignError::Io)?;
+        Ok(is_elf && seen.insert((stat.dev(), stat.ino())))
     };
     match look() {
         Ok(true) => {}
@@ -126,9 +126,9 @@ fn read_one(
 fn is_kernel_interface(folder: &Path) -> bool {
     let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return false };
     // SAFETY: all zeros is a valid statfs, which holds nothing but integers.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `path` ends with a NUL and `about` is a statfs to be written.
-    let result = unsafe { libc::statfs(path.as_ptr(), &mut about) };
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` ends with a NUL and `stat` is a statfs to be written.
+    let result = unsafe { libc::statfs(path.as_ptr(), &mut stat) };
     let kinds = [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC, libc::DEBUGFS_MAGIC, libc::TRACEFS_MAGIC];
-    result == 0 && kinds.contains(&about.f_type)
+    result == 0 && kinds.contains(&stat.f_type)
 }

@@ -2,7 +2,7 @@
 
 use super::findings::Found;
 use super::text::{brackets, operand_type};
-use nopal_sdt::probe::{ArgAbout, Kind, PairRole, Probe, Site};
+use nopal_sdt::probe::{ArgDescription, Kind, PairRole, Probe, Site};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -99,21 +99,21 @@ pub(super) fn render(all: &[Found]) -> String {
     let mut probes: BTreeMap<(&str, &str), ProbeJson<'_>> = BTreeMap::new();
     for found in all {
         for probe in &found.object.probes {
-            let about = probe.about.as_ref();
+            let description = probe.description.as_ref();
             let entry = probes.entry((&probe.provider, &probe.name)).or_insert_with(|| ProbeJson {
                 provider: &probe.provider,
                 name: &probe.name,
-                doc: about.map(|about| about.doc.as_str()).filter(|doc| !doc.is_empty()),
-                pair: about.and_then(|about| about.pair.as_ref()).map(|pair| PairJson {
+                doc: description.map(|description| description.doc.as_str()).filter(|doc| !doc.is_empty()),
+                pair: description.and_then(|description| description.pair.as_ref()).map(|pair| PairJson {
                     role: match pair.role {
                         PairRole::Start => "start",
                         PairRole::End => "end",
                     },
                     partner: &pair.partner,
                 }),
-                log_level: about.and_then(|about| about.log_level),
-                model_uri: about.and_then(|about| about.model_uri.as_deref()),
-                fields: about.iter().flat_map(|about| &about.args).map(field).collect(),
+                log_level: description.and_then(|description| description.log_level),
+                model_uri: description.and_then(|description| description.model_uri.as_deref()),
+                fields: description.iter().flat_map(|description| &description.args).map(field).collect(),
                 sites: Vec::new(),
             });
             entry.sites.extend(probe.sites.iter().map(|site| site_json(found, probe, site)));
@@ -125,7 +125,7 @@ pub(super) fn render(all: &[Found]) -> String {
     text
 }
 
-fn field(arg: &ArgAbout) -> FieldJson<'_> {
+fn field(arg: &ArgDescription) -> FieldJson<'_> {
     FieldJson {
         name: &arg.name,
         type_name: format!("{}{}", arg.c_type, brackets(arg)),
@@ -172,19 +172,21 @@ fn site_json<'a>(found: &'a Found, probe: &'a Probe, site: &'a Site) -> SiteJson
 fn arg_json<'a>(probe: &'a Probe, site: &'a Site, idx: usize) -> ArgJson<'a> {
     let arg = &site.args[idx];
     let operand = u8::try_from(idx + 1).ok();
-    let known = || probe.about.iter().flat_map(|about| &about.args);
-    let about = known().find(|about| about.operand.is_some() && about.operand == operand);
-    let measured = known().find(|about| about.length_operand.is_some() && about.length_operand == operand);
+    let known = || probe.description.iter().flat_map(|description| &description.args);
+    let description =
+        known().find(|description| description.operand.is_some() && description.operand == operand);
+    let measured = known()
+        .find(|description| description.length_operand.is_some() && description.length_operand == operand);
     let machine_type = || arg.operand.as_ref().map_or_else(|_| "?".to_owned(), operand_type);
     ArgJson {
-        name: about.map(|about| about.name.as_str()).filter(|name| !name.is_empty()),
-        type_name: match about {
-            Some(about) if !about.c_type.is_empty() => about.c_type.clone(),
+        name: description.map(|description| description.name.as_str()).filter(|name| !name.is_empty()),
+        type_name: match description {
+            Some(description) if !description.c_type.is_empty() => description.c_type.clone(),
             _ => machine_type(),
         },
         operand: &arg.text,
-        doc: about.map_or("", |about| about.doc.as_str()),
-        length_of: measured.map(|about| about.name.as_str()),
+        doc: description.map_or("", |description| description.doc.as_str()),
+        length_of: measured.map(|description| description.name.as_str()),
         error: arg.operand.as_ref().err().map(|error| error.reason.as_str()),
     }
 }

@@ -98,7 +98,7 @@ fn providers(
         let probes = object.open().ok().and_then(|image| nopal_sdt::read(image.bytes()).ok());
         let probes = probes.map(|object| object.probes).unwrap_or_default();
         let named = |probe: nopal_sdt::probe::Probe| {
-            let log_level = probe.about.as_ref().and_then(|about| about.log_level);
+            let log_level = probe.description.as_ref().and_then(|description| description.log_level);
             (probe.provider, Name { name: probe.name, log_level })
         };
         Rc::new(probes.into_iter().map(named).collect())

@@ -3,7 +3,7 @@
 use super::findings::Found;
 use clap::builder::styling::{AnsiColor, Style};
 use nopal_sdt::operand::Operand;
-use nopal_sdt::probe::{ArgAbout, Kind, PairRole, Probe, Site};
+use nopal_sdt::probe::{ArgDescription, Kind, PairRole, Probe, Site};
 use std::fmt::Write;
 
 /// Names longer than this do not push the columns of all others to the right.
@@ -109,15 +109,15 @@ fn line(out: &mut String, probe: &Probe, width: usize, styles: &Styles) {
 }
 
 fn details(out: &mut String, found: &Found, probe: &Probe, styles: &Styles) {
-    let about = probe.about.as_ref();
-    if let Some(about) = about {
-        for line in about.doc.lines() {
+    let description = probe.description.as_ref();
+    if let Some(description) = description {
+        for line in description.doc.lines() {
             let _ = writeln!(out, "      {}", printable(line));
         }
-        for arg in &about.args {
+        for arg in &description.args {
             argument_details(out, arg);
         }
-        if let Some(pair) = &about.pair {
+        if let Some(pair) = &description.pair {
             let role = match pair.role {
                 PairRole::Start => "begins what ends with",
                 PairRole::End => "ends what begins with",
@@ -155,7 +155,7 @@ fn details(out: &mut String, found: &Found, probe: &Probe, styles: &Styles) {
     }
 }
 
-fn argument_details(out: &mut String, arg: &ArgAbout) {
+fn argument_details(out: &mut String, arg: &ArgDescription) {
     if arg.doc.is_empty() && arg.labels.is_empty() {
         return;
     }
@@ -176,22 +176,22 @@ fn argument_details(out: &mut String, arg: &ArgAbout) {
 /// The arguments as a C programmer would declare them; those nobody named by the type of their operand.
 fn arguments(probe: &Probe) -> Vec<String> {
     let n_operands = probe.sites.iter().map(|site| site.args.len()).max().unwrap_or(0);
-    let Some(about) = &probe.about else {
+    let Some(description) = &probe.description else {
         return (0..n_operands).map(|idx| machine_type(&probe.sites, idx)).collect();
     };
-    let machine_type_of = |arg: &ArgAbout| match arg.operand {
+    let machine_type_of = |arg: &ArgDescription| match arg.operand {
         Some(operand) => machine_type(&probe.sites, usize::from(operand).saturating_sub(1)),
         None => kind_name(arg.kind).to_owned(),
     };
     // A probe with a packed block tells of all it has; operands of no field only fill places.
-    if about.packed.is_some() {
-        return about.args.iter().map(|arg| declaration(arg, || machine_type_of(arg))).collect();
+    if description.packed.is_some() {
+        return description.args.iter().map(|arg| declaration(arg, || machine_type_of(arg))).collect();
     }
-    let is_hidden = |operand: u8| about.args.iter().any(|arg| arg.length_operand == Some(operand));
+    let is_hidden = |operand: u8| description.args.iter().any(|arg| arg.length_operand == Some(operand));
     let mut shown = Vec::new();
     for idx in 0..n_operands {
         let operand = u8::try_from(idx + 1).unwrap_or(u8::MAX);
-        match about.args.iter().find(|arg| arg.operand == Some(operand)) {
+        match description.args.iter().find(|arg| arg.operand == Some(operand)) {
             Some(arg) => shown.push(declaration(arg, || machine_type_of(arg))),
             None if is_hidden(operand) => {}
             None => shown.push(machine_type(&probe.sites, idx)),
@@ -200,7 +200,7 @@ fn arguments(probe: &Probe) -> Vec<String> {
     shown
 }
 
-fn declaration(arg: &ArgAbout, machine_type: impl FnOnce() -> String) -> String {
+fn declaration(arg: &ArgDescription, machine_type: impl FnOnce() -> String) -> String {
     let c_type = if arg.c_type.is_empty() { machine_type() } else { arg.c_type.clone() };
     let brackets = brackets(arg);
     match (arg.name.is_empty(), c_type.ends_with('*')) {
@@ -211,7 +211,7 @@ fn declaration(arg: &ArgAbout, machine_type: impl FnOnce() -> String) -> String 
 }
 
 /// What makes an array of its type: `[3]`, or `[]` for a sequence.
-pub(super) fn brackets(arg: &ArgAbout) -> String {
+pub(super) fn brackets(arg: &ArgDescription) -> String {
     match (arg.kind, arg.element) {
         (Kind::Array, Some(element)) => format!("[{}]", element.count),
         (Kind::Sequence, _) => "[]".to_owned(),

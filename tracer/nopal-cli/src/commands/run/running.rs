@@ -40,7 +40,7 @@ impl Running {
         let options = UserOptions {
             given: given.clone(),
             form: form(args),
-            is_only: args.only,
+            without_children: args.only,
             can_relocate: args.relocate,
             ring_bytes: args.buffer_size.unwrap_or_else(target_args::default_ring_bytes).next_power_of_two(),
             door: args.door.into(),
@@ -144,7 +144,7 @@ impl Running {
         let options = UserOptions {
             given,
             form: form(args),
-            is_only: args.only,
+            without_children: args.only,
             can_relocate: false,
             ring_bytes: MIN_RING_BYTES,
             door: Door::Kernel,

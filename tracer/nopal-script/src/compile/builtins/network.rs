@@ -2,7 +2,7 @@
 
 use super::{Builtin as Variable, Call, Function};
 use crate::ast::{Expr, ExprKind};
-use crate::catalog::Shape;
+use crate::catalog::ArgType;
 use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
@@ -126,8 +126,8 @@ fn field_bytes(body: &Body<'_, '_>, expr: &Expr) -> Option<(u16, u16)> {
         return None;
     }
     let arg = body.variant.args.iter().find(|arg| arg.name == *name)?;
-    match arg.shape {
-        Shape::FieldChars { offset, size_bytes } => Some((offset, size_bytes)),
+    match arg.arg_type {
+        ArgType::FieldChars { offset, size_bytes } => Some((offset, size_bytes)),
         _ => None,
     }
 }

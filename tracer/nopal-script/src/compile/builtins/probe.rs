@@ -190,11 +190,11 @@ fn arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
     }
     // Addresses are numbers here: what they lead to is asked for with str() and the like.
     let ty = match body.arg_shape(index) {
-        Some(crate::catalog::Shape::Int { size_bytes, is_signed }) => {
+        Some(crate::catalog::ArgType::Int { size_bytes, is_signed }) => {
             Ty::Int { size_bytes: size_bytes.max(1), is_signed }
         }
-        Some(crate::catalog::Shape::Float) => Ty::Plain(Type::Float),
-        Some(crate::catalog::Shape::Enum { labels }) => Ty::Plain(Type::Enum { labels }),
+        Some(crate::catalog::ArgType::Float) => Ty::Plain(Type::Float),
+        Some(crate::catalog::ArgType::Enum { labels }) => Ty::Plain(Type::Enum { labels }),
         _ => Ty::U64,
     };
     let space = Some(body.variant.space());

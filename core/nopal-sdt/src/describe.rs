@@ -2,11 +2,11 @@
 //! built-in catalog of well-known providers.
 
 use crate::catalog;
-use crate::probe::{About, ArgAbout, Kind, Label, Pair, PairRole, Probe};
+use crate::probe::{ArgDescription, Description, Kind, Label, Pair, PairRole, Probe};
 use nopal_provider as d;
 use std::collections::HashMap;
 
-/// Fills in [`Probe::about`] where no nopal note did, and what a note left out: many `.d` files declare types without names.
+/// Fills in [`Probe::description`] where no nopal note did, and what a note left out: many `.d` files declare types without names.
 /// The first of `given` that declares a probe counts.
 ///
 /// A declaration of the catalog is taken only if the probe has as many arguments as it declares: the program may be
@@ -29,12 +29,14 @@ pub fn describe(probes: &mut [Probe], given: &[d::File]) {
                 probe.sites.iter().all(|site| site.args.len() == usize::from(entry.n_args))
             };
             let declared = match from_user.get(&probe.name) {
-                Some(declared) => Some(about(declared)),
-                None => from_catalog.get(probe.name.as_bytes()).filter(fits).and_then(catalog::Entry::about),
+                Some(declared) => Some(description(declared)),
+                None => {
+                    from_catalog.get(probe.name.as_bytes()).filter(fits).and_then(catalog::Entry::description)
+                }
             };
-            match (&mut probe.about, declared) {
+            match (&mut probe.description, declared) {
                 (Some(noted), Some(declared)) => complete(noted, declared),
-                (about @ None, declared) => *about = declared,
+                (description @ None, declared) => *description = declared,
                 (Some(_), None) => {}
             }
         }
@@ -43,12 +45,15 @@ pub fn describe(probes: &mut [Probe], given: &[d::File]) {
 
 /// Whether its note says all that one can want: every argument has a name.
 fn is_described(probe: &Probe) -> bool {
-    probe.about.as_ref().is_some_and(|about| about.args.iter().all(|arg| !arg.name.is_empty()))
+    probe
+        .description
+        .as_ref()
+        .is_some_and(|description| description.args.iter().all(|arg| !arg.name.is_empty()))
 }
 
 /// Adds what a note left out. Arguments are brought together by their place, so a declaration with another number of them is of
 /// another probe.
-fn complete(noted: &mut About, declared: About) {
+fn complete(noted: &mut Description, declared: Description) {
     if noted.args.len() != declared.args.len() {
         return;
     }
@@ -77,8 +82,8 @@ fn complete(noted: &mut About, declared: About) {
 }
 
 /// What a declaration in a `.d` file says of a probe.
-pub fn about(declared: &d::Probe) -> About {
-    About {
+pub fn description(declared: &d::Probe) -> Description {
+    Description {
         doc: declared.doc.clone(),
         args: (1..).zip(&declared.args).map(|(operand, arg)| argument(operand, arg)).collect(),
         pair: declared.pair.as_ref().map(|pair| Pair {
@@ -88,12 +93,12 @@ pub fn about(declared: &d::Probe) -> About {
             },
             partner: pair.partner.clone(),
         }),
-        ..About::default()
+        ..Description::default()
     }
 }
 
-fn argument(operand: u8, arg: &d::Arg) -> ArgAbout {
-    ArgAbout {
+fn argument(operand: u8, arg: &d::Arg) -> ArgDescription {
+    ArgDescription {
         operand: Some(operand),
         // Both numberings are that of the nopal note.
         kind: Kind::from_code(arg.kind as u8),
@@ -106,7 +111,7 @@ fn argument(operand: u8, arg: &d::Arg) -> ArgAbout {
             .iter()
             .map(|label| Label { first: label.value, last: label.value, text: label.text.clone() })
             .collect(),
-        ..ArgAbout::default()
+        ..ArgDescription::default()
     }
 }
 
@@ -134,13 +139,14 @@ mod tests {
                 until_restartable: None,
                 edge: None,
             }],
-            about: None,
+            description: None,
         }
     }
 
     fn names(probe: &Probe) -> Vec<&str> {
-        let about = probe.about.as_ref();
-        about.map_or(Vec::new(), |about| about.args.iter().map(|arg| arg.name.as_str()).collect())
+        let description = probe.description.as_ref();
+        description
+            .map_or(Vec::new(), |description| description.args.iter().map(|arg| arg.name.as_str()).collect())
     }
 
     #[test]
@@ -165,22 +171,25 @@ mod tests {
             probe("postgresql:query__start", "8@%rax 4@%ebx 4@%ecx"),
             probe("unknown:a", "-4@%eax"),
         ];
-        probes[1].about = Some(About { doc: "its own".to_owned(), ..About::default() });
+        probes[1].description = Some(Description { doc: "its own".to_owned(), ..Description::default() });
         describe(&mut probes, &[given]);
         assert_eq!(names(&probes[0]), ["x"]);
-        assert_eq!(probes[1].about.as_ref().map(|about| about.doc.as_str()), Some("its own"));
-        assert_eq!(names(&probes[2]), ["query"], "from the catalog");
-        assert_eq!(probes[3].about, None, "the catalog declares no argument, the probe has two");
-        assert_eq!(names(&probes[4]), ["sql", "len", "how"]);
-        assert_eq!(probes[5].about, None);
-
-        let about = probes[4].about.as_ref().expect("it was given");
-        assert_eq!(about.args[0].operand, Some(1));
-        assert_eq!(about.args[0].length_operand, Some(2));
-        assert_eq!(about.args[0].kind, Kind::Str);
-        assert_eq!(about.args[2].labels[1], Label { first: 1, last: 1, text: "fast".to_owned() });
         assert_eq!(
-            about.pair,
+            probes[1].description.as_ref().map(|description| description.doc.as_str()),
+            Some("its own")
+        );
+        assert_eq!(names(&probes[2]), ["query"], "from the catalog");
+        assert_eq!(probes[3].description, None, "the catalog declares no argument, the probe has two");
+        assert_eq!(names(&probes[4]), ["sql", "len", "how"]);
+        assert_eq!(probes[5].description, None);
+
+        let description = probes[4].description.as_ref().expect("it was given");
+        assert_eq!(description.args[0].operand, Some(1));
+        assert_eq!(description.args[0].length_operand, Some(2));
+        assert_eq!(description.args[0].kind, Kind::Str);
+        assert_eq!(description.args[2].labels[1], Label { first: 1, last: 1, text: "fast".to_owned() });
+        assert_eq!(
+            description.pair,
             Some(Pair { role: PairRole::Start, partner: "query__done".to_owned() }),
             "names tell the pair"
         );
@@ -188,13 +197,13 @@ mod tests {
 
     #[test]
     fn a_note_without_names_is_completed() {
-        let unnamed = |kind, c_type: &str| ArgAbout {
+        let unnamed = |kind, c_type: &str| ArgDescription {
             operand: Some(1),
             kind,
             c_type: c_type.to_owned(),
-            ..ArgAbout::default()
+            ..ArgDescription::default()
         };
-        let noted = |args| Some(About { args, ..About::default() });
+        let noted = |args| Some(Description { args, ..Description::default() });
         let text = || unnamed(Kind::CString, "const char *");
         let given = d::parse("my.d", "provider mine { probe a(char *key, int); };").expect("it is right");
         let mut probes = [
@@ -202,14 +211,14 @@ mod tests {
             probe("postgresql:query__done", "8@%rax"),
             probe("postgresql:query__start", "8@%rax"),
         ];
-        probes[0].about = noted(vec![text(), ArgAbout { name: "size".to_owned(), ..text() }]);
-        probes[1].about = noted(vec![text(), text()]);
-        probes[2].about = noted(vec![text()]);
+        probes[0].description = noted(vec![text(), ArgDescription { name: "size".to_owned(), ..text() }]);
+        probes[1].description = noted(vec![text(), text()]);
+        probes[2].description = noted(vec![text()]);
         describe(&mut probes, &[given]);
         assert_eq!(names(&probes[0]), ["key", "size"], "what the note says stays");
         assert_eq!(names(&probes[1]), ["", ""], "the catalog's has another number of arguments");
         assert_eq!(names(&probes[2]), ["query"]);
-        let query = &probes[2].about.as_ref().expect("it has a note").args[0];
+        let query = &probes[2].description.as_ref().expect("it has a note").args[0];
         assert_eq!((query.c_type.as_str(), query.kind), ("const char *", Kind::CString));
     }
 
