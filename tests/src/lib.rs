@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: the built command, scratch folders, child processes, waiting with a bound.
 
 pub mod arm64;
+pub mod asking;
 pub mod bindings;
 pub mod cycles;
 pub mod debian;

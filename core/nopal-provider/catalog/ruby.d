@@ -1,7 +1,7 @@
 /*
  * ruby: methods, objects, loading, parsing and garbage collection of the Ruby interpreter
  * (configure with --enable-dtrace; Debian's libruby has it). method__entry and method__return stay silent in recent
- * releases unless a TracePoint is enabled; cmethod__entry and cmethod__return always fire.
+ * releases unless a TracePoint of :call or :return is enabled; cmethod__entry and cmethod__return always fire.
  */
 provider ruby {
     /**

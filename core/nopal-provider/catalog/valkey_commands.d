@@ -7,7 +7,7 @@ provider valkey_commands {
      * @param prot transport of the connection
      * @param addr address of the client
      * @param laddr address of the server the client reached
-     * @param name full name of the command
+     * @param name name of the command; of one with parts (CONFIG GET) that of the part
      * @param duration how long it took, in us
      * @enum prot 0=SOCKET 1=UNIX 2=TLS 3=RDMA
      */

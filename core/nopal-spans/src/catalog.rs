@@ -61,7 +61,7 @@ pub fn trap(provider: &str, name: &str) -> Option<&'static Trap> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::span::{Mode, ProbeName, Shape};
+    use crate::span::{Mode, ProbeName, Shape, Unit};
     use nopal_provider::Kind;
 
     fn declared(probe: &ProbeName) -> &'static nopal_provider::Probe {
@@ -113,6 +113,109 @@ mod tests {
             );
         }
         assert!(spans().len() > 80, "{} spans", spans().len());
+    }
+
+    /// The span, where it begins and ends, and what an end has in common with its begin: `thread` and fields that must
+    /// agree, or `key` and the fields it pairs by, whatever the thread; of one event, its duration.
+    #[test]
+    fn the_spans_that_people_ask_for() {
+        for (name, begin, end, pairing) in [
+            ("postgresql:transaction", "transaction__start", "transaction__commit", "thread"),
+            ("postgresql:query", "query__execute__start", "query__execute__done", "thread"),
+            ("postgresql:simple_query", "query__start", "query__done", "thread"),
+            ("postgresql:parse", "query__parse__start", "query__parse__done", "thread"),
+            ("postgresql:plan", "query__plan__start", "query__plan__done", "thread"),
+            ("postgresql:execute", "query__execute__start", "query__execute__done", "thread"),
+            ("postgresql:sort", "sort__start", "sort__done", "thread"),
+            (
+                "postgresql:lock_wait",
+                "lock__wait__start",
+                "lock__wait__done",
+                "thread field1 field2 field3 field4",
+            ),
+            ("postgresql:lwlock_wait", "lwlock__wait__start", "lwlock__wait__done", "thread lwlock"),
+            ("postgresql:buffer_read", "buffer__read__start", "buffer__read__done", "thread relOid blockNum"),
+            ("postgresql:checkpoint", "checkpoint__start", "checkpoint__done", "thread"),
+            ("hotspot:gc", "gc__begin", "gc__end", "thread"),
+            (
+                "hotspot:class_init",
+                "class__initialization__clinit",
+                "class__initialization__end",
+                "thread className",
+            ),
+            (
+                "hotspot:compile",
+                "method__compile__begin",
+                "method__compile__end",
+                "thread className methodName signature",
+            ),
+            ("hotspot:monitor_wait", "monitor__wait", "monitor__waited", "thread monitor"),
+            (
+                "hotspot:monitor_contended",
+                "monitor__contended__enter",
+                "monitor__contended__entered",
+                "thread monitor",
+            ),
+            ("hotspot:method", "method__entry", "method__return", "thread className methodName signature"),
+            ("ruby:method", "method__entry", "method__return", "thread classname methodname"),
+            ("ruby:cmethod", "cmethod__entry", "cmethod__return", "thread classname methodname"),
+            ("ruby:gc", "gc__mark__begin gc__sweep__begin", "gc__mark__end gc__sweep__end", "thread"),
+            ("ruby:require", "require__entry", "require__return", "thread path"),
+            ("python:function", "function__entry", "function__return", "thread filename funcname"),
+            ("php:request", "request__startup", "request__shutdown", "thread"),
+            ("php:compile", "compile__file__entry", "compile__file__return", "thread compile_file"),
+            ("php:execute", "execute__entry", "execute__return", "thread"),
+            ("memcached:command", "process__command__start", "process__command__end", "thread connid"),
+            ("redis:call", "call__start", "call__end", "thread id"),
+            ("redis:command", "process__command__start", "process__command__end", "thread clientid"),
+            ("valkey_commands:command_call", "command_call", "", "duration x 1000 ns"),
+            (
+                "libvirt:rpc_server",
+                "rpc_server_client_msg_rx",
+                "rpc_server_client_msg_tx_queue",
+                "key client serial",
+            ),
+            ("libvirt:rpc_client", "rpc_client_msg_tx_queue", "rpc_client_msg_rx", "key client serial"),
+            ("glib:dispatch", "main__before_dispatch", "main__after_dispatch", "thread source"),
+        ] {
+            let span = spans().iter().find(|span| span.full_name() == name);
+            let span = span.unwrap_or_else(|| panic!("there is no {name}"));
+            let names = |probes: &[ProbeName]| {
+                probes.iter().map(|probe| probe.name.as_str()).collect::<Vec<_>>().join(" ")
+            };
+            let fields: String = span.key().iter().map(|key| format!(" {key}")).collect();
+            let how = match (&span.shape, &span.mode) {
+                (Shape::Whole { duration, unit, .. }, _) => format!("{duration} x {} ns", unit.ns()),
+                (Shape::Pair { .. }, Mode::Thread { .. }) => format!("thread{fields}"),
+                (Shape::Pair { .. }, Mode::Key(_)) => format!("key{fields}"),
+            };
+            assert_eq!(
+                (&*names(span.begins()), &*names(span.ends()), &*how),
+                (begin, end, pairing),
+                "{name}"
+            );
+        }
+    }
+
+    /// All that Valkey's events tell is how long something took: each of them is a span.
+    #[test]
+    fn every_event_of_valkey_is_a_span() {
+        let mut n_events = 0;
+        for provider in ["commands", "server", "db", "cluster", "rdb", "aof"] {
+            let provider = format!("valkey_{provider}");
+            for probe in &nopal_provider::catalog::provider(&provider).expect("it is described").probes {
+                let is_it = |span: &&Span| match &span.shape {
+                    Shape::Whole { probe: of, duration, unit } => {
+                        (&*of.provider, &*of.name) == (&*provider, &*probe.name)
+                            && (&**duration, *unit) == ("duration", Unit::Us)
+                    }
+                    Shape::Pair { .. } => false,
+                };
+                assert_eq!(spans().iter().filter(is_it).count(), 1, "{provider}:{}", probe.name);
+                n_events += 1;
+            }
+        }
+        assert_eq!(n_events, 35);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `nopal list`, the catalog and the demo, and whole servers from first probe to answer.
 
 mod abi;
+mod answers_runtimes;
+mod answers_servers;
 mod catalog;
 mod demo;
 mod doctor;

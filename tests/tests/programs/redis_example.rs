@@ -58,7 +58,7 @@ fn make(folder: &Path, dtrace: &Path) -> Command {
 }
 
 /// The instrumented server. Asked for once per run: a build while another test runs the server would take it away.
-fn server() -> PathBuf {
+pub(super) fn server() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(build_server).clone()
 }
@@ -98,12 +98,13 @@ fn build_server() -> PathBuf {
 }
 
 /// A server on loopback that keeps nothing.
-fn start(server: &Path, name: &str) -> (Running, u16) {
+pub(super) fn start(server: &Path, name: &str, options: &[&str]) -> (Running, u16) {
     let port = free_port();
     let running = Running::start(
         Command::new(server)
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
             .arg(port.to_string())
+            .args(options)
             .current_dir(scratch(name))
             .stdout(Stdio::null()),
     );
@@ -112,7 +113,7 @@ fn start(server: &Path, name: &str) -> (Running, u16) {
 }
 
 /// Sends one command and reads its reply, as deep as these tests need.
-fn ask(connection: &mut BufReader<TcpStream>, command: &str) -> String {
+pub(super) fn ask(connection: &mut BufReader<TcpStream>, command: &str) -> String {
     connection.get_mut().write_all(format!("{command}\r\n").as_bytes()).expect("redis-server reads");
     let mut reply = String::new();
     read_reply(connection, &mut reply);
@@ -275,7 +276,7 @@ fn every_declared_probe_is_in_the_server() {
 #[test]
 fn nopal_lists_the_probes_of_the_file_and_of_the_process() {
     let server = server();
-    let (running, _) = start(&server, "redis-list");
+    let (running, _) = start(&server, "redis-list", &[]);
     let pid = running.pid().to_string();
     for target in [vec![server.to_str().expect("the path is text")], vec!["-p", &pid]] {
         let json = run(Command::new(nopal()).args(["list", "--json"]).args(&target).arg("redis:call__*"));
@@ -316,7 +317,7 @@ usdt:SERVER:redis:db__flush__end { printf("flushed %d %d\n", arg0, arg2); }
 #[test]
 fn bpftrace_sees_the_right_values() {
     let server = server();
-    let (running, port) = start(&server, "redis-bpftrace");
+    let (running, port) = start(&server, "redis-bpftrace", &[]);
     let output = scratch("redis-bpftrace-output").join("hits");
     let script = SCRIPT.replace("SERVER", server.to_str().expect("the path is text"));
     let tracer = Running::start(

@@ -64,14 +64,30 @@ pub(crate) fn measure(
     mut each_round: impl FnMut(&mut Latency, i64) -> Result<(), Failure>,
 ) -> Result<Gathered, Failure> {
     let probes = probes_of(asked.spans);
+    let mut gathered = gather(source, args, asked, &probes, latency, &mut each_round)?;
+    // One side of the pairs alone came: what the other needs may be the reason.
+    if gathered.n_events > 0 && latency.n_spans() == 0 && latency.unmatched().sum() > 0 {
+        gathered.notes.extend(source.traps(&probes, 0));
+    }
+    Ok(gathered)
+}
+
+fn gather(
+    source: &Source,
+    args: &AnswerArgs,
+    asked: &Asked<'_>,
+    probes: &[ProbeName],
+    latency: &mut Latency,
+    each_round: &mut impl FnMut(&mut Latency, i64) -> Result<(), Failure>,
+) -> Result<Gathered, Failure> {
     if source.is_live() {
-        match keep(source, args, asked, &probes, latency, &mut each_round)? {
+        match keep(source, args, asked, probes, latency, each_round)? {
             Ok(gathered) => return Ok(gathered),
             Err(why) if args.target.verbose => tell!("spans: streamed, as {why}"),
             Err(_) => {}
         }
     }
-    source.gather(args, &probes, latency, each_round)
+    source.gather(args, probes, latency, each_round)
 }
 
 fn keep(

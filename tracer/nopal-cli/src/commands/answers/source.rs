@@ -321,7 +321,7 @@ impl Source {
     }
 
     /// Why probes may have been silent.
-    fn traps(&self, probes: &[ProbeName], n_events: u64) -> Vec<String> {
+    pub(crate) fn traps(&self, probes: &[ProbeName], n_events: u64) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for probe in probes {
             let Some(trap) = catalog::trap(&probe.provider, &probe.name) else { continue };
