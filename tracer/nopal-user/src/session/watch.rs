@@ -2,15 +2,17 @@
 //! started another program. Polling only, without staying attached; the caller says how often (at least every 100 ms).
 
 use super::Session;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inject::ask_again;
 use crate::libraries::LIBRARY_PROBE;
 use crate::maps::code_mappings;
+use crate::memory::Memory;
 use crate::patch::{Direction, Found, apply};
 use crate::process;
 use crate::sandbox;
 use crate::stopped_thread::Lock;
-use crate::traced::{Health, OpenSite, ProcessReport};
+use crate::traced::{Health, OpenSite, ProcessReport, Traced};
 use nopal_abi::stub_space::restraint;
 use nopal_proc::ptrace::in_own_thread;
 use std::time::{Duration, Instant};
@@ -82,121 +84,16 @@ const FULL_LOOK: Duration = Duration::from_secs(1);
 impl Session {
     /// One look at everything. Cheap when nothing has happened: one read per site and four of each process.
     pub fn look_after(&mut self) -> Vec<Notice> {
-        let mut notices = Vec::new();
+        let mut look = Look::default();
         if self.has_library_news() {
-            notices = self.follow_libraries();
+            look.notices = self.follow_libraries();
             self.release();
         }
-        notices.extend(self.separate_changed());
-        let mut again: Vec<i32> = Vec::new();
-        let mut ended: Vec<i32> = Vec::new();
+        look.notices.extend(self.separate_changed());
         for traced in &mut self.traced {
-            let pid = traced.pid;
-            if !process::is_still(pid, traced.start_time) {
-                ended.push(pid);
-                notices.push(Notice::Ended { pid });
-                continue;
-            }
-            let first = traced.seen.first().map_or(0, |m| m.0);
-            // The memory we opened is that of the program of then; after an exec it is nobody's.
-            let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
-            let n_pages = process::n_pages(pid);
-            let is_known = |(pages, at): (u64, Instant)| n_pages == Some(pages) && at.elapsed() < FULL_LOOK;
-            let now = if has_changed || traced.is_unannounced || !traced.seen_at.is_some_and(is_known) {
-                traced.seen_at = n_pages.map(|n| (n, Instant::now()));
-                code_mappings(pid)
-            } else {
-                traced.seen.clone()
-            };
-            if has_changed && !now.is_empty() {
-                notices.push(Notice::Exec { pid, seen: Instant::now() });
-                traced.sites.clear();
-                traced.reports.clear();
-                traced.health.clear();
-                // What was opened by others went with the program.
-                self.core.elsewhere.remove(&pid);
-                again.push(pid);
-                continue;
-            }
-            if traced.is_early {
-                let core = &mut self.core;
-                traced.is_early = !matches!(in_own_thread(move || ask_again(core, pid)), Ok(true));
-            }
-            let is_told = traced.sites.iter().any(|s| {
-                s.probe == LIBRARY_PROBE && traced.health.get(&s.address).is_none_or(|h| *h == Health::Well)
-            });
-            // What is being loaded at this moment will be told of before it runs.
-            let is_first = is_told && !std::mem::replace(&mut traced.is_unannounced, false);
-            if now.iter().any(|m| !traced.seen.contains(m)) {
-                if is_first {
-                    traced.is_unannounced = true;
-                } else {
-                    again.push(pid);
-                }
-            }
-            if !traced.is_unannounced {
-                traced.seen = now;
-            }
-            let bits = sandbox::restraint_of(traced);
-            if bits & !traced.restraint != 0 {
-                traced.restraint |= bits;
-                let is_silent = bits & restraint::NO_TIME != 0;
-                notices.push(Notice::Restrained { pid, is_silent });
-            }
-            let memory = &traced.memory;
-            for (at, site) in traced.sites.iter().enumerate() {
-                let health = traced.health.entry(site.address).or_default();
-                match site.patch.found(memory) {
-                    Ok(Found::Ours) => {
-                        if *health == Health::TakenOver {
-                            notices.push(opened_again(pid, site, true));
-                        }
-                        *health = Health::Well;
-                    }
-                    Ok(Found::Breakpoint) if matches!(*health, Health::Well | Health::Odd) => {
-                        *health = Health::TakenOver;
-                        notices.push(Notice::TakenOver {
-                            pid,
-                            probe: site.probe.clone(),
-                            address: site.address,
-                            event: None,
-                            is_on_nop: site.patch.start() == site.address,
-                        });
-                    }
-                    Ok(Found::Original) if is_told && *health == Health::Well => *health = Health::Odd,
-                    Ok(Found::Original) if site.is_reset(memory) => {
-                        if !again.contains(&pid) {
-                            again.push(pid);
-                        }
-                    }
-                    Ok(Found::Original | Found::FirstByteBack) if *health != Health::GivenUp => {
-                        let patches = std::slice::from_ref(&traced.sites[at].patch);
-                        let armed = in_own_thread(|| {
-                            let _lock = Lock::take(pid)?;
-                            apply(memory, patches, Direction::In, &[])
-                        });
-                        match armed {
-                            Ok(outcome) if outcome[0].is_none() => {
-                                let before = std::mem::replace(health, Health::Well);
-                                notices.push(opened_again(pid, site, before == Health::TakenOver));
-                            }
-                            // Somebody was quicker, or a debugger holds the process: next time.
-                            Ok(_) | Err(_) => {}
-                        }
-                    }
-                    Ok(Found::Other(found)) if matches!(*health, Health::Well | Health::Odd) => {
-                        *health = Health::GivenUp;
-                        notices.push(Notice::Changed {
-                            pid,
-                            probe: site.probe.clone(),
-                            address: site.address,
-                            found,
-                        });
-                    }
-                    Ok(_) | Err(_) => {}
-                }
-            }
+            look.at_process(&mut self.core, traced);
         }
+        let Look { mut notices, again, ended } = look;
         for notice in &mut notices {
             if let Notice::TakenOver { probe, address, event, .. } = notice {
                 // What a child inherited was reported for its parent.
@@ -272,6 +169,122 @@ impl Session {
         }
         Ok(report)
     }
+}
+
+/// What one look has found.
+#[derive(Debug, Default)]
+struct Look {
+    notices: Vec<Notice>,
+    /// Processes with something to be opened.
+    again: Vec<i32>,
+    ended: Vec<i32>,
+}
+
+impl Look {
+    fn at_process(&mut self, core: &mut Core, traced: &mut Traced) {
+        let pid = traced.pid;
+        if !process::is_still(pid, traced.start_time) {
+            self.ended.push(pid);
+            self.notices.push(Notice::Ended { pid });
+            return;
+        }
+        let first = traced.seen.first().map_or(0, |m| m.0);
+        // The memory we opened is that of the program of then; after an exec it is nobody's.
+        let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
+        let now = code_now(traced, has_changed);
+        if has_changed && !now.is_empty() {
+            self.notices.push(Notice::Exec { pid, seen: Instant::now() });
+            traced.sites.clear();
+            traced.reports.clear();
+            traced.health.clear();
+            // What was opened by others went with the program.
+            core.elsewhere.remove(&pid);
+            self.again.push(pid);
+            return;
+        }
+        if traced.is_early {
+            traced.is_early = !matches!(in_own_thread(move || ask_again(core, pid)), Ok(true));
+        }
+        let is_told = traced.sites.iter().any(|s| {
+            s.probe == LIBRARY_PROBE && traced.health.get(&s.address).is_none_or(|h| *h == Health::Well)
+        });
+        // What is being loaded at this moment will be told of before it runs.
+        let is_first = is_told && !std::mem::replace(&mut traced.is_unannounced, false);
+        if now.iter().any(|m| !traced.seen.contains(m)) {
+            if is_first {
+                traced.is_unannounced = true;
+            } else {
+                self.again.push(pid);
+            }
+        }
+        if !traced.is_unannounced {
+            traced.seen = now;
+        }
+        let bits = sandbox::restraint_of(traced);
+        if bits & !traced.restraint != 0 {
+            traced.restraint |= bits;
+            let is_silent = bits & restraint::NO_TIME != 0;
+            self.notices.push(Notice::Restrained { pid, is_silent });
+        }
+        for site in &traced.sites {
+            let health = traced.health.entry(site.address).or_default();
+            self.at_site(pid, &traced.memory, site, health, is_told);
+        }
+    }
+
+    /// `is_told`: the dynamic linker says what it loads and unloads.
+    fn at_site(&mut self, pid: i32, memory: &Memory, site: &OpenSite, health: &mut Health, is_told: bool) {
+        let (probe, address) = (|| site.probe.clone(), site.address);
+        match site.patch.found(memory) {
+            Ok(Found::Ours) => {
+                if *health == Health::TakenOver {
+                    self.notices.push(opened_again(pid, site, true));
+                }
+                *health = Health::Well;
+            }
+            Ok(Found::Breakpoint) if matches!(*health, Health::Well | Health::Odd) => {
+                *health = Health::TakenOver;
+                let is_on_nop = site.patch.start() == address;
+                self.notices.push(Notice::TakenOver { pid, probe: probe(), address, event: None, is_on_nop });
+            }
+            Ok(Found::Original) if is_told && *health == Health::Well => *health = Health::Odd,
+            Ok(Found::Original) if site.is_reset(memory) => {
+                if !self.again.contains(&pid) {
+                    self.again.push(pid);
+                }
+            }
+            Ok(Found::Original | Found::FirstByteBack) if *health != Health::GivenUp => {
+                let armed = in_own_thread(|| {
+                    let _lock = Lock::take(pid)?;
+                    apply(memory, std::slice::from_ref(&site.patch), Direction::In, &[])
+                });
+                match armed {
+                    Ok(outcome) if outcome[0].is_none() => {
+                        let before = std::mem::replace(health, Health::Well);
+                        self.notices.push(opened_again(pid, site, before == Health::TakenOver));
+                    }
+                    // Somebody was quicker, or a debugger holds the process: next time.
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            Ok(Found::Other(found)) if matches!(*health, Health::Well | Health::Odd) => {
+                *health = Health::GivenUp;
+                self.notices.push(Notice::Changed { pid, probe: probe(), address, found });
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// The code mappings of a process: as they were if its size says that they are the same.
+fn code_now(traced: &mut Traced, has_changed: bool) -> Vec<(u64, u64)> {
+    let n_pages = process::n_pages(traced.pid);
+    let is_known = |(pages, at): (u64, Instant)| n_pages == Some(pages) && at.elapsed() < FULL_LOOK;
+    if has_changed || traced.is_unannounced || !traced.seen_at.is_some_and(is_known) {
+        traced.seen_at = n_pages.map(|n| (n, Instant::now()));
+        return code_mappings(traced.pid);
+    }
+    traced.seen.clone()
 }
 
 fn opened_again(pid: i32, site: &OpenSite, was_taken_over: bool) -> Notice {
