@@ -56,7 +56,9 @@ pub fn nopal() -> &'static Path {
         if let Some(built) = std::env::var_os("NOPAL_BIN") {
             return PathBuf::from(built);
         }
-        run(Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "nopal-cli"]).current_dir(root()));
+        // The whole workspace, as the tests are built: with the features of one crate alone everything would be compiled again.
+        let mut build = Command::new(env!("CARGO"));
+        run(build.args(["build", "--quiet", "--workspace", "--bin", "nopal"]).current_dir(root()));
         target_dir().join("debug/nopal")
     })
 }
