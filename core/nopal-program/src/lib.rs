@@ -4,6 +4,7 @@
 pub mod aggregate;
 pub mod captures;
 pub mod interpret;
+pub mod lower;
 pub mod op;
 pub mod show;
 

@@ -6,6 +6,7 @@ pub(crate) mod by_kernel;
 mod consumer;
 pub(crate) mod follow;
 mod handover;
+mod poll;
 mod spans;
 pub(crate) mod tracefs_door;
 mod types;
@@ -23,18 +24,17 @@ use crate::registry::{Registry, Unfit};
 use crate::selection::Selection;
 use crate::tasks::Tasks;
 use by_kernel::{How, Kernel, open_by_kernel};
-use consumer::{Each, Keeping, Waiting};
+use consumer::Waiting;
 use handover::Handovers;
 use nopal_abi::ring::Mode;
-use nopal_capture::record::RecordKind;
-use nopal_capture::{Came, Task, Wanted};
+use nopal_capture::Wanted;
 use nopal_proc::launch::{self, Starting};
 use nopal_proc::missed_execs::MissedExecs;
 use nopal_proc::{MappedObject, TargetError, changeable_objects, possible_cpus};
 use nopal_trace::clock::monotonic_ns;
-use nopal_user::consumer::{self as reader, Reader, any_has_thread};
+use nopal_user::consumer::Reader;
 use nopal_user::libraries::Libraries;
-use nopal_user::ring::{RingConfig, Rings, Set};
+use nopal_user::ring::{RingConfig, Rings};
 use nopal_user::session::{self, ProcessReport, Session, SiteReport};
 use spans::EndedSpans;
 use std::collections::{HashMap, HashSet};
@@ -89,9 +89,6 @@ pub struct Live<S: Selection = Registry> {
     /// What threads that have ended had open, of spans that are kept at the source.
     ended_spans: EndedSpans,
 }
-
-/// So long a program in the kernel may take from its time to the end of its record.
-const KERNEL_LAG_NS: u64 = 2_000_000;
 
 /// Bytes that others change must be noticed within 100 ms.
 const LOOK: Duration = Duration::from_millis(50);
@@ -361,151 +358,6 @@ impl<S: Selection> Live<S> {
         std::mem::take(&mut self.restarts)
     }
 
-    /// Hands out what has been recorded since the last time.
-    pub fn poll(&mut self, each: impl FnMut(&S, Hit<'_>)) -> Polled {
-        self.poll_into(&mut Each(each))
-    }
-
-    /// No hit from now on has an earlier time.
-    pub fn settled_ns(&self) -> u64 {
-        // What a CPU commits from now on has a later time than this.
-        let now_ns = monotonic_ns();
-        match &self.kernel {
-            // The kernel's programs take the time before they hand over what they saw.
-            Some(kernel) => {
-                kernel.read_until_ns().unwrap_or(u64::MAX).min(now_ns).saturating_sub(KERNEL_LAG_NS)
-            }
-            None => now_ns,
-        }
-    }
-
-    /// The same in the order of time. Hits that others may still come before wait, unless this is the last time.
-    pub fn poll_by_time(&mut self, is_last: bool, consumer: &mut impl Consumer<S>) -> Polled {
-        let settled_ns = self.settled_ns();
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let polled = self.poll_into(&mut Keeping { waiting: &mut waiting, consumer });
-        let selection = lock(&self.selection);
-        waiting.take_before(if is_last { u64::MAX } else { settled_ns }, |came| match came {
-            Came::Hit(hit) => consumer.hit(&selection, &hit),
-            Came::Loss(loss) => consumer.loss(&loss),
-        });
-        drop(selection);
-        self.waiting = waiting;
-        polled
-    }
-
-    /// Hands out what has been recorded since the last time, each stream in its order.
-    pub fn poll_into(&mut self, consumer: &mut impl Consumer<S>) -> Polled {
-        if !self.is_closed {
-            self.know_writers();
-        }
-        self.clock.follow(false);
-        let mut polled = Polled::default();
-        let selection = lock(&self.selection);
-        let Options { without_children, has_time, has_task, .. } = self.options;
-        if let Some((_, reader)) = &mut self.user {
-            let clock = &self.clock;
-            // Only where some sites are the kernel's is a process that nobody has seen short of hits.
-            let watches = self.kernel.as_ref().is_some_and(|k| !k.is_inherited()) && !without_children;
-            let (tasks, unseen, mut last_pid) = (&self.tasks, &mut self.unseen, 0);
-            let Polled { n_hits, losses, n_damaged } = &mut polled;
-            let take = |source: reader::Source, came: reader::Came<'_>| {
-                let kind = match source.set {
-                    Set::Rseq => StreamKind::Rseq,
-                    Set::Locked => StreamKind::Locked,
-                };
-                let stream = StreamId { ring: source.ring, cpu: source.cpu, kind };
-                let record = match came {
-                    reader::Came::Record(record) => record,
-                    reader::Came::Gap(gap) => {
-                        let (first_ns, last_ns) = (clock.ns(gap.first), clock.ns(gap.last));
-                        let loss = Loss { stream, count: gap.count, first_ns, last_ns };
-                        losses.push(loss);
-                        return consumer.loss(&loss);
-                    }
-                };
-                let task = record.task.unwrap_or(NOBODY);
-                if without_children && !tasks.knows(task.pid) {
-                    // A child that was forked later has the sites of its parent.
-                    return;
-                }
-                let event = match record.kind {
-                    RecordKind::Event(event) => event,
-                    RecordKind::Process => {
-                        if record.task.is_some() {
-                            consumer.introduce(task, &record.comm());
-                        }
-                        return;
-                    }
-                };
-                if has_time && record.time.is_none() || has_task && record.task.is_none() {
-                    *n_damaged += 1;
-                    return;
-                }
-                let ns = record.time.map_or(0, |time| clock.ns(time));
-                let hit = Hit { stream, event, ns, task, payload: record.payload };
-                if watches && task.pid != last_pid {
-                    last_pid = task.pid;
-                    if !tasks.knows(task.pid) {
-                        unseen.insert(task.pid);
-                    }
-                }
-                if selection.holds(&hit) {
-                    *n_hits += 1;
-                    consumer.hit(&selection, &hit);
-                }
-            };
-            // Afterwards nobody comes back for what is left.
-            let result = if self.is_closed { reader.poll_rest(take) } else { reader.poll_in_order(take) };
-            polled.n_damaged += result.n_damaged();
-        }
-        if let Some(kernel) = &mut self.kernel {
-            let (span, Polled { n_hits, losses, .. }) = (&self.span, &mut polled);
-            kernel.poll(self.is_closed, losses, &mut |came| match came {
-                Came::Hit(hit) => {
-                    if span.contains(&hit.ns) && selection.holds(&hit) {
-                        *n_hits += 1;
-                        consumer.hit(&selection, &hit);
-                    }
-                }
-                Came::Loss(loss) => consumer.loss(&loss),
-            });
-        }
-        drop(selection);
-        self.follow_libraries();
-        polled
-    }
-
-    /// Tells the reader whose records may still be under way.
-    fn know_writers(&mut self) {
-        if let Some((session, reader)) = &mut self.user {
-            let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
-            reader.set_liveness(move |tid| any_has_thread(&pids, tid));
-        }
-    }
-
-    /// Hands out what the rings that are written over hold now, oldest first on each CPU; it stays there. Hits of the
-    /// kernel door and of threads without rseq are not among them: [`Live::poll`] gives those.
-    pub fn snapshot(&mut self, mut each: impl FnMut(&S, Hit<'_>)) -> Polled {
-        self.clock.follow(true);
-        let mut polled = Polled::default();
-        let selection = lock(&self.selection);
-        let Some((_, reader)) = &mut self.user else { return polled };
-        let clock = &self.clock;
-        let result = reader.snapshot(|source, record| {
-            let RecordKind::Event(event) = record.kind else { return };
-            let (Some(time), Some(task)) = (record.time, record.task) else { return };
-            let stream = StreamId { ring: source.ring, cpu: source.cpu, kind: StreamKind::Rseq };
-            let hit = Hit { stream, event, ns: clock.ns(time), task, payload: record.payload };
-            if selection.holds(&hit) {
-                polled.n_hits += 1;
-                each(&selection, hit);
-            }
-        });
-        polled.n_damaged = result.n_damaged();
-        polled
-    }
-
     /// Whether a traced process still lives, also one whose parents have ended.
     pub fn is_any_alive(&mut self) -> bool {
         // As long as a root lives, nobody asks for its family.
@@ -649,9 +501,6 @@ fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
-
-/// Of a record that does not say whose it is.
-const NOBODY: Task = Task { tid: 0, pid: 0 };
 
 /// Another nopal stops a process for a moment only, but a moment may be long where all CPUs are busy.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(10);

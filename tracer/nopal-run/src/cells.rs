@@ -6,7 +6,7 @@ use super::perform::MapAccess;
 use super::{Maps, entries_of, is_of_site};
 use nopal_capture::{self as stub, Cell};
 use nopal_program::aggregate::Aggregate;
-use nopal_program::captures::{self, Key, Lowered, Relation, Test, Update, Value};
+use nopal_program::lower::{Key, Lowered, Relation, Test, Update, Value, lower};
 use nopal_program::op::Op;
 use nopal_program::{Action, Program, Type};
 use nopal_script::render::Entry;
@@ -66,7 +66,7 @@ impl Cells {
         let mut cells = Cells { places: vec![None; program.maps.len()], ..Cells::default() };
         for clause in &program.clauses {
             let is_of_sites = clause.points.iter().all(|p| is_of_site(&p.kind));
-            let lowered = captures::lower(program, clause)
+            let lowered = lower(program, clause)
                 .filter(|lowered| is_of_sites && lowered.updates.iter().all(|u| can_keep(program, u)))
                 // Declared room is kept to exactly.
                 .filter(|lowered| {

@@ -1,6 +1,11 @@
 //! The recorder process of a started session: opens the probes, moves hits into recordings, answers commands, ends with
 //! `stop`. It holds the session's lock for as long as it lives.
 
+mod chunks;
+mod started_programs;
+
+pub use chunks::stamp;
+
 use super::channel::Running;
 use super::config::{Channel, Mode, Rule, SessionConfig};
 use super::control::{Asked, Listener, Reply, Request, Status};
@@ -8,29 +13,18 @@ use super::error::{InWords, SessionError};
 use super::flight_buffer::Past;
 use super::home::{Session, State};
 use super::programs::Programs;
-use super::recording_dir::Written;
-use super::watch::{Fired, MakeWatch, is_watched};
-use nopal_files::own::Folder;
-use nopal_live::{Live, LiveError, hold_at_exec};
+use super::watch::{MakeWatch, is_watched};
+use nopal_live::LiveError;
 use nopal_trace::Error;
 use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
-use nopal_trace::localtime::{ClockText, text_of};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long to sleep when the rings were nearly empty.
 const IDLE: Duration = Duration::from_millis(5);
 /// A crash costs at most the events of this long.
 const FLUSH: Duration = Duration::from_secs(1);
-/// How long a program may take from its first instruction until its loader has mapped its libraries.
-const START: Duration = Duration::from_secs(1);
-/// What is told of a process within this long is about the same one, not about another of its number.
-const TOLD_TWICE: Duration = Duration::from_secs(5);
-const LOOK_FOR_DEATHS: Duration = Duration::from_millis(50);
-/// A trigger that keeps firing makes no more snapshots than this.
-const BETWEEN_TRIGGERED: Duration = Duration::from_secs(1);
-const MAX_TRIGGERED: u32 = 100;
 /// Gaps kept in words; of more only the number is known.
 const MAX_GAPS: usize = 1000;
 
@@ -75,18 +69,18 @@ pub fn hold(
             return Err(error);
         }
     };
-    let mut holder = match RecorderProcess::open(session, surroundings) {
-        Ok((holder, report)) => {
+    let mut recorder = match RecorderProcess::open(session, surroundings) {
+        Ok((recorder, report)) => {
             started(Ok(report));
-            holder
+            recorder
         }
         Err(error) => {
             started(Err(error.clone()));
             return Err(error);
         }
     };
-    let result = holder.run();
-    let ended = holder.close(result);
+    let result = recorder.run();
+    let ended = recorder.close(result);
     drop(lock);
     ended
 }
@@ -132,7 +126,7 @@ impl<'a> RecorderProcess<'a> {
         let mut state = session.state();
         super::killed::count(session, &mut state);
         let now = Instant::now();
-        let mut holder = RecorderProcess {
+        let mut recorder = RecorderProcess {
             session: session.clone(),
             programs: Programs::new(&config.track),
             state: State { is_started: true, failure: None, pids: Vec::new(), ..state },
@@ -152,21 +146,21 @@ impl<'a> RecorderProcess<'a> {
             n_triggered: 0,
             asked_to_stop: None,
         };
-        match holder.begin() {
+        match recorder.begin() {
             Ok(notes) => {
-                let sites = holder.sites();
+                let sites = recorder.sites();
                 let report = Started {
-                    pids: sorted(holder.running.iter().flat_map(|r| r.attached.iter().copied())),
+                    pids: sorted(recorder.running.iter().flat_map(|r| r.attached.iter().copied())),
                     user_sites: sites.0,
                     kernel_sites: sites.1,
                     closed_sites: sites.2,
                     notes,
                 };
-                Ok((holder, report))
+                Ok((recorder, report))
             }
             Err(error) => {
-                holder.close_probes();
-                let _ = holder.session.folder().remove_file("control");
+                recorder.close_probes();
+                let _ = recorder.session.folder().remove_file("control");
                 Err(error)
             }
         }
@@ -287,28 +281,6 @@ impl<'a> RecorderProcess<'a> {
         Ok(running)
     }
 
-    /// Begins recordings in a folder of their own. Channels that are written over have none until they are asked for, by
-    /// a snapshot or by the end of the chunk.
-    pub(crate) fn next_chunk(&mut self) -> Result<(), SessionError> {
-        if self.config.snapshot && self.running.iter().all(Running::is_overwriting) {
-            self.chunk = None;
-            return Ok(());
-        }
-        let chunk = loop {
-            self.state.n_chunks += 1;
-            // An older session may have used the folder.
-            match new_dir(&self.config.output, &format!("chunk-{}", self.state.n_chunks))? {
-                Some(chunk) => break chunk,
-                None => continue,
-            }
-        };
-        for running in self.running.iter_mut().filter(|r| !r.is_overwriting()) {
-            running.record_into(&chunk).map_err(|e| recording_error(&e))?;
-        }
-        self.chunk = Some(chunk);
-        Ok(())
-    }
-
     /// Until somebody says stop, or an error that cannot be lived with.
     fn run(&mut self) -> Result<(), SessionError> {
         loop {
@@ -418,209 +390,6 @@ impl<'a> RecorderProcess<'a> {
         sorted(self.running.iter().flat_map(Running::pids))
     }
 
-    /// Counts a recording that has ended, also if not all of it could be written. Gives how many events it has.
-    pub(crate) fn add(&mut self, written: Written) -> Result<u64, SessionError> {
-        self.state.n_events += written.n_events;
-        self.state.n_lost += written.n_lost;
-        self.state.n_bytes += written.n_bytes;
-        written.error.map_or(Ok(written.n_events), |error| Err(recording_error(&error)))
-    }
-
-    fn rotate(&mut self) -> Result<Reply, SessionError> {
-        let Some(path) = self.chunk.clone() else {
-            return Err(SessionError::new("no-rotation", "a session of snapshots has nothing to rotate")
-                .hint("`nopal snapshot record` writes what the rings hold"));
-        };
-        let n_events = self.end_chunk()?;
-        self.next_chunk()?;
-        self.keep_state();
-        Ok(Reply::Written { path, n_events })
-    }
-
-    /// Ends the recordings under way. Rings that are written over are written out too, unless for snapshots only. After an
-    /// error the others are ended all the same.
-    fn end_chunk(&mut self) -> Result<u64, SessionError> {
-        let mut ended = Ok(0);
-        let chunk = self.chunk.take().filter(|_| !self.config.snapshot);
-        for idx in 0..self.running.len() {
-            let running = &mut self.running[idx];
-            let written = match (running.is_overwriting(), &chunk) {
-                (true, Some(chunk)) => running.write_new(chunk).map(Some),
-                _ => Ok(running.finish()),
-            };
-            let added = match written {
-                Ok(Some(written)) => self.add(written),
-                Ok(None) => Ok(0),
-                Err(error) => Err(recording_error(&error)),
-            };
-            ended = ended.and_then(|sum| added.map(|n_events| sum + n_events));
-        }
-        ended
-    }
-
-    fn snapshot(&mut self, name: Option<&str>) -> Result<Written, SessionError> {
-        let n_snapshots = self.state.n_snapshots + 1;
-        let mut folder = format!("snapshot-{n_snapshots}-{}", stamp());
-        if let Some(name) = name {
-            super::config::check_name("a snapshot", name)?;
-            folder = format!("{folder}-{name}");
-        }
-        let path = new_dir(&self.config.output, &folder)?.ok_or_else(|| {
-            let path = self.config.output.join(&folder);
-            SessionError::new("output", format!("there is {} already", path.display()))
-        })?;
-        self.state.n_snapshots = n_snapshots;
-        let mut all = Written { path: path.clone(), ..Written::default() };
-        let now = self.running.iter_mut().filter(|r| r.is_overwriting()).map(|r| r.snapshot(&path));
-        for written in now.chain(self.past.iter().map(|past| past.snapshot(&path))) {
-            let written = written.map_err(|e| recording_error(&e))?;
-            all.n_events += written.n_events;
-            all.n_lost += written.n_lost;
-            all.n_bytes += written.n_bytes;
-            if let Some(error) = written.error {
-                return Err(recording_error(&error));
-            }
-        }
-        (self.surroundings.log)(&format!("snapshot of {} events in {}", all.n_events, all.path.display()));
-        self.keep_state();
-        Ok(all)
-    }
-
-    /// A snapshot by itself, when an event that was waited for has come.
-    pub(crate) fn watch_trigger(&mut self) -> Result<(), SessionError> {
-        let Some(trigger) = &mut self.trigger else { return Ok(()) };
-        let gaps = trigger.look_after(self.surroundings.in_words, self.surroundings.log);
-        let Fired { n: n_hits, n_lost } = trigger.drain();
-        note_gaps(&mut self.state, gaps);
-        if n_lost > 0 {
-            (self.surroundings.log)(&format!(
-                "{n_lost} events of the trigger were lost; a reason for a snapshot may have been among them"
-            ));
-        }
-        let is_too_soon = self.last_triggered.is_some_and(|last| last.elapsed() < BETWEEN_TRIGGERED);
-        if n_hits == 0 || is_too_soon || self.n_triggered >= MAX_TRIGGERED {
-            return Ok(());
-        }
-        self.last_triggered = Some(Instant::now());
-        self.n_triggered += 1;
-        if self.n_triggered == MAX_TRIGGERED {
-            (self.surroundings.log)(
-                "that was the last snapshot by a trigger; start the session again for more",
-            );
-        }
-        self.snapshot(Some("trigger")).map(drop)
-    }
-
-    /// Picks up programs that were started, and takes a snapshot of those that ended.
-    fn watch_processes(&mut self) -> Result<(), SessionError> {
-        self.catch_programs();
-        for pid in self.programs.fresh(&self.known) {
-            self.known.insert(pid);
-            // What a tracked process forks is followed from its first hit on.
-            if self.alive.iter().any(|root| nopal_proc::descendants(*root).contains(&pid)) {
-                self.alive.insert(pid);
-                continue;
-            }
-            let mut notes = Vec::new();
-            for idx in 0..self.running.len() {
-                if let Err(error) = self.running[idx].attach(pid, self.surroundings.is_stopped) {
-                    notes.push((self.surroundings.in_words)(&error).to_string());
-                }
-            }
-            if let Some(trigger) = &mut self.trigger {
-                let _ = trigger.attach(pid, self.surroundings.is_stopped);
-            }
-            self.alive.insert(pid);
-            self.picked_up.insert(pid, Instant::now());
-            let text = match notes.first() {
-                None => {
-                    format!("process {pid} was picked up after it had started; its first hits may be missing")
-                }
-                Some(why) => format!("process {pid} could not be picked up: {why}"),
-            };
-            self.gap(text);
-            self.keep_state();
-        }
-        self.note_missed();
-        if self.last_death_look.elapsed() < LOOK_FOR_DEATHS {
-            return Ok(());
-        }
-        self.last_death_look = Instant::now();
-        let is_alive = |pid: &u32| nopal_proc::Process::is_alive(*pid);
-        let ended: Vec<u32> = self.alive.iter().copied().filter(|pid| !is_alive(pid)).collect();
-        for pid in ended {
-            self.alive.remove(&pid);
-            self.known.remove(&pid);
-            (self.surroundings.log)(&format!("process {pid} has ended"));
-            if self.config.snapshot {
-                self.snapshot(Some(&format!("end-of-{pid}")))?;
-            }
-            self.keep_state();
-        }
-        Ok(())
-    }
-
-    /// Opens the probes of programs that wait to be started, before their first instruction.
-    fn catch_programs(&mut self) {
-        while let Some((pid, gate)) = self.programs.waiting() {
-            // Also one that is recorded as what it was before, or as a copy of what forked it.
-            let channels = self.running.iter_mut().chain(&mut self.trigger);
-            let held = hold_at_exec(
-                pid as i32,
-                || gate.let_go(pid),
-                || channels.filter_map(|running| running.attach_held(pid).err()).collect::<Vec<LiveError>>(),
-            );
-            match held {
-                Ok(errors) => {
-                    self.programs.is_caught(pid);
-                    self.known.insert(pid);
-                    self.alive.insert(pid);
-                    for error in errors {
-                        let why = (self.surroundings.in_words)(&error);
-                        self.gap(format!("process {pid} could not be picked up: {why}"));
-                    }
-                    self.follow_start(pid);
-                    self.keep_state();
-                }
-                // It will be found by looking, and told as picked up late.
-                Err(error) => {
-                    (self.surroundings.log)(&format!("process {pid} was not caught at its start: {error}"));
-                }
-            }
-        }
-    }
-
-    /// Opens the libraries that a program is linked with before the next one is caught: its loader waits only so long.
-    fn follow_start(&mut self, pid: u32) {
-        let end = Instant::now() + START;
-        let channels = self.running.iter_mut().chain(&mut self.trigger);
-        let mut lives: Vec<&mut Live> = channels.map(|running| &mut running.live).collect();
-        lives.retain_mut(|live| live.awaits_libraries(pid));
-        while !lives.is_empty() && Instant::now() < end && nopal_proc::Process::is_alive(pid) {
-            lives.retain_mut(|live| !live.follow_libraries());
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
-
-    /// States which programs came and went unseen.
-    fn note_missed(&mut self) {
-        let missed = self.programs.take_missed();
-        // Whoever was found as it ended has been told of already.
-        self.picked_up.retain(|_, when| when.elapsed() < TOLD_TWICE);
-        let mut gaps: Vec<String> = missed
-            .into_iter()
-            .filter(|pid| !self.picked_up.contains_key(pid))
-            .map(|pid| format!("process {pid} ended before it could be picked up; its hits are missing"))
-            .collect();
-        if self.programs.take_lost() {
-            gaps.push("more programs were started than could be looked at; hits may be missing".to_owned());
-        }
-        if !gaps.is_empty() {
-            gaps.into_iter().for_each(|text| self.gap(text));
-            self.keep_state();
-        }
-    }
-
     /// What the recordings say already.
     pub(crate) fn note_gaps(&mut self, gaps: Vec<String>) {
         note_gaps(&mut self.state, gaps);
@@ -710,24 +479,6 @@ fn sorted(pids: impl Iterator<Item = u32>) -> Vec<u32> {
 fn note_gaps(state: &mut State, gaps: Vec<String>) {
     let room = MAX_GAPS.saturating_sub(state.gaps.len());
     state.gaps.extend(gaps.into_iter().take(room));
-}
-
-/// Makes a folder in the session's output, which is made if need be; nothing if there is something of that name.
-fn new_dir(output: &Path, name: &str) -> Result<Option<PathBuf>, SessionError> {
-    match Folder::make(output).and_then(|folder| folder.make_new_below(name)) {
-        Ok(_) => Ok(Some(output.join(name))),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && output.is_dir() => Ok(None),
-        Err(e) => Err(SessionError::io(&output.join(name), "make", &e)),
-    }
-}
-
-/// `20261115-153019`
-pub fn stamp() -> String {
-    let now = monotonic_ns() as i64 + monotonic_to_epoch_ns();
-    let digits: String =
-        text_of(now, ClockText::Date, false).chars().filter(char::is_ascii_digit).take(14).collect();
-    let (date, time) = digits.split_at(digits.len().min(8));
-    format!("{date}-{time}")
 }
 
 pub(super) fn recording_error(error: &Error) -> SessionError {

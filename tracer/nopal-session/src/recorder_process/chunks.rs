@@ -1,0 +1,150 @@
+//! What a recorder writes: chunks, one after another, and snapshots, asked for or by a trigger.
+
+use super::{RecorderProcess, Reply, SessionError, note_gaps, recording_error};
+use crate::channel::Running;
+use crate::recording_dir::Written;
+use crate::watch::Fired;
+use nopal_files::own::Folder;
+use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
+use nopal_trace::localtime::{ClockText, text_of};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A trigger that keeps firing makes no more snapshots than this.
+const BETWEEN_TRIGGERED: Duration = Duration::from_secs(1);
+const MAX_TRIGGERED: u32 = 100;
+
+impl RecorderProcess<'_> {
+    /// Begins recordings in a folder of their own. Channels that are written over have none until they are asked for, by
+    /// a snapshot or by the end of the chunk.
+    pub(crate) fn next_chunk(&mut self) -> Result<(), SessionError> {
+        if self.config.snapshot && self.running.iter().all(Running::is_overwriting) {
+            self.chunk = None;
+            return Ok(());
+        }
+        let chunk = loop {
+            self.state.n_chunks += 1;
+            // An older session may have used the folder.
+            match new_dir(&self.config.output, &format!("chunk-{}", self.state.n_chunks))? {
+                Some(chunk) => break chunk,
+                None => continue,
+            }
+        };
+        for running in self.running.iter_mut().filter(|r| !r.is_overwriting()) {
+            running.record_into(&chunk).map_err(|e| recording_error(&e))?;
+        }
+        self.chunk = Some(chunk);
+        Ok(())
+    }
+
+    /// Counts a recording that has ended, also if not all of it could be written. Gives how many events it has.
+    pub(crate) fn add(&mut self, written: Written) -> Result<u64, SessionError> {
+        self.state.n_events += written.n_events;
+        self.state.n_lost += written.n_lost;
+        self.state.n_bytes += written.n_bytes;
+        written.error.map_or(Ok(written.n_events), |error| Err(recording_error(&error)))
+    }
+
+    pub(super) fn rotate(&mut self) -> Result<Reply, SessionError> {
+        let Some(path) = self.chunk.clone() else {
+            return Err(SessionError::new("no-rotation", "a session of snapshots has nothing to rotate")
+                .hint("`nopal snapshot record` writes what the rings hold"));
+        };
+        let n_events = self.end_chunk()?;
+        self.next_chunk()?;
+        self.keep_state();
+        Ok(Reply::Written { path, n_events })
+    }
+
+    /// Ends the recordings under way. Rings that are written over are written out too, unless for snapshots only. After an
+    /// error the others are ended all the same.
+    pub(super) fn end_chunk(&mut self) -> Result<u64, SessionError> {
+        let mut ended = Ok(0);
+        let chunk = self.chunk.take().filter(|_| !self.config.snapshot);
+        for idx in 0..self.running.len() {
+            let running = &mut self.running[idx];
+            let written = match (running.is_overwriting(), &chunk) {
+                (true, Some(chunk)) => running.write_new(chunk).map(Some),
+                _ => Ok(running.finish()),
+            };
+            let added = match written {
+                Ok(Some(written)) => self.add(written),
+                Ok(None) => Ok(0),
+                Err(error) => Err(recording_error(&error)),
+            };
+            ended = ended.and_then(|sum| added.map(|n_events| sum + n_events));
+        }
+        ended
+    }
+
+    pub(super) fn snapshot(&mut self, name: Option<&str>) -> Result<Written, SessionError> {
+        let n_snapshots = self.state.n_snapshots + 1;
+        let mut folder = format!("snapshot-{n_snapshots}-{}", stamp());
+        if let Some(name) = name {
+            crate::config::check_name("a snapshot", name)?;
+            folder = format!("{folder}-{name}");
+        }
+        let path = new_dir(&self.config.output, &folder)?.ok_or_else(|| {
+            let path = self.config.output.join(&folder);
+            SessionError::new("output", format!("there is {} already", path.display()))
+        })?;
+        self.state.n_snapshots = n_snapshots;
+        let mut all = Written { path: path.clone(), ..Written::default() };
+        let now = self.running.iter_mut().filter(|r| r.is_overwriting()).map(|r| r.snapshot(&path));
+        for written in now.chain(self.past.iter().map(|past| past.snapshot(&path))) {
+            let written = written.map_err(|e| recording_error(&e))?;
+            all.n_events += written.n_events;
+            all.n_lost += written.n_lost;
+            all.n_bytes += written.n_bytes;
+            if let Some(error) = written.error {
+                return Err(recording_error(&error));
+            }
+        }
+        (self.surroundings.log)(&format!("snapshot of {} events in {}", all.n_events, all.path.display()));
+        self.keep_state();
+        Ok(all)
+    }
+
+    /// A snapshot by itself, when an event that was waited for has come.
+    pub(crate) fn watch_trigger(&mut self) -> Result<(), SessionError> {
+        let Some(trigger) = &mut self.trigger else { return Ok(()) };
+        let gaps = trigger.look_after(self.surroundings.in_words, self.surroundings.log);
+        let Fired { n: n_hits, n_lost } = trigger.drain();
+        note_gaps(&mut self.state, gaps);
+        if n_lost > 0 {
+            (self.surroundings.log)(&format!(
+                "{n_lost} events of the trigger were lost; a reason for a snapshot may have been among them"
+            ));
+        }
+        let is_too_soon = self.last_triggered.is_some_and(|last| last.elapsed() < BETWEEN_TRIGGERED);
+        if n_hits == 0 || is_too_soon || self.n_triggered >= MAX_TRIGGERED {
+            return Ok(());
+        }
+        self.last_triggered = Some(Instant::now());
+        self.n_triggered += 1;
+        if self.n_triggered == MAX_TRIGGERED {
+            (self.surroundings.log)(
+                "that was the last snapshot by a trigger; start the session again for more",
+            );
+        }
+        self.snapshot(Some("trigger")).map(drop)
+    }
+}
+
+/// Makes a folder in the session's output, which is made if need be; nothing if there is something of that name.
+fn new_dir(output: &Path, name: &str) -> Result<Option<PathBuf>, SessionError> {
+    match Folder::make(output).and_then(|folder| folder.make_new_below(name)) {
+        Ok(_) => Ok(Some(output.join(name))),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && output.is_dir() => Ok(None),
+        Err(e) => Err(SessionError::io(&output.join(name), "make", &e)),
+    }
+}
+
+/// `20261115-153019`
+pub fn stamp() -> String {
+    let now = monotonic_ns() as i64 + monotonic_to_epoch_ns();
+    let digits: String =
+        text_of(now, ClockText::Date, false).chars().filter(char::is_ascii_digit).take(14).collect();
+    let (date, time) = digits.split_at(digits.len().min(8));
+    format!("{date}-{time}")
+}
