@@ -7,6 +7,7 @@ mod kernel_door;
 mod ordinary_user;
 mod tracing;
 mod tracing_beside_others;
+mod untold;
 mod user_door;
 mod user_door_behind;
 mod user_door_hijack;

@@ -188,6 +188,7 @@ impl Open {
 
     /// Whether there is nothing left to trace.
     pub(crate) fn is_over(&mut self) -> bool {
+        self.live.note_ends();
         // A child of ours stays a zombie until it is reaped.
         let status = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
         self.exit = status.or(self.exit);

@@ -13,7 +13,6 @@ mod types;
 mod way;
 
 pub use consumer::{Consumer, widen};
-pub use follow::UNTOLD;
 pub use nopal_capture::{Hit, Loss, StreamId, StreamKind};
 pub use spans::{KeptSpan, KeptSpans};
 pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, closed_in_words, late_in_words};
@@ -194,7 +193,7 @@ impl<S: Selection> Live<S> {
             let reports = session.attach(pid as i32).map_err(LiveError::User)?;
             self.take_reports(reports)?.opened
         } else {
-            self.family(pid).into_iter().for_each(|each| self.missed_execs.follow_for_free(each));
+            self.family(pid).into_iter().for_each(|each| self.missed_execs.follow(each));
             self.attach_by_kernel(pid)?.opened
         };
         self.roots.push(pid);
@@ -251,6 +250,8 @@ impl<S: Selection> Live<S> {
             self.take_reports(vec![report])?.opened
         } else {
             self.missed_execs.follow(pid);
+            self.drain_events();
+            self.missed_execs.forget(pid);
             self.attach_by_kernel(pid)?.opened
         };
         if let Some(kernel) = &mut self.kernel {
@@ -356,6 +357,14 @@ impl<S: Selection> Live<S> {
     /// of the two, as far as they are the user door's.
     pub fn take_restarts(&mut self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.restarts)
+    }
+
+    /// To be called before a command that may have ended is waited for: afterwards nobody knows what it has started.
+    pub fn note_ends(&mut self) {
+        match &mut self.user {
+            Some((session, _)) => session.note_ends(),
+            None => self.missed_execs.note_ends(),
+        }
     }
 
     /// Whether a traced process still lives, also one whose parents have ended.

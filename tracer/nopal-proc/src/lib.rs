@@ -21,6 +21,7 @@ pub mod perf;
 pub mod perf_events;
 mod process;
 pub mod ptrace;
+mod reaped;
 pub mod symbols;
 mod tree;
 pub mod unwind;

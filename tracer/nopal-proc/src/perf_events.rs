@@ -132,7 +132,8 @@ impl PerfEvents {
 
     /// The same, at a price if it must be.
     pub fn follow(&mut self, pid: u32) -> io::Result<()> {
-        if self.follow_for_free(pid).is_ok() {
+        // Who was forked by one of the family has inherited what tells of it.
+        if self.follow_for_free(pid).is_ok() || self.family.contains(&pid) {
             return Ok(());
         }
         let mut followed: Vec<i32> = Vec::new();

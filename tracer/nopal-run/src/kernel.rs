@@ -3,7 +3,6 @@
 use super::perform::{MapAccess, Performer};
 use super::{Note, RunError, Step, later_points, never_came};
 use nopal_kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
-use nopal_live::UNTOLD;
 use nopal_live::{LiveError, late_in_words};
 use nopal_proc::launch::{self, Starting};
 use nopal_proc::missed_execs::MissedExecs;
@@ -107,9 +106,9 @@ impl KernelRun {
         nopal_proc::Process::read(pid).map_err(|e| RunError::Live(LiveError::Target(e)))?;
         self.roots.push(pid);
         self.performer.names.follow(pid);
-        self.missed_execs.follow_for_free(pid);
+        self.missed_execs.follow(pid);
         if !self.without_children {
-            nopal_proc::descendants(pid).into_iter().for_each(|each| self.missed_execs.follow_for_free(each));
+            nopal_proc::descendants(pid).into_iter().for_each(|each| self.missed_execs.follow(each));
         }
         self.attach_one(pid, Vec::new())?;
         if self.without_children {
@@ -253,6 +252,14 @@ impl KernelRun {
         self.missed_execs.drain_libraries(of_started, |object| note(&object));
     }
 
+    /// Programs that the kernel did not tell of.
+    fn tell_untold(&mut self) {
+        self.missed_execs.note_ends();
+        if let Some(untold) = self.missed_execs.take_lost() {
+            self.gap(untold.to_string());
+        }
+    }
+
     /// What nobody has looked at in time.
     fn missed(&mut self, pids: impl IntoIterator<Item = u32>) {
         for pid in pids {
@@ -267,9 +274,7 @@ impl KernelRun {
         let mut family: Vec<u32> = self.roots.clone();
         self.drain_events();
         let mut loaded = std::mem::take(&mut self.loaded);
-        if self.missed_execs.take_lost() {
-            self.gap(UNTOLD.to_owned());
-        }
+        self.tell_untold();
         if !self.without_children {
             family.extend(self.roots.iter().flat_map(|root| nopal_proc::descendants(*root)));
             let orphans = self.missed_execs.family().filter(|pid| !family.contains(pid));
@@ -319,6 +324,7 @@ impl KernelRun {
 
     fn is_any_alive(&mut self) -> bool {
         if let Some(child) = &mut self.child {
+            self.missed_execs.note_ends();
             // A child of ours stays a zombie until it is reaped.
             let _ = child.try_wait();
         }
@@ -337,6 +343,7 @@ impl KernelRun {
     /// Detaches everything, takes what is left, runs the END clauses.
     pub fn finish(&mut self) -> Result<(), RunError> {
         self.drain_events();
+        self.tell_untold();
         let loaded = std::mem::take(&mut self.loaded);
         self.missed(loaded.into_keys());
         self.door.detach();

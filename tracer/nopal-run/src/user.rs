@@ -237,6 +237,9 @@ impl UserRun {
         if n_hits > 0 || is_due {
             return Step::Busy;
         }
+        if let Some(live) = &mut self.live {
+            live.note_ends();
+        }
         if let Some(child) = &mut self.child {
             // A child of ours stays a zombie until it is reaped.
             let _ = child.try_wait();

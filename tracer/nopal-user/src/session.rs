@@ -20,6 +20,7 @@ use super::ring::{RingConfig, Rings, Tickets};
 use super::traced::{OpenSite, Traced};
 use super::wanted::WantedObject;
 use nopal_capture::RecordLayout;
+use nopal_proc::MappedObject;
 use nopal_proc::missed_execs::MissedExecs;
 use nopal_proc::ptrace::in_own_thread;
 use separate::Identity;
@@ -69,6 +70,11 @@ const SPARE_DESCRIPTORS: usize = 10;
 /// How often a process is entered again that we were too slow for.
 const TRIES: usize = 3;
 
+/// Has the kernel tell what a process starts.
+fn follow(missed_execs: &mut MissedExecs, pid: i32, without_children: bool) {
+    if without_children { missed_execs.follow_alone(pid as u32) } else { missed_execs.follow(pid as u32) }
+}
+
 impl Session {
     /// A session without processes.
     pub fn new(options: &Options, select: Select) -> Result<Session> {
@@ -114,9 +120,7 @@ impl Session {
     /// Opens the wanted sites of a process and of its live descendants. Fails only if `pid` itself cannot be entered.
     pub fn attach(&mut self, pid: i32) -> Result<Vec<ProcessReport>> {
         self.rings().set_enabled(!self.is_paused);
-        if !self.without_children {
-            self.missed_execs.follow_for_free(pid as u32);
-        }
+        follow(&mut self.missed_execs, pid, self.without_children);
         let first = self.enter(pid, self.is_patient)?;
         self.roots.push(pid);
         let mut reports = vec![first];
@@ -132,6 +136,9 @@ impl Session {
         loop {
             // Who was forked by somebody that has ended since is known before that one is forgotten.
             self.drain_events();
+            // Who could not be entered then has started another program since.
+            let waiting: Vec<i32> = self.missed_execs.waiting().map(|pid| pid as i32).collect();
+            self.given_up.retain(|(pid, _)| !waiting.contains(pid));
             let fresh: BTreeSet<i32> = self
                 .roots
                 .iter()
@@ -144,7 +151,7 @@ impl Session {
                 return reports;
             }
             for pid in fresh {
-                self.missed_execs.follow_for_free(pid as u32);
+                self.missed_execs.follow(pid as u32);
                 let process = nopal_proc::Process::read(pid as u32);
                 let parent = process.as_ref().map_or(0, |process| process.parent as i32);
                 let is_copy = process.map_or(true, |process| !process.has_program_of_its_own)
@@ -207,9 +214,15 @@ impl Session {
         self.missed_execs.has_news()
     }
 
-    fn drain_events(&mut self) {
-        let core = &mut self.core;
-        self.missed_execs.drain_events(|object| core.wants(object));
+    pub(super) fn drain_events(&mut self) {
+        let (core, without_children, roots) = (&mut self.core, self.without_children, &self.roots);
+        let is_ours = |object: &MappedObject| !without_children || roots.contains(&(object.pid as i32));
+        self.missed_execs.drain_events(|object| is_ours(object) && core.wants(object));
+    }
+
+    /// To be called before a process that may have ended is waited for: afterwards nobody knows what it has started.
+    pub fn note_ends(&mut self) {
+        self.missed_execs.note_ends();
     }
 
     fn open_one(&mut self, pid: i32, is_patient: bool) -> Result<ProcessReport> {

@@ -19,9 +19,6 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// More was started than the kernel could tell.
-pub const UNTOLD: &str = "more programs were started than could be looked at; hits may be missing";
-
 /// Threads that loaded or unloaded libraries, and went on before those had been looked at.
 fn impatient_in_words(n_threads: u64) -> String {
     let times = if n_threads == 1 { "once".to_owned() } else { format!("{n_threads} times") };
@@ -136,17 +133,15 @@ impl<S: Selection> Live<S> {
             Some((session, _)) => session.last_words(),
             None => {
                 self.drain_events();
-                let (unseen, is_untold) = (self.missed_execs.take_unseen(), self.missed_execs.take_lost());
-                LastWords { unseen, is_untold, ..LastWords::default() }
+                let (unseen, untold) = (self.missed_execs.take_unseen(), self.missed_execs.take_lost());
+                LastWords { unseen, untold, ..LastWords::default() }
             }
         };
         let mut pending = std::mem::take(&mut self.pending);
         self.tell_unreadable(&mut pending);
         self.pending = pending;
         self.pending.extend(words.unseen.into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
-        if words.is_untold {
-            self.pending.push(News::Gap(UNTOLD.to_owned()));
-        }
+        self.pending.extend(words.untold.map(|untold| News::Gap(untold.to_string())));
         if words.n_impatient > 0 {
             self.pending.push(News::Gap(impatient_in_words(words.n_impatient)));
         }
@@ -203,7 +198,7 @@ impl<S: Selection> Live<S> {
                     }
                     news.push(News::Message(format!("process {pid} started another program")));
                 }
-                Notice::Untold => news.push(News::Gap(UNTOLD.to_owned())),
+                Notice::Untold(untold) => news.push(News::Gap(untold.to_string())),
                 Notice::Ended { pid } => news.push(News::Message(format!("process {pid} has ended"))),
             }
         }
@@ -283,6 +278,10 @@ impl<S: Selection> Live<S> {
     /// Children have what the user door opened in their parents, and uprobes where those are inherited. Where they are
     /// not, they get them as soon as they are seen. Without the user door new programs and libraries are looked for, too.
     pub(super) fn open_children_by_kernel(&mut self, news: &mut Vec<News>) {
+        if self.user.is_none() {
+            self.drain_events();
+        }
+        let heard = self.missed_execs.heard();
         let all: BTreeSet<u32> = match &self.user {
             Some((session, _)) => session.processes().iter().map(|t| t.pid as u32).collect(),
             None => {
@@ -324,15 +323,13 @@ impl<S: Selection> Live<S> {
         }
         self.open_loaded(news);
         news.extend(self.missed_execs.take_gone().into_iter().map(|pid| News::Late { pid, n_sites: 0 }));
-        self.missed_execs.settle();
+        self.missed_execs.settle(heard, &[]);
     }
 
     /// Opens libraries that processes have loaded since they were looked at, also those that they have unloaded again: the
     /// kernel puts the uprobes in when they come the next time.
     fn open_loaded(&mut self, news: &mut Vec<News>) {
-        if self.missed_execs.take_lost() {
-            news.push(News::Gap(UNTOLD.to_owned()));
-        }
+        news.extend(self.missed_execs.take_lost().map(|untold| News::Gap(untold.to_string())));
         let how = self.how();
         for object in std::mem::take(&mut self.loaded) {
             let pid = object.pid;

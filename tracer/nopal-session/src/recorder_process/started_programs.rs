@@ -115,7 +115,7 @@ impl RecorderProcess<'_> {
             .map(|pid| format!("process {pid} ended before it could be picked up; its hits are missing"))
             .collect();
         if self.programs.take_lost() {
-            gaps.push("more programs were started than could be looked at; hits may be missing".to_owned());
+            gaps.push(nopal_proc::missed_execs::Untold::TooMuch.to_string());
         }
         if !gaps.is_empty() {
             gaps.into_iter().for_each(|text| self.gap(text));

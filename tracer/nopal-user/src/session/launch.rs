@@ -1,6 +1,6 @@
 //! A command that is started with its sites open.
 
-use super::Session;
+use super::{Session, follow};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inject::open_process;
@@ -26,11 +26,9 @@ impl Session {
         self.rings().set_enabled(!self.is_paused);
         // Its exec is told of to whoever follows one of its forebears; it is looked at now.
         self.drain_events();
-        self.missed_execs.take(pid as u32);
+        self.missed_execs.forget(pid as u32);
         let traced = open_at_start(&mut self.core, pid)?;
-        if !self.without_children {
-            self.missed_execs.follow(pid as u32);
-        }
+        follow(&mut self.missed_execs, pid, self.without_children);
         if !self.roots.contains(&pid) {
             self.roots.push(pid);
         }
@@ -48,9 +46,7 @@ impl Session {
             (&mut self.core, &mut self.missed_execs, self.without_children);
         let (child, traced) = launch(starting, move |pid| {
             let traced = open_at_start(core, pid)?;
-            if !without_children {
-                missed_execs.follow(pid as u32);
-            }
+            follow(missed_execs, pid, without_children);
             before_start(pid, &of_probes(&traced.reports));
             Ok::<_, Error>(traced)
         })?;

@@ -14,6 +14,7 @@ use crate::sandbox;
 use crate::stopped_thread::Lock;
 use crate::traced::{Health, OpenSite, ProcessReport, Traced};
 use nopal_abi::stub_space::restraint;
+use nopal_proc::missed_execs::Untold;
 use nopal_proc::ptrace::in_own_thread;
 use std::time::{Duration, Instant};
 
@@ -63,8 +64,8 @@ pub enum Notice {
     Ended {
         pid: i32,
     },
-    /// Programs may have come and gone unseen: the kernel had more to tell than there was room for.
-    Untold,
+    /// Programs may have come and gone unseen.
+    Untold(Untold),
 }
 
 /// What a session leaves unseen.
@@ -73,7 +74,7 @@ pub struct LastWords {
     /// Processes that have started a program with wanted sites, which were never opened.
     pub unseen: Vec<u32>,
     /// As [`Notice::Untold`].
-    pub is_untold: bool,
+    pub untold: Option<Untold>,
     /// As [`Session::take_impatient`].
     pub n_impatient: u64,
 }
@@ -90,10 +91,12 @@ impl Session {
             self.release();
         }
         look.notices.extend(self.separate_changed());
+        self.drain_events();
+        let heard = self.missed_execs.heard();
         for traced in &mut self.traced {
             look.at_process(&mut self.core, traced);
         }
-        let Look { mut notices, again, ended } = look;
+        let Look { mut notices, again, ended, unseen } = look;
         for notice in &mut notices {
             if let Notice::TakenOver { probe, address, event, .. } = notice {
                 // What a child inherited was reported for its parent.
@@ -125,10 +128,8 @@ impl Session {
             let pid = pid as i32;
             Notice::Opened(ProcessReport::failed(pid, Error::EndedEarly { pid }))
         }));
-        if self.missed_execs.take_lost() {
-            notices.push(Notice::Untold);
-        }
-        self.missed_execs.settle();
+        notices.extend(self.missed_execs.take_lost().map(Notice::Untold));
+        self.missed_execs.settle(heard, &unseen);
         self.last_look = Instant::now();
         notices
     }
@@ -138,7 +139,7 @@ impl Session {
         self.has_news();
         LastWords {
             unseen: self.missed_execs.take_unseen(),
-            is_untold: self.missed_execs.take_lost(),
+            untold: self.missed_execs.take_lost(),
             n_impatient: self.take_impatient(),
         }
     }
@@ -178,6 +179,8 @@ struct Look {
     /// Processes with something to be opened.
     again: Vec<i32>,
     ended: Vec<i32>,
+    /// Processes whose program is another than what was opened, and could not be looked at yet.
+    unseen: Vec<u32>,
 }
 
 impl Look {
@@ -202,6 +205,9 @@ impl Look {
             self.again.push(pid);
             return;
         }
+        if has_changed {
+            self.unseen.push(pid as u32);
+        }
         if traced.is_early {
             traced.is_early = !matches!(in_own_thread(move || ask_again(core, pid)), Ok(true));
         }
@@ -213,6 +219,7 @@ impl Look {
         if now.iter().any(|m| !traced.seen.contains(m)) {
             if is_first {
                 traced.is_unannounced = true;
+                self.unseen.push(pid as u32);
             } else {
                 self.again.push(pid);
             }
