@@ -2,7 +2,7 @@
 
 use crate::ask::{By, Wrong, by};
 use crate::condition::Condition;
-use crate::event::{At, Consumer, visible_fields};
+use crate::event::{At, Consumer, OrderWithin, visible_fields};
 use crate::groups::Groups;
 use crate::table::{Answer, Cell, Column};
 use nopal_spans::{Available, Fields, KnownField, KnownProbe, Needs, ProbeName, Value};
@@ -186,6 +186,10 @@ impl Consumer for Counts {
             let number = at.ns.saturating_sub(base_ns).div_euclid(width.max(1) as i64);
             *self.open.entry((number, group)).or_default() += 1;
         }
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        OrderWithin::Nothing
     }
 
     fn loss(&mut self, _: i64) {}

@@ -1,6 +1,7 @@
 //! The seam between events and answers.
 
-use nopal_spans::{Fields, Needs, Task};
+pub use nopal_live::OrderWithin;
+use nopal_spans::{Fields, Mode, Needs, Span, Task};
 use nopal_trace::EventType;
 
 /// When and where an event came.
@@ -17,6 +18,11 @@ pub trait Consumer {
     /// Makes a kind of event known; kinds are numbered in this order. Says which of its fields are needed.
     fn class(&mut self, ty: &EventType) -> Needs;
 
+    /// Which events must come in their order for the answer to be right.
+    fn order_within(&self) -> OrderWithin {
+        OrderWithin::Thread
+    }
+
     /// The next event. `fields` has a value for each visible field of its class, or none if none is needed.
     fn event(&mut self, at: &At, class: usize, fields: &Fields);
 
@@ -28,6 +34,14 @@ pub trait Consumer {
 
     /// The stream has ended; another one may follow.
     fn end(&mut self);
+}
+
+/// Spans that pair by key can begin on one thread and end on another.
+pub(crate) fn order_of<'a>(mut spans: impl Iterator<Item = &'a Span>) -> OrderWithin {
+    match spans.any(|span| matches!(span.mode, Mode::Key(_))) {
+        true => OrderWithin::Process,
+        false => OrderWithin::Thread,
+    }
 }
 
 /// The names of an event's fields that people see: without the lengths in front of sequences.

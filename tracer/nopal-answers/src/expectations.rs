@@ -2,7 +2,7 @@
 //! read here, fed with events, and judged. What was lost may have been anything: a rule that it could decide is unproven.
 
 use crate::ask::{Wrong, spans};
-use crate::event::{At, Consumer};
+use crate::event::{At, Consumer, OrderWithin};
 use crate::latency::{Latency, LatencyAsk};
 use crate::table::Cell;
 use crate::trigger::duration_ns;
@@ -427,6 +427,11 @@ impl Consumer for Expectations {
         if let Some(latency) = &mut self.latency {
             latency.event(at, class, fields);
         }
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        // Steps that are not by thread, and what pairs by key, can be of several.
+        OrderWithin::Process
     }
 
     fn loss(&mut self, to_ns: i64) {

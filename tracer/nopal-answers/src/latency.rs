@@ -2,7 +2,7 @@
 
 use crate::ask::{By, Wrong, by};
 use crate::condition::Condition;
-use crate::event::{At, Consumer, visible_fields};
+use crate::event::{At, Consumer, OrderWithin, order_of, visible_fields};
 use crate::groups::Groups;
 use crate::table::{Answer, Cell, Column, Slow};
 use nopal_spans::fingerprint;
@@ -357,6 +357,10 @@ impl Consumer for Latency {
         let fields = visible_fields(ty);
         self.sums.fields.push(fields.iter().map(|name| (*name).to_owned()).collect());
         self.pairing.add_class(&ty.provider, &ty.name, &fields)
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        order_of(self.pairing.spans())
     }
 
     #[inline]

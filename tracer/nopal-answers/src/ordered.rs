@@ -5,7 +5,7 @@ use crate::event::{At, Consumer};
 use nopal_capture::{Hit, Loss, StreamKind};
 use nopal_live::registry::Registry;
 use nopal_live::tasks::Tasks;
-use nopal_live::{Live, Polled};
+use nopal_live::{DoorOrder, Live, OrderWithin, Polled};
 use nopal_spans::{Fields, Needs, Task};
 use nopal_trace::Scratch;
 use nopal_trace::live::LiveClass;
@@ -29,6 +29,7 @@ pub struct Ordered {
     pub reached_ns: i64,
     /// Processes that have another program from a time on, CLOCK_MONOTONIC.
     restarts: Vec<(u32, u64)>,
+    door_order: DoorOrder,
 }
 
 /// Gives hits on as events.
@@ -37,6 +38,9 @@ struct Giving<'a, C, B> {
     consumer: &'a mut C,
     beside: &'a mut B,
     n_malformed: u64,
+    order_within: OrderWithin,
+    /// How far the times of the two doors may differ, if both are open.
+    doubt_ns: Option<u64>,
 }
 
 /// Takes nothing.
@@ -89,6 +93,9 @@ impl<C: Consumer, B: nopal_live::Consumer<Registry>> nopal_live::Consumer<Regist
             StreamKind::Kernel => hit.task,
             StreamKind::Rseq | StreamKind::Locked => to.tasks.translate(hit.task),
         };
+        if let Some(doubt_ns) = self.doubt_ns {
+            to.door_order.hit(hit.ns, task, hit.stream.kind, self.order_within, doubt_ns);
+        }
         let ns = hit.ns as i64 + to.epoch_offset_ns;
         to.n_events += 1;
         to.range = Some((to.range.map_or(ns, |(first, _)| first), ns));
@@ -116,6 +123,7 @@ impl Default for Ordered {
             range: None,
             reached_ns: 0,
             restarts: Vec::new(),
+            door_order: DoorOrder::default(),
         }
     }
 }
@@ -137,9 +145,11 @@ impl Ordered {
         self.restarts.extend(live.take_restarts());
         self.tasks.learn(&live.tasks);
         self.reached_ns = live.settled_ns() as i64 + self.epoch_offset_ns;
-        let mut giving = Giving { ordered: self, consumer, beside, n_malformed: 0 };
+        let (order_within, doubt_ns) = (consumer.order_within(), live.door_doubt_ns());
+        let mut giving = Giving { ordered: self, consumer, beside, n_malformed: 0, order_within, doubt_ns };
         let mut polled = live.poll_by_time(is_last, &mut giving);
         polled.n_damaged += giving.n_malformed;
+        polled.n_unordered += self.door_order.take();
         if is_last {
             consumer.end();
         }

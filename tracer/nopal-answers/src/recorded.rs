@@ -2,6 +2,8 @@
 
 use crate::decode::{FieldReader, TaskReader};
 use crate::event::{At, Consumer};
+use nopal_capture::StreamKind;
+use nopal_live::{DoorOrder, NEAR_NS, OrderWithin};
 use nopal_spans::{Fields, Needs, Task};
 use nopal_trace::{Error, Range, Recording, Report, Scratch};
 
@@ -15,6 +17,7 @@ pub struct Read {
     pub n_without_task: u64,
     /// Of the first and the last event used, since the epoch.
     pub range: Option<(i64, i64)>,
+    /// Also says of how many events the order is not known.
     pub report: Report,
 }
 
@@ -57,6 +60,11 @@ pub fn read_part<C: Consumer>(
     let mut fields = Fields::default();
     let (mut n_events, mut n_damaged, mut n_without_task) = (0u64, 0, 0);
     let mut range: Option<(i64, i64)> = None;
+    let order_within = match events.has_both_doors() {
+        true => consumer.order_within(),
+        false => OrderWithin::Nothing,
+    };
+    let mut door_order = DoorOrder::default();
     while let Some(event) = events.next()? {
         let class = event.class().index;
         let needs = &needs[class];
@@ -92,6 +100,11 @@ pub fn read_part<C: Consumer>(
             n_damaged += 1;
             continue;
         }
+        if order_within != OrderWithin::Nothing {
+            let kind = if event.is_by_kernel() { StreamKind::Kernel } else { StreamKind::Rseq };
+            let task = nopal_capture::Task { pid: task.pid, tid: task.tid };
+            door_order.hit(ns as u64, task, kind, order_within, NEAR_NS);
+        }
         range = Some((range.map_or(ns, |(first, _)| first), ns));
         consumer.event(&at, class, &fields);
         n_events += 1;
@@ -103,5 +116,7 @@ pub fn read_part<C: Consumer>(
         }
     }
     consumer.end();
-    Ok(Read { n_events, n_damaged, n_without_task, range, report: events.report() })
+    let mut report = events.report();
+    report.verdict.n_unordered += door_order.take();
+    Ok(Read { n_events, n_damaged, n_without_task, range, report })
 }

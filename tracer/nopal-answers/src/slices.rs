@@ -4,7 +4,7 @@
 //! within it follows, in the order of time.
 
 use crate::ask::Wrong;
-use crate::event::{At, Consumer, visible_fields};
+use crate::event::{At, Consumer, OrderWithin, order_of, visible_fields};
 use crate::latency::{LatencyAsk, SpanAsk, shown};
 use crate::table::Cell;
 use nopal_spans::{Available, Done, Fields, Finished, Mode, Needs, Pairing, Sink, Span, Task};
@@ -185,6 +185,10 @@ impl<T: Taker> Consumer for Slices<T> {
         if self.pairs[class] {
             self.pairing.event(at.ns, at.task, class, fields, &mut self.out);
         }
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        order_of(self.pairing.spans())
     }
 
     fn loss(&mut self, to_ns: i64) {

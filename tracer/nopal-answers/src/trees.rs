@@ -1,7 +1,7 @@
 //! Requests as trees: which spans lie within the one that was asked for.
 
 use crate::ask::Wrong;
-use crate::event::{At, Consumer, visible_fields};
+use crate::event::{At, Consumer, OrderWithin, order_of, visible_fields};
 use crate::table::{Answer, Cell, Column};
 use nopal_spans::tree::{Forest, Merged, Node};
 use nopal_spans::{Available, Done, Fields, Finished, Needs, Pairing, Sink, Span};
@@ -197,6 +197,10 @@ impl Consumer for Trees {
 
     fn event(&mut self, at: &At, class: usize, fields: &Fields) {
         self.pairing.event(at.ns, at.task, class, fields, &mut self.grown);
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        order_of(self.pairing.spans())
     }
 
     fn loss(&mut self, to_ns: i64) {

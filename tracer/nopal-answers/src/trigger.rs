@@ -1,7 +1,7 @@
 //! `latency(SPAN) > 10ms`: watches spans of a live session and tells when one was too slow.
 
 use crate::ask::{Wrong, spans};
-use crate::event::{At, Consumer, visible_fields};
+use crate::event::{At, Consumer, OrderWithin, order_of, visible_fields};
 use nopal_spans::{Available, Done, Fields, Finished, Needs, Pairing, ProbeName, Sink, Span};
 use nopal_trace::EventType;
 
@@ -122,6 +122,10 @@ impl Consumer for Watched {
 
     fn event(&mut self, at: &At, class: usize, fields: &Fields) {
         self.pairing.event(at.ns, at.task, class, fields, &mut self.slow);
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        order_of(self.pairing.spans())
     }
 
     fn loss(&mut self, to_ns: i64) {

@@ -3,7 +3,7 @@
 use crate::ask::{self, By, Wrong, by};
 use crate::condition::Condition;
 use crate::counts::{parse, value};
-use crate::event::{At, Consumer, visible_fields};
+use crate::event::{At, Consumer, OrderWithin, visible_fields};
 use crate::groups::Groups;
 use crate::table::{Answer, Cell, Column};
 use nopal_spans::{Available, Fields, Histogram, KnownProbe, Needs, ProbeName};
@@ -236,6 +236,10 @@ impl Consumer for Values {
         };
         let group = self.groups.get(ask.by.iter().map(|by| value(*by, at, fields)));
         self.groups.all[group].1.add(number, self.scale);
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        OrderWithin::Nothing
     }
 
     fn loss(&mut self, _: i64) {}

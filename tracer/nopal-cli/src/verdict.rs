@@ -107,6 +107,13 @@ fn missing(verdict: &Verdict, manner: Manner) -> Vec<String> {
         let which = if manner.is_live { "; -v says which" } else { "" };
         parts.push(format!("the first hits of {what} that started while tracing may be missing{which}"));
     }
+    if verdict.n_unordered > 0 {
+        let help = if manner.is_live { "; --door user or --door kernel alone can tell" } else { "" };
+        parts.push(format!(
+            "{} came by one door so shortly after one by the other that their order is not known{help}",
+            counted(verdict.n_unordered, "event")
+        ));
+    }
     if verdict.is_unfinished {
         parts.push(UNFINISHED.to_owned());
     }
@@ -151,6 +158,7 @@ pub(crate) fn json(verdict: &Verdict) -> Map<String, Value> {
         ("late_processes", json!(verdict.n_late)),
         ("cut", json!(verdict.n_cut)),
         ("undecided", json!(verdict.n_undecided)),
+        ("unordered", json!(verdict.n_unordered)),
         ("unfinished", json!(verdict.is_unfinished)),
     ];
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -197,6 +205,18 @@ mod tests {
                 Manner::LIVE,
                 &["3 lost", "not complete: 2 gaps", "1 program or library that"],
                 "programs",
+            ),
+            (
+                Verdict { n_unordered: 1, ..some() },
+                Manner::LIVE,
+                &["not complete: 1 event came by one door", "--door user"],
+                "events",
+            ),
+            (
+                Verdict { n_unordered: 2, ..some() },
+                Manner::READ,
+                &["not complete: 2 events came by one door", "order is not known"],
+                "--door",
             ),
             (late, Manner::LIVE, &["2 programs or libraries", "-v says which"], "gap"),
             (

@@ -1,6 +1,7 @@
 //! Turns time stamp counter readings into nanoseconds of CLOCK_MONOTONIC: continuous, never backwards, corrected once a
 //! second so that the two clocks do not drift apart.
 
+use crate::door_order::NEAR_NS;
 use nopal_trace::clock::monotonic_ns;
 use std::collections::VecDeque;
 use std::fs;
@@ -29,12 +30,16 @@ pub struct TscClock {
     first: Anchor,
     last: Anchor,
     segments: VecDeque<Segment>,
+    /// How far it was off at the last corrections, the older ones less and less.
+    error_ns: u64,
 }
 
 /// Records older than this many corrections are converted by the oldest segment that is kept.
 const MAX_SEGMENTS: usize = 64;
-/// A correction spreads over this many nanoseconds, so that time is bent and never jumps.
+/// A correction spreads over the time until the next one, so that time is bent and never jumps: at most this long, and as
+/// long as [`GROWTH`] times what was measured so far, as a rate that was measured over a short time is less exact.
 const HORIZON_NS: u64 = 1_000_000_000;
+const GROWTH: u64 = 2;
 /// No correction changes the rate by more than one part in this many.
 const MAX_BEND: u64 = 1_000;
 
@@ -115,6 +120,11 @@ impl SharedClock {
         self.copy.ns(tsc)
     }
 
+    /// How far it may be from CLOCK_MONOTONIC, going by how far it was off the last times.
+    pub fn doubt_ns(&self) -> u64 {
+        NEAR_NS.max(2 * self.copy.error_ns)
+    }
+
     /// Nanoseconds a tick, in units of 2^-32, as far as is known by now.
     pub fn rate(&self) -> u64 {
         self.copy.rate()
@@ -133,7 +143,13 @@ impl TscClock {
     pub fn new(first: Anchor, second: Anchor) -> TscClock {
         let rate = rate(first, second).unwrap_or(1 << 32);
         let segments = VecDeque::from([Segment { tsc: first.tsc, ns: first.monotonic_ns, rate }]);
-        TscClock { first, last: second, segments }
+        TscClock { first, last: second, segments, error_ns: 0 }
+    }
+
+    /// How long after the last reading the next one is due.
+    fn horizon_ns(&self) -> u64 {
+        let measured_ns = self.last.monotonic_ns.saturating_sub(self.first.monotonic_ns);
+        (GROWTH * measured_ns).clamp(1_000_000, HORIZON_NS)
     }
 
     fn rate(&self) -> u64 {
@@ -142,19 +158,21 @@ impl TscClock {
 
     /// When it is time for the next [`TscClock::correct`].
     pub fn is_due(&self) -> bool {
-        monotonic_ns() >= self.last.monotonic_ns + HORIZON_NS
+        monotonic_ns() >= self.last.monotonic_ns + self.horizon_ns()
     }
 
-    /// Bends the clock so that it meets CLOCK_MONOTONIC one second after `now`.
+    /// Bends the clock so that it meets CLOCK_MONOTONIC when the next correction is due.
     pub fn correct(&mut self, now: Anchor) {
         let Some(measured) = rate(self.first, now).filter(|_| now.tsc > self.last.tsc) else { return };
         let ns = self.ns(now.tsc);
+        self.last = now;
         let error = now.monotonic_ns as i128 - i128::from(ns);
-        let wanted = i128::from(measured) * (i128::from(HORIZON_NS) + error) / i128::from(HORIZON_NS);
+        self.error_ns = now.monotonic_ns.abs_diff(ns).max(self.error_ns / 2);
+        let horizon_ns = i128::from(self.horizon_ns());
+        let wanted = i128::from(measured) * (horizon_ns + error) / horizon_ns;
         let bend = i128::from(measured / MAX_BEND);
         let bent = wanted.clamp(i128::from(measured) - bend, i128::from(measured) + bend);
         self.segments.push_back(Segment { tsc: now.tsc, ns, rate: bent as u64 });
-        self.last = now;
         if self.segments.len() > MAX_SEGMENTS {
             self.segments.pop_front();
         }

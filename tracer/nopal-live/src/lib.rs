@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod context;
 mod context_field;
+mod door_order;
 mod functions;
 mod live;
 pub mod plan;
@@ -12,6 +13,7 @@ pub mod registry;
 mod selection;
 pub mod tasks;
 
+pub use door_order::{DoorOrder, NEAR_NS, OrderWithin};
 pub use live::*;
 pub use nopal_proc::launch::hold_at_exec;
 pub use selection::{Chosen, Place, Places, Selection};

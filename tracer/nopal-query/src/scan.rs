@@ -7,7 +7,7 @@ use crate::batch::{Batch, Datum};
 use crate::plan::{Ask, Op};
 use crate::shared::Shared;
 use crate::tables::{OF_EVENTS, OF_TYPES, Rows};
-use nopal_answers::event::visible_fields;
+use nopal_answers::event::{OrderWithin, visible_fields};
 use nopal_answers::recorded::read_part;
 use nopal_answers::slices::{Slice, Slices, Taker, Wish};
 use nopal_answers::{At, Cell, Consumer};
@@ -312,6 +312,10 @@ impl Consumer for EventRows<'_> {
             }
         }
         self.sender.end_row();
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        OrderWithin::Nothing
     }
 
     fn loss(&mut self, _: i64) {}

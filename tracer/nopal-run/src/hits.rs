@@ -6,8 +6,8 @@ use super::site::SiteReader;
 use super::sites::ScriptSites;
 use super::tasks::{TaskCache, TaskInfo};
 use nopal_capture::Task;
-use nopal_live::Consumer;
 use nopal_live::tasks::Tasks;
+use nopal_live::{Consumer, DoorOrder, OrderWithin};
 use nopal_program::captures::{Captures, RETURN_VALUE};
 use nopal_program::interpret::{Hit, Interpreter};
 use nopal_program::op::Builtin;
@@ -28,6 +28,9 @@ pub(super) struct Runner<'a> {
     pub seed: &'a Cell<u64>,
     pub n_hits: &'a mut u64,
     pub n_cut: &'a mut u64,
+    pub door_order: &'a mut DoorOrder,
+    /// How far the times of the two doors may differ, if both are open and the order matters.
+    pub doubt_ns: Option<u64>,
 }
 
 impl Consumer<ScriptSites> for Runner<'_> {
@@ -40,6 +43,11 @@ impl Consumer<ScriptSites> for Runner<'_> {
         *self.n_hits += 1;
         *self.n_cut += event.reader.n_cut(hit.payload);
         let task = if self.tasks.has_foreign() { self.tasks.both(hit).1 } else { hit.task };
+        if let Some(doubt_ns) = self.doubt_ns {
+            // Records of a script that does not ask whose they are do not say it.
+            let of = if self.needs.needs_task { task } else { Task { pid: 0, tid: 0 } };
+            self.door_order.hit(hit.ns, of, hit.stream.kind, OrderWithin::Thread, doubt_ns);
+        }
         let who =
             if self.needs.needs_task { self.everyone.who_if(self.needs, task) } else { TaskInfo::default() };
         let hit = UserHit {

@@ -11,7 +11,9 @@ use super::{
     Note, RunError, Step, full_maps, is_of_site, later_points, never_came, points_of, user_door_obstacle,
 };
 use nopal_live::tasks::Tasks;
-use nopal_live::{self as live, BY_TRACEFS, Door, Live, News, Opened, Way, attach_when_free, late_in_words};
+use nopal_live::{
+    self as live, BY_TRACEFS, Door, DoorOrder, Live, News, Opened, Way, attach_when_free, late_in_words,
+};
 use nopal_proc::launch::Starting;
 use nopal_program::captures::{Captures, is_order_free};
 use nopal_program::interpret::Interpreter;
@@ -55,6 +57,7 @@ pub struct UserRun {
     timers: Timers,
     needs: Captures,
     is_in_order: bool,
+    door_order: DoorOrder,
     child: Option<Child>,
     opened: Vec<Opened>,
     notes: Vec<Note>,
@@ -106,6 +109,7 @@ impl UserRun {
             everyone: TaskCache::new(),
             needs,
             is_in_order,
+            door_order: DoorOrder::default(),
             child: None,
             opened: Vec::new(),
             notes: Vec::new(),
@@ -348,12 +352,15 @@ impl UserRun {
             seed: &self.seed,
             n_hits: &mut self.n_hits,
             n_cut: &mut self.verdict.n_cut,
+            door_order: &mut self.door_order,
+            doubt_ns: live.door_doubt_ns().filter(|_| self.is_in_order),
         };
         let polled = match self.is_in_order {
             true => live.poll_by_time(is_last, &mut runner),
             false => live.poll_into(&mut runner),
         };
         polled.count(&mut self.verdict);
+        self.verdict.n_unordered += self.door_order.take();
         polled.n_hits
     }
 

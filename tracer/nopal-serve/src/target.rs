@@ -5,7 +5,7 @@ use nopal_answers::ordered::Ordered;
 use nopal_answers::{At, Cell, Consumer, Counts, Latency, LatencyAsk, Slow, Wrong, ask, inventory};
 use nopal_live::plan::Limits;
 use nopal_live::registry::Choice;
-use nopal_live::{Door, Live, LiveError, News, Options, Request, attach_when_free};
+use nopal_live::{Door, Live, LiveError, News, Options, OrderWithin, Request, attach_when_free};
 use nopal_proc::Process;
 use nopal_session::Tracked;
 use nopal_session::programs::Programs;
@@ -88,6 +88,10 @@ impl Consumer for Measured {
         if let Some(counts) = &mut self.counts {
             counts.event(at, class, fields);
         }
+    }
+
+    fn order_within(&self) -> OrderWithin {
+        self.latency.as_ref().map_or(OrderWithin::Nothing, Consumer::order_within)
     }
 
     fn loss(&mut self, to_ns: i64) {

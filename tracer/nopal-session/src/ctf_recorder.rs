@@ -6,7 +6,7 @@ use nopal_live::registry::Registry;
 use nopal_live::{Consumer, Hit, Live, Loss, StreamId, StreamKind};
 use nopal_trace::clock::epoch_ns;
 use nopal_trace::{
-    Error, RecordingInfo, RecordingWriter, StreamWriter, TaskFile, TypeId, Verdict, VerdictFile,
+    Error, RecordingInfo, RecordingWriter, StreamWay, StreamWriter, TaskFile, TypeId, Verdict, VerdictFile,
 };
 use std::collections::HashSet;
 use std::ops::Range;
@@ -285,17 +285,15 @@ impl Recorder {
 #[derive(Debug, Default)]
 struct Streams(Vec<Vec<Option<StreamWriter>>>);
 
-const KINDS: u32 = 3;
-
 impl Streams {
     #[inline]
     fn get(&mut self, writer: &mut RecordingWriter, id: StreamId) -> Result<&mut StreamWriter, Error> {
-        let kind = match id.kind {
-            StreamKind::Rseq => 0,
-            StreamKind::Locked => 1,
-            StreamKind::Kernel => 2,
+        let way = match id.kind {
+            StreamKind::Rseq => StreamWay::Rseq,
+            StreamKind::Locked => StreamWay::Locked,
+            StreamKind::Kernel => StreamWay::Kernel,
         };
-        let (ring, idx) = (id.ring as usize, (id.cpu * KINDS + kind) as usize);
+        let (ring, idx) = (id.ring as usize, way.part(id.cpu) as usize);
         if ring >= self.0.len() {
             self.0.resize_with(ring + 1, Vec::new);
         }
@@ -305,7 +303,7 @@ impl Streams {
         }
         match &mut of_ring[idx] {
             Some(stream) => Ok(stream),
-            empty => Ok(empty.insert(writer.stream_part(id.cpu, id.ring * KINDS + kind)?)),
+            empty => Ok(empty.insert(writer.stream_part(id.cpu, way.part(id.ring))?)),
         }
     }
 

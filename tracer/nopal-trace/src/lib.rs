@@ -16,6 +16,7 @@ mod model;
 mod note;
 mod pipeline;
 mod read;
+mod stream_part;
 mod tasks;
 mod text;
 mod tsdl;
@@ -35,6 +36,7 @@ pub use read::{
     Counts, Damage, Event, EventClass, Events, Loss, Range, Recording, Report, Scratch, Step, Trace, Value,
     Visitor,
 };
+pub use stream_part::StreamWay;
 pub use tasks::{Numbers, TaskFile, TaskTable};
 pub use text::{Look, TextForm, TextLines};
 pub use tsdl::EnvValue;

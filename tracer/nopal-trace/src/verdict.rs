@@ -74,6 +74,9 @@ pub struct Verdict {
     pub n_cut: u64,
     /// Events that are there although their filter would have had to see more of a text than was copied.
     pub n_undecided: u64,
+    /// Events whose order is not known, and matters: of one thread, by different doors, nearer to each other than the clocks of
+    /// the doors agree.
+    pub n_unordered: u64,
     /// Events in the streams, where the recorder has written it down: at its end.
     pub n_events: Option<u64>,
 }
@@ -81,9 +84,11 @@ pub struct Verdict {
 impl Verdict {
     /// Whether nothing is missing. What only says more about the events that are there does not count.
     pub fn is_complete(&self) -> bool {
-        let Verdict { n_late, n_gaps, notes, is_unfinished, is_cut_short, n_lost_packets, .. } = self;
+        let Verdict {
+            n_late, n_gaps, notes, is_unfinished, is_cut_short, n_lost_packets, n_unordered, ..
+        } = self;
         self.n_all_lost() == 0
-            && (*n_late, *n_gaps, *n_lost_packets) == (0, 0, 0)
+            && (*n_late, *n_gaps, *n_lost_packets, *n_unordered) == (0, 0, 0, 0)
             && notes.is_empty()
             && !is_unfinished
             && !is_cut_short
@@ -128,6 +133,7 @@ impl Verdict {
         sum(&mut self.n_gaps, other.n_gaps);
         sum(&mut self.n_cut, other.n_cut);
         sum(&mut self.n_undecided, other.n_undecided);
+        sum(&mut self.n_unordered, other.n_unordered);
         self.full_maps.extend_from_slice(&other.full_maps);
         self.notes.extend_from_slice(&other.notes);
         self.is_unfinished |= other.is_unfinished;
@@ -277,6 +283,7 @@ mod tests {
             (Verdict { n_endless: 2, ..some() }, false, 2),
             (Verdict { n_ticks: 2, ..some() }, false, 2),
             (Verdict { n_late: 2, ..some() }, false, 0),
+            (Verdict { n_unordered: 2, ..some() }, false, 0),
             (Verdict { n_gaps: 2, ..some() }, false, 0),
             (Verdict { notes: vec![note], ..some() }, false, 0),
             (Verdict { is_unfinished: true, ..some() }, false, 0),

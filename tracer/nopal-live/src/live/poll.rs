@@ -38,6 +38,11 @@ impl<S: Selection> Live<S> {
         }
     }
 
+    /// How far the times of the two doors may differ; nothing if only one is open.
+    pub fn door_doubt_ns(&self) -> Option<u64> {
+        (self.user.is_some() && self.kernel.is_some()).then(|| self.clock.doubt_ns())
+    }
+
     /// The same in the order of time. Hits that others may still come before wait, unless this is the last time.
     pub fn poll_by_time(&mut self, is_last: bool, consumer: &mut impl Consumer<S>) -> Polled {
         let settled_ns = self.settled_ns();

@@ -172,12 +172,16 @@ pub struct Polled {
     pub losses: Vec<Loss>,
     /// Places where a ring made no sense, and records that dying threads never finished.
     pub n_damaged: u64,
+    /// Hits of which it is not known whether they came before others that they are near to ([`DoorOrder`](crate::DoorOrder)),
+    /// as far as their order matters to whoever took them.
+    pub n_unordered: u64,
 }
 
 impl Polled {
     /// Adds what is missing.
     pub fn count(&self, verdict: &mut Verdict) {
         verdict.n_malformed += self.n_damaged;
+        verdict.n_unordered += self.n_unordered;
         for loss in &self.losses {
             verdict.lose(loss.count, epoch_ns(loss.first_ns), epoch_ns(loss.last_ns));
         }

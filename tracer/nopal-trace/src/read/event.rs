@@ -43,6 +43,11 @@ impl<'e> Event<'e> {
         self.packet.head.cpu
     }
 
+    /// Whether it came by nopal's kernel door.
+    pub fn is_by_kernel(&self) -> bool {
+        self.packet.head.is_by_kernel
+    }
+
     /// The trace it is of: environment, host.
     pub fn trace(&self) -> Option<&'e Trace> {
         self.recording.traces.iter().find(|t| t.streams.iter().any(|s| std::ptr::eq(s, self.stream)))

@@ -81,6 +81,13 @@ impl<'r> Events<'r> {
         Ok(self.current.and_then(|stream| Some((stream, self.heads[stream]?))))
     }
 
+    /// Whether there are events that came by nopal's kernel door beside others.
+    pub fn has_both_doors(&self) -> bool {
+        let has =
+            |is_by_kernel| self.cursors.iter().any(|cursor| cursor.is_by_kernel() == Some(is_by_kernel));
+        has(true) && has(false)
+    }
+
     /// How much of the streams has been read, from 0 to 1.
     pub fn share(&self) -> f64 {
         let (read, all) = self.cursors.iter().fold((0u64, 0u64), |(read, all), cursor| {

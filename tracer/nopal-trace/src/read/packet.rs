@@ -6,6 +6,7 @@ use super::plan::{Role, Step};
 use super::recording::Trace;
 use super::value_text::TextPrinter;
 use crate::model::Enum;
+use crate::stream_part;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -80,6 +81,8 @@ pub(crate) struct Head {
     pub discarded_bits: u32,
     pub seq_num: Option<u64>,
     pub cpu: Option<u64>,
+    /// Whether its events came by nopal's kernel door.
+    pub is_by_kernel: bool,
     /// Where the packet's context starts.
     pub context_at: u64,
     /// Where the first event starts.
@@ -168,7 +171,8 @@ fn parse_head(trace: &Trace, bytes: &[u8], scratch: &mut Scratch) -> Result<Head
     if let Some(scope) = &trace.streams[class].packet_context {
         at = run(&scope.plan, content, at, scratch, &mut visitor)?;
     }
-    Ok(Head { context_at, events_at: at, class, ..visitor.0 })
+    let is_by_kernel = trace.is_ours && visitor.0.instance.is_some_and(stream_part::is_by_kernel);
+    Ok(Head { context_at, events_at: at, class, is_by_kernel, ..visitor.0 })
 }
 
 fn class_of(trace: &Trace, id: Option<u64>) -> Option<usize> {

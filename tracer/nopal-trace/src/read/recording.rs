@@ -43,6 +43,8 @@ pub struct Trace {
     pub verdict: Option<Verdict>,
     /// Threads of other pid namespaces.
     pub tasks: TaskTable,
+    /// Whether nopal made it.
+    pub(crate) is_ours: bool,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) packet_header: Option<Scope>,
     pub(crate) streams: Vec<StreamClass>,
@@ -100,6 +102,7 @@ impl Recording {
             env: metadata.env,
             verdict,
             tasks: TaskTable::read(dir),
+            is_ours,
             uuid: metadata.uuid,
             packet_header: compiled.packet_header,
             streams: compiled.streams,

@@ -85,6 +85,11 @@ impl<'r> StreamCursor<'r> {
         (self.trace.uuid, self.class.map_or(0, |c| c.id), instance, self.stream.trace)
     }
 
+    /// Whether its events came by nopal's kernel door, if it has any.
+    pub(super) fn is_by_kernel(&self) -> Option<bool> {
+        self.last.as_ref().map(|head| head.is_by_kernel)
+    }
+
     /// The trace it is of, and how many events it has; nothing of a stream that was not read to its end.
     pub(super) fn n_all(&self) -> Option<(usize, u64)> {
         let is_whole =

@@ -14,6 +14,7 @@ use super::payload::Payload;
 use super::place::{self, HEADER_BYTES};
 use super::{Shared, TypeId, TypeInfo};
 use crate::error::Error;
+use crate::stream_part;
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -355,7 +356,7 @@ impl StreamWriter {
     }
 
     fn instance(&self) -> u64 {
-        u64::from(self.part) << 32 | u64::from(self.cpu)
+        stream_part::instance(self.part, self.cpu)
     }
 
     fn header_bytes(&self, head: &Head) -> [u8; HEADER_BYTES] {
