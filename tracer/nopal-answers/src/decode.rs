@@ -155,6 +155,21 @@ impl Visitor for FieldReader<'_> {
     }
 }
 
+/// What a context field says of whose an event is.
+pub(crate) enum TaskPart {
+    Pid,
+    Tid,
+}
+
+#[inline]
+pub(crate) fn task_part(name: &str) -> Option<TaskPart> {
+    match name {
+        "vpid" | "pid" => Some(TaskPart::Pid),
+        "vtid" | "tid" => Some(TaskPart::Tid),
+        _ => None,
+    }
+}
+
 /// Process and thread of a recorded event, as far as its contexts say.
 #[derive(Default)]
 pub(crate) struct TaskReader {
@@ -172,10 +187,10 @@ impl TaskReader {
 impl Visitor for TaskReader {
     #[inline]
     fn integer(&mut self, at: &Step, _: u64, raw: u64, _: u32, _: bool, _: u8) {
-        match &*at.name {
-            "vpid" | "pid" => self.pid = Some(raw as u32),
-            "vtid" | "tid" => self.tid = Some(raw as u32),
-            _ => {}
+        match task_part(&at.name) {
+            Some(TaskPart::Pid) => self.pid = Some(raw as u32),
+            Some(TaskPart::Tid) => self.tid = Some(raw as u32),
+            None => {}
         }
     }
     fn float(&mut self, _: &Step, _: u64, _: f64, _: u32) {}

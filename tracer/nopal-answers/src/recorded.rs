@@ -1,11 +1,11 @@
 //! The events of a recording, given to an answer.
 
-use crate::decode::{FieldReader, TaskReader};
-use crate::event::{At, Consumer};
+use crate::decode::{FieldReader, TaskPart, TaskReader, task_part};
+use crate::event::{At, Consumer, is_length};
 use nopal_capture::StreamKind;
 use nopal_live::{DoorOrder, NEAR_NS, OrderWithin};
-use nopal_spans::{Fields, Needs, Task};
-use nopal_trace::{Error, Range, Recording, Report, Scratch};
+use nopal_spans::{Fields, Needs, Task, Value};
+use nopal_trace::{Error, Event, FixedInteger, Range, Recording, Report, Scratch};
 
 /// What came of reading one recording.
 #[derive(Debug)]
@@ -34,6 +34,92 @@ pub struct Reached {
     pub share: f64,
 }
 
+/// How events of one class are read.
+#[derive(Debug)]
+struct ClassReader {
+    needs: Needs,
+    /// Known from its first event on.
+    places: Option<Places>,
+}
+
+/// Where values are that are at the same place in each event.
+#[derive(Debug)]
+struct Places {
+    /// The process and the thread.
+    task: Option<(FixedInteger, FixedInteger)>,
+    /// By visible field: where it is, if it is needed.
+    fields: Option<Vec<Option<FixedInteger>>>,
+}
+
+impl Places {
+    fn of(event: &Event<'_>, needs: &Needs) -> Places {
+        let task = event.fixed_context().and_then(|context| {
+            let (mut pid, mut tid) = (None, None);
+            for (name, at) in context {
+                match task_part(&name) {
+                    Some(TaskPart::Pid) => pid = Some(at),
+                    Some(TaskPart::Tid) => tid = Some(at),
+                    None => {}
+                }
+            }
+            pid.zip(tid)
+        });
+        let fields = event.fixed_fields().map(|all| {
+            let visible = all.into_iter().filter(|(name, _)| !is_length(name));
+            let is_needed = |at: usize| needs.fields.get(at).copied().unwrap_or(false);
+            visible.enumerate().map(|(at, (_, place))| is_needed(at).then_some(place)).collect()
+        });
+        Places { task, fields }
+    }
+}
+
+impl ClassReader {
+    /// Whose the event is, if it says so; its fields; and whether it could be read.
+    #[inline]
+    fn read(
+        &mut self,
+        event: &Event<'_>,
+        scratch: &mut Scratch,
+        fields: &mut Fields,
+    ) -> (Option<Task>, bool) {
+        let ClassReader { needs, places } = self;
+        let places = places.get_or_insert_with(|| Places::of(event, needs));
+        let (task, mut is_whole) = match places.task {
+            Some((pid, tid)) => {
+                let task = event.integer(pid).zip(event.integer(tid));
+                (task.map(|(pid, tid)| Task { pid: pid as u32, tid: tid as u32 }), task.is_some())
+            }
+            None => {
+                let mut task = TaskReader::default();
+                let is_whole = event.context(scratch, &mut task).is_ok();
+                (task.task(), is_whole)
+            }
+        };
+        fields.clear();
+        match &places.fields {
+            _ if needs.fields.is_empty() => {}
+            Some(places) => {
+                for place in places {
+                    fields.push(match place.map(|place| (event.integer(place), place.is_signed)) {
+                        Some((Some(raw), true)) => Value::Signed(raw as i64),
+                        Some((Some(raw), false)) => Value::Unsigned(raw),
+                        Some((None, _)) => {
+                            is_whole = false;
+                            Value::Absent
+                        }
+                        None => Value::Absent,
+                    });
+                }
+            }
+            None => {
+                let mut reader = FieldReader::new(&needs.fields, fields);
+                is_whole &= event.fields(scratch, &mut reader).is_ok();
+            }
+        }
+        (task, is_whole)
+    }
+}
+
 /// Gives every event that `consumer` needs to it, in the order of time. After each round `goes_on` is asked, with the
 /// time that has been reached and the number of events so far.
 pub fn read<C: Consumer>(
@@ -53,7 +139,9 @@ pub fn read_part<C: Consumer>(
     consumer: &mut C,
     mut goes_on: impl FnMut(&mut C, &Reached) -> bool,
 ) -> Result<Read, Error> {
-    let needs: Vec<Needs> = recording.event_classes().iter().map(|class| consumer.class(&class.ty)).collect();
+    let classes = recording.event_classes().iter();
+    let mut readers: Vec<ClassReader> =
+        classes.map(|class| ClassReader { needs: consumer.class(&class.ty), places: None }).collect();
     let has_foreign = recording.traces().iter().any(|trace| !trace.tasks.is_empty());
     let mut events = recording.events(part)?;
     let mut scratch = Scratch::default();
@@ -67,20 +155,13 @@ pub fn read_part<C: Consumer>(
     let mut door_order = DoorOrder::default();
     while let Some(event) = events.next()? {
         let class = event.class().index;
-        let needs = &needs[class];
-        if !needs.is_used {
+        let reader = &mut readers[class];
+        if !reader.needs.is_used {
             continue;
         }
         let ns = event.ns().unwrap_or(0);
-        let mut task = TaskReader::default();
-        let mut is_whole = event.context(&mut scratch, &mut task).is_ok();
-        if needs.fields.is_empty() {
-            fields.clear();
-        } else {
-            let mut reader = FieldReader::new(&needs.fields, &mut fields);
-            is_whole &= event.fields(&mut scratch, &mut reader).is_ok();
-        }
-        let mut task = task.task().unwrap_or_else(|| {
+        let (task, is_whole) = reader.read(&event, &mut scratch, &mut fields);
+        let mut task = task.unwrap_or_else(|| {
             n_without_task += 1;
             Task::default()
         });
@@ -90,6 +171,7 @@ pub fn read_part<C: Consumer>(
         {
             task = Task { pid: pid as u32, tid: tid as u32 };
         }
+        let kind = if event.is_by_kernel() { StreamKind::Kernel } else { StreamKind::Rseq };
         let at = At { ns, task, cpu: event.cpu().unwrap_or(0) as u32 };
         if events.has_losses() {
             for loss in events.take_losses() {
@@ -101,7 +183,6 @@ pub fn read_part<C: Consumer>(
             continue;
         }
         if order_within != OrderWithin::Nothing {
-            let kind = if event.is_by_kernel() { StreamKind::Kernel } else { StreamKind::Rseq };
             let task = nopal_capture::Task { pid: task.pid, tid: task.tid };
             door_order.hit(ns as u64, task, kind, order_within, NEAR_NS);
         }

@@ -92,7 +92,7 @@ impl Visitor for Skip {
 impl<'a> Content<'a> {
     /// An unsigned integer of up to 64 bits from any bit on.
     #[inline]
-    fn bits(&self, at: u64, bits: u32, is_big: bool) -> Result<u64, Damage> {
+    pub(super) fn bits(&self, at: u64, bits: u32, is_big: bool) -> Result<u64, Damage> {
         let end = at + u64::from(bits);
         if end > self.end_bits {
             return Err(Damage::Short);
