@@ -45,6 +45,10 @@ pub enum Capture {
     CString { pointer: Operand, max_bytes: u32, is_trusted: bool },
     /// Bytes with their number, in units of `unit_bytes`, in another operand. A negative number counts as 0.
     Bytes { pointer: Operand, length: Operand, unit_bytes: u32, max_bytes: u32, is_trusted: bool },
+    /// The [thread context](crate::thread_context), as a byte string. Where the pointer to it is, from the thread pointer
+    /// on, differs between processes: the user door finds it for each. A null pointer where it is not known, and through
+    /// the kernel door.
+    ThreadContext { offset: Option<i32> },
 }
 
 /// `operand OP constant`

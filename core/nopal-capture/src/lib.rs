@@ -1,4 +1,4 @@
-//! What both doors agree on: which sites are wanted ([`wanted`]), what a hit of one leaves ([`capture`], [`cell`], [`span`]), how its
+//! What both doors agree on: which sites are wanted ([`wanted`]), what a hit of one leaves ([`capture`], [`cell`], [`span`], [`thread_context`]), how its
 //! record is laid out and read ([`record`], [`packed`]), and the hit itself ([`hit`]). Pure: does no IO.
 //!
 //! Every byte of a record comes from a traced program: lengths and offsets are checked here, and nowhere else.
@@ -9,6 +9,7 @@ pub mod hit;
 pub mod packed;
 pub mod record;
 pub mod span;
+pub mod thread_context;
 pub mod wanted;
 
 pub use capture::{Action, Capture, Forbidding, Predicate, Relation};

@@ -3,6 +3,7 @@
 
 use crate::capture::Capture;
 use crate::hit::Task;
+use crate::thread_context::RECORD_BYTES;
 use nopal_abi::record::{self, COMM_BYTES, RecordHeader, flags, text};
 
 /// The layout of the records of one site.
@@ -77,6 +78,10 @@ impl RecordLayout {
             Capture::CString { max_bytes, .. } | Capture::Bytes { max_bytes, .. } => {
                 self.text_bytes = self.text_bytes.saturating_add(*max_bytes);
                 (FieldKind::Text { max_bytes: *max_bytes }, 4)
+            }
+            Capture::ThreadContext { .. } => {
+                self.text_bytes = self.text_bytes.saturating_add(RECORD_BYTES);
+                (FieldKind::Text { max_bytes: RECORD_BYTES }, 4)
             }
         };
         self.fields.push(Field { offset: self.fixed_bytes, kind });

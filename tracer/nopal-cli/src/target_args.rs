@@ -5,10 +5,10 @@ use crate::open::Open;
 use crate::processes::ProcessArgs;
 use crate::reading::provider_file;
 use crate::signals;
-use crate::words::{duration, ring_size, string_size};
+use crate::words::{counted, duration, ring_size, string_size};
 use nopal_live::plan::Limits;
 use nopal_live::registry::{Choice, SpanRoles};
-use nopal_live::{Door, Live, LiveError, Options, Request, attach_when_free};
+use nopal_live::{Door, Live, LiveError, Opened, Options, Request, Way, attach_when_free};
 use nopal_proc::possible_cpus;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,6 +37,10 @@ pub(crate) struct TargetArgs {
     /// Ring size for each CPU, 64k to 1G, rounded up to a power of two; without it 1M to 16M, the more the fewer CPUs.
     #[arg(long, value_name = "SIZE", value_parser = ring_size)]
     pub buffer_size: Option<u64>,
+    /// Adds two fields to every event, trace_id and span_id: what the thread works on, as SDKs of OpenTelemetry publish it
+    /// (OTEP 4947). Read by the user door; empty where there is nothing to read.
+    #[arg(long)]
+    pub otel: bool,
     /// A `.d` file that names the arguments of probes; may be given several times.
     #[arg(long = "provider", value_name = "FILE.d")]
     pub providers: Vec<PathBuf>,
@@ -84,12 +88,20 @@ impl TargetArgs {
             return Err(Failure::usage("-p, -n and the like cannot be combined with -- COMMAND")
                 .hint("trace the running program with -p or -n, or start another with --"));
         }
+        if self.otel && self.door == DoorArg::Kernel {
+            return Err(Failure::usage("--otel cannot be combined with --door kernel")
+                .hint("the thread context of OpenTelemetry is read by the user door: leave out --door"));
+        }
         let given = self.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
         let ring_bytes = self.buffer_size.unwrap_or_else(default_ring_bytes).next_power_of_two();
         Ok(Request {
             choices: probes.iter().map(|text| Choice::parse(text)).collect(),
             given,
-            limits: Limits { max_string_bytes: self.max_string as u32, ..Limits::default() },
+            limits: Limits {
+                max_string_bytes: self.max_string as u32,
+                has_thread_context: self.otel,
+                ..Limits::default()
+            },
             options: Options {
                 without_children: self.only,
                 can_relocate: self.relocate,
@@ -121,6 +133,9 @@ impl TargetArgs {
                 live.unfit().map_or_else(|| live.check_opened(&opened), |unfit| Err(LiveError::Unfit(unfit)));
             judged.map_err(|e| failure_of(&e))?;
         }
+        if self.otel {
+            self.tell_of_contexts(&opened);
+        }
         let child = match self.command.split_first() {
             Some((program, arguments)) => {
                 let (child, sites) =
@@ -131,6 +146,20 @@ impl TargetArgs {
             None => None,
         };
         Ok(Open::new(live, opened, child, self.processes.clone(), self.verbose))
+    }
+
+    /// What will be without ids, and why.
+    fn tell_of_contexts(&self, opened: &[Opened]) {
+        for pid in &self.processes.pids {
+            if let Err(why) = nopal_proc::thread_context::offset(*pid) {
+                tell!("nopal: pid {pid}: {why}; trace_id and span_id are empty");
+            }
+        }
+        let n_by_kernel = opened.iter().filter(|site| matches!(site.way, Way::Kernel { .. })).count();
+        if n_by_kernel > 0 {
+            let sites = counted(n_by_kernel as u64, "site");
+            tell!("nopal: {sites} opened by the kernel door, whose events have no trace_id and span_id");
+        }
     }
 }
 

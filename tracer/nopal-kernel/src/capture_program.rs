@@ -206,7 +206,7 @@ fn search(asm: &mut Assembler, keys: &[(i32, Label)], end: Label) {
 fn fixed_bytes(capture: &Capture) -> u32 {
     match capture {
         Capture::Value { operand } => u32::from(operand.size_bytes),
-        Capture::CString { .. } | Capture::Bytes { .. } => 4,
+        Capture::CString { .. } | Capture::Bytes { .. } | Capture::ThreadContext { .. } => 4,
     }
 }
 
@@ -286,6 +286,10 @@ impl SiteProgram<'_> {
                 Capture::CString { pointer, max_bytes, .. } => self.c_string(pointer, *max_bytes, offset)?,
                 Capture::Bytes { pointer, length, unit_bytes, max_bytes, .. } => {
                     self.bytes(pointer, length, *unit_bytes, *max_bytes, offset)?;
+                }
+                // It is per process and behind the thread pointer, neither of which a program for all of them knows.
+                Capture::ThreadContext { .. } => {
+                    self.asm.store_imm(Width::W32, SCRATCH, offset, text::NULL as i32);
                 }
             }
             offset += fixed_bytes(capture) as i16;
@@ -592,7 +596,7 @@ const RINGBUF_NO_WAKEUP: i32 = 1;
 
 fn max_string_bytes(capture: &Capture) -> u32 {
     match capture {
-        Capture::Value { .. } => 0,
+        Capture::Value { .. } | Capture::ThreadContext { .. } => 0,
         Capture::CString { max_bytes, .. } | Capture::Bytes { max_bytes, .. } => max_bytes + 2,
     }
 }

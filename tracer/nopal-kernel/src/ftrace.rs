@@ -195,6 +195,7 @@ pub fn arguments(captures: &[Capture]) -> Result<Vec<(Operand, bool)>, String> {
                 Capture::Value { operand } => (operand, false),
                 Capture::CString { pointer, .. } => (pointer, true),
                 Capture::Bytes { .. } => return Err("bytes with a length of their own".to_owned()),
+                Capture::ThreadContext { .. } => return Err("the thread context of OpenTelemetry".to_owned()),
             };
             fetch(operand, is_string).map(|_| (operand.clone(), is_string))
         })
@@ -214,6 +215,7 @@ pub fn payload(captures: &[Capture], values: &[String]) -> Vec<u8> {
                 };
                 fixed.extend_from_slice(&number.to_le_bytes()[..usize::from(operand.size_bytes.min(8))]);
             }
+            Capture::ThreadContext { .. } => fixed.extend_from_slice(&text::NULL.to_le_bytes()),
             Capture::CString { max_bytes, .. } | Capture::Bytes { max_bytes, .. } => {
                 let word = match value.strip_prefix('"') {
                     None => text::UNREADABLE,

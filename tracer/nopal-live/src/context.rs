@@ -46,6 +46,8 @@ impl Contexts {
                     into.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
                     self.frames.iter().for_each(|frame| into.extend_from_slice(&frame.to_le_bytes()));
                 }
+                // They are among the event's own.
+                ContextField::Otel => {}
             }
         }
     }

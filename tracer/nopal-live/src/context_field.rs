@@ -16,15 +16,19 @@ pub enum ContextField {
     /// That address and those of the callers. Hits must bring a part of their stack:
     /// [`Limits::stack_bytes`](crate::plan::Limits::stack_bytes).
     Ustack,
+    /// The trace and the span of OpenTelemetry that the thread works on: two fields behind the event's own, which hits must bring:
+    /// [`Limits::has_thread_context`](crate::plan::Limits::has_thread_context).
+    Otel,
 }
 
 impl ContextField {
-    pub const ALL: [ContextField; 5] = [
+    pub const ALL: [ContextField; 6] = [
         ContextField::Vpid,
         ContextField::Vtid,
         ContextField::Procname,
         ContextField::Ip,
         ContextField::Ustack,
+        ContextField::Otel,
     ];
     /// What a recording has unless told otherwise.
     pub const USUAL: [ContextField; 2] = [ContextField::Vpid, ContextField::Vtid];
@@ -36,6 +40,7 @@ impl ContextField {
             ContextField::Procname => "procname",
             ContextField::Ip => "ip",
             ContextField::Ustack => "ustack",
+            ContextField::Otel => "otel",
         }
     }
 
@@ -50,6 +55,8 @@ impl ContextField {
             ContextField::Procname => Type::String,
             ContextField::Ip => address(),
             ContextField::Ustack => return info.context(self.name(), Type::sequence(address())),
+            // Each event declares them itself.
+            ContextField::Otel => return info,
         };
         info.context(self.name(), ty)
     }

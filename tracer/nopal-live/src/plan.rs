@@ -6,9 +6,9 @@
 mod shape;
 
 use crate::predicate::Value;
-use nopal_capture::Capture;
 use nopal_capture::packed::{self, Block, Shape};
 use nopal_capture::record::{Field, FieldKind, RecordLayout, Text};
+use nopal_capture::{Capture, thread_context};
 use nopal_sdt::operand::{Base, Operand, Place, Register};
 use nopal_sdt::probe::{ArgDescription, Description, Probe, Site};
 use nopal_trace::{EventType, Type};
@@ -20,6 +20,8 @@ pub struct Limits {
     pub max_string_bytes: u32,
     /// How much of the thread's stack comes with each hit; 0 for none.
     pub stack_bytes: u32,
+    /// Whether each event has two fields more: the trace and the span of OpenTelemetry that its thread works on.
+    pub has_thread_context: bool,
 }
 
 impl Limits {
@@ -31,7 +33,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { max_string_bytes: 256, stack_bytes: 0 }
+        Limits { max_string_bytes: 256, stack_bytes: 0, has_thread_context: false }
     }
 }
 
@@ -54,6 +56,8 @@ pub struct SitePlan {
     packed: Option<usize>,
     /// Captures of the frame pointer, the stack pointer and the stack from there on.
     stack: Option<[usize; 3]>,
+    /// The capture that holds the thread context.
+    thread_context: Option<usize>,
     /// How the event's fields are made of a record, where that takes copying alone: most sites.
     steps: Option<Vec<Step>>,
     /// Arguments that could not be read here, with the reason.
@@ -120,6 +124,11 @@ impl EventPlan {
                 (_, ty) => event_type.field(&field.name, ty),
             };
         }
+        if limits.has_thread_context {
+            for name in thread_context_names(&fields) {
+                event_type = event_type.field(&name, Type::String);
+            }
+        }
         event_type.log_level =
             probe.description.as_ref().and_then(|description| description.log_level).map(i64::from);
         event_type.model_uri =
@@ -172,7 +181,7 @@ impl EventPlan {
         }
         match &self.sites[site].captures[self.sites[site].sources[field]?] {
             Capture::Value { operand } => Some(operand),
-            Capture::CString { .. } | Capture::Bytes { .. } => None,
+            Capture::CString { .. } | Capture::Bytes { .. } | Capture::ThreadContext { .. } => None,
         }
     }
 
@@ -321,6 +330,9 @@ impl EventPlan {
                 (Shape::Array { .. }, _) => {}
             }
         }
+        if let Some(capture) = plan.thread_context {
+            push_ids(plan.layout.text(payload, capture).ok_or(Malformed)?.bytes, into);
+        }
         Ok(texts)
     }
 }
@@ -339,6 +351,7 @@ impl SitePlan {
             layout: RecordLayout::default(),
             packed: None,
             stack: None,
+            thread_context: None,
             steps: None,
             unread: Vec::new(),
         };
@@ -365,13 +378,16 @@ impl SitePlan {
         if limits.stack_bytes > 0 {
             plan.stack = Some(stack_captures(limits.stack_bytes).map(|capture| plan.push(capture)));
         }
+        if limits.has_thread_context {
+            plan.thread_context = Some(plan.push(Capture::ThreadContext { offset: None }));
+        }
         plan.steps = plan.find_steps(fields);
         plan
     }
 
     /// The steps from a record to the fields, if each field is a capture that is written as it is.
     fn find_steps(&self, fields: &[PlannedField]) -> Option<Vec<Step>> {
-        if self.packed.is_some() || self.stack.is_some() {
+        if self.packed.is_some() || self.stack.is_some() || self.thread_context.is_some() {
             return None;
         }
         let mut steps = Vec::new();
@@ -424,6 +440,24 @@ fn stack_captures(max_bytes: u32) -> [Capture; 3] {
             is_trusted: false,
         },
     ]
+}
+
+/// What the fields of the thread context are called: as OpenTelemetry calls them, unless the probe has such a field.
+fn thread_context_names(fields: &[PlannedField]) -> [String; 2] {
+    ["trace_id", "span_id"].map(|name| match fields.iter().any(|field| field.name == name) {
+        true => format!("otel_{name}"),
+        false => name.to_owned(),
+    })
+}
+
+/// Two texts in hexadecimal, or two empty ones.
+fn push_ids(record: &[u8], into: &mut Vec<u8>) {
+    let ids = thread_context::ids(record);
+    let (trace, span) = ids.as_ref().map_or((&[][..], &[][..]), |(trace, span)| (trace, span));
+    for id in [trace, span] {
+        id.iter().for_each(|byte| into.extend_from_slice(format!("{byte:02x}").as_bytes()));
+        into.push(0);
+    }
 }
 
 impl Texts {

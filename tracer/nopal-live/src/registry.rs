@@ -397,7 +397,7 @@ fn kept(roles: &SpanRoles, probe: &Probe, captures: &[Capture]) -> Option<SpanSi
     let steps = roles.by_probe.get(&(probe.provider.clone(), probe.name.clone()))?.clone();
     let operands = captures.iter().map(|capture| match capture {
         Capture::Value { operand } => Some(operand.clone()),
-        Capture::CString { .. } | Capture::Bytes { .. } => None,
+        Capture::CString { .. } | Capture::Bytes { .. } | Capture::ThreadContext { .. } => None,
     });
     let all = operands.collect::<Option<Vec<_>>>().unwrap_or_default();
     let bytes: usize = all.iter().map(|operand| usize::from(operand.size_bytes)).sum();

@@ -23,6 +23,7 @@ mod process;
 pub mod ptrace;
 mod reaped;
 pub mod symbols;
+pub mod thread_context;
 mod tree;
 pub mod unwind;
 

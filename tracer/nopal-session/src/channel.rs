@@ -63,6 +63,7 @@ impl Running {
             limits: Limits {
                 max_string_bytes: config.max_string,
                 stack_bytes: if config.has_stack() { STACK_BYTES } else { 0 },
+                has_thread_context: config.has_thread_context(),
             },
             options: Options {
                 is_overwriting: config.mode == Mode::Overwrite,

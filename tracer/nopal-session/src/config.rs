@@ -189,6 +189,11 @@ impl Channel {
         self.context_fields().contains(&ContextField::Ustack)
     }
 
+    /// Whether each event says which trace and span of OpenTelemetry its thread works on.
+    pub fn has_thread_context(&self) -> bool {
+        self.context_fields().contains(&ContextField::Otel)
+    }
+
     pub fn context_fields(&self) -> Vec<ContextField> {
         self.context.iter().filter_map(|name| ContextField::parse(name)).collect()
     }

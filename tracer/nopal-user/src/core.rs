@@ -9,7 +9,7 @@ use super::sandbox::ForbidderFiles;
 use super::stub::chain::PlacedStub;
 use super::stub::space::{self, ObjectIdentity};
 use super::wanted::{LazyFixed, Select, WantedObject};
-use nopal_capture::{RecordLayout, Wanted};
+use nopal_capture::{Action, Capture, RecordLayout, Wanted};
 use nopal_proc::MappedObject;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -98,6 +98,7 @@ impl Core {
         let loader = self.loaders.wanted_in(pid, &mapped);
         let forbidders = self.forbidders.wanted_in(pid, &mapped);
         let mut wanted = Vec::new();
+        let mut thread_context = None;
         for object in mapped.into_iter().filter(|o| !o.path.starts_with(neighbourhood::MEMFD_NAME)) {
             let Some(read) = self.read_object(&object) else { continue };
             let mut sites = (self.select)(&object, &read.object);
@@ -106,6 +107,20 @@ impl Core {
             }
             if sites.is_empty() {
                 continue;
+            }
+            let contexts = sites.iter_mut().flat_map(|wanted| match &mut wanted.action {
+                Action::Record { captures, .. } | Action::AggregateOrRecord { captures, .. } => {
+                    &mut captures[..]
+                }
+                Action::Aggregate(_) | Action::Spans(_) | Action::Wait { .. } | Action::Restrain(_) => {
+                    &mut []
+                }
+            });
+            for capture in contexts {
+                if let Capture::ThreadContext { offset } = capture {
+                    let find = || nopal_proc::thread_context::offset(pid as u32).ok();
+                    *offset = *thread_context.get_or_insert_with(find);
+                }
             }
             let fixed = fixed_for(&read, &object, &sites);
             for bias in object.load_biases(&read.object) {

@@ -91,7 +91,7 @@ pub fn generate(spec: &StubSpec, around: &Surroundings) -> Result<Stub, StubErro
     let layout = RecordLayout::new(captures, has_time, has_task);
     for capture in captures {
         match capture {
-            Capture::Value { .. } => {}
+            Capture::Value { .. } | Capture::ThreadContext { .. } => {}
             Capture::CString { max_bytes, .. } | Capture::Bytes { max_bytes, .. } => {
                 strings::check_limit(*max_bytes)?
             }
@@ -553,7 +553,7 @@ impl<'a> Stubber<'a> {
             let offset = payload + field.offset as i32;
             match capture {
                 Capture::Value { operand } => self.frame.store(&mut self.asm, operand, RCX, offset, RDX)?,
-                Capture::CString { .. } | Capture::Bytes { .. } => {
+                Capture::CString { .. } | Capture::Bytes { .. } | Capture::ThreadContext { .. } => {
                     let slots = texts.next().expect("one pair of slots per string");
                     strings::copy(&mut self.asm, *slots, at(RCX, offset));
                 }

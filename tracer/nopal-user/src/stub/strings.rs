@@ -13,6 +13,7 @@ use super::StubError;
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use super::operand::Frame;
 use nopal_capture::Capture;
+use nopal_capture::thread_context::RECORD_BYTES;
 
 /// What the code here uses; system calls spoil or take all of them.
 pub(super) const REGISTERS: [Reg; 7] = [RAX, RCX, RDX, RSI, RDI, R10, R11];
@@ -67,6 +68,19 @@ pub(super) fn measure(
             frame.load(asm, pointer, RSI, RAX)?;
             asm.store(at(RSP, slots.pointer), RSI, Width::B8);
             check_bytes(asm, frame, slots, *is_trusted);
+            Ok(())
+        }
+        Capture::ThreadContext { offset } => {
+            asm.mov_imm(RAX, u64::from(RECORD_BYTES));
+            asm.store(at(RSP, slots.length), RAX, Width::B4);
+            asm.clear(RSI);
+            if let Some(disp) = *offset {
+                // Static thread-local memory, which every thread of the C library has.
+                asm.load64(RSI, Mem::Fs { base: RSI, disp });
+            }
+            asm.store(at(RSP, slots.pointer), RSI, Width::B8);
+            // The pointer is the program's own, and may lead anywhere.
+            check_bytes(asm, frame, slots, false);
             Ok(())
         }
     }

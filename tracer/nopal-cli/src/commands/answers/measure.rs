@@ -38,6 +38,7 @@ enum Streamed {
     Only,
     /// The user door does not open this site.
     Site(String),
+    ThreadContext,
 }
 
 impl std::fmt::Display for Streamed {
@@ -49,6 +50,7 @@ impl std::fmt::Display for Streamed {
             Streamed::Command => {
                 f.write_str("which doors a command's sites have is known once it runs; --door user keeps")
             }
+            Streamed::ThreadContext => f.write_str("--otel needs the thread context of each event"),
             Streamed::Only => f.write_str("--only needs the process of each event"),
             Streamed::Site(probe) => write!(f, "the user door does not open each site of {probe}"),
         }
@@ -133,6 +135,9 @@ fn keep(
 fn may_keep(source: &Source, args: &AnswerArgs, asked: &Asked<'_>) -> Result<SpanRoles, Streamed> {
     if asked.is_streamed {
         return Err(Streamed::AskedFor);
+    }
+    if args.target.otel {
+        return Err(Streamed::ThreadContext);
     }
     if args.target.only {
         return Err(Streamed::Only);

@@ -12,7 +12,8 @@ Examples:
   nopal add-context -u -t procname -t ip
   nopal add-context -u -c channel0 -t procname
 
-There are vpid, vtid (both there unless a session file leaves them out), procname, ip, ustack (the addresses of the callers), and cpu_id, which every event has.")]
+There are vpid, vtid (both there unless a session file leaves them out), procname, ip, ustack (the addresses of the callers), otel (trace_id and span_id of OpenTelemetry,
+OTEP 4947, by the user door), and cpu_id, which every event has.")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub which: Which,

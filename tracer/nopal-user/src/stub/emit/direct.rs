@@ -35,7 +35,7 @@ pub(super) fn suits(captures: &[Capture], layout: &RecordLayout, sub_shift: u32)
     let is_short = |capture: &Capture| match capture {
         Capture::Value { .. } => None,
         Capture::CString { max_bytes, .. } => Some(*max_bytes <= MAX_BYTES),
-        Capture::Bytes { .. } => Some(false),
+        Capture::Bytes { .. } | Capture::ThreadContext { .. } => Some(false),
     };
     let mut texts = captures.iter().filter_map(is_short).peekable();
     texts.peek().is_some() && texts.all(|is| is) && layout.max_bytes() < 1 << (sub_shift - 2)
