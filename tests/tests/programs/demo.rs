@@ -193,14 +193,14 @@ fn an_interrupted_tour_leaves_nothing() {
 }
 
 /// `nopal demo --serve` without a load.
-struct Served {
+pub(super) struct Served {
     running: Running,
-    server: u32,
+    pub(super) server: u32,
     port: u16,
 }
 
 impl Served {
-    fn start() -> Served {
+    pub(super) fn start() -> Served {
         let mut running = Running::start(
             Command::new(nopal()).args(["demo", "--serve", "0", "--json"]).stdout(Stdio::piped()),
         );
@@ -210,7 +210,7 @@ impl Served {
         Served { server: number("pid") as u32, port: number("port") as u16, running }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(super) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream

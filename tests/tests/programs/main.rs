@@ -11,6 +11,8 @@ mod list_live;
 mod list_real;
 mod mcp;
 mod redis_example;
+mod screens;
 mod targets_by_name;
 mod test_rules;
+mod traps;
 mod valkey;

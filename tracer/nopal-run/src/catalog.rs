@@ -229,7 +229,8 @@ impl LiveCatalog {
                 return Err(self.no_probe(&files, &wanted, all(), file.is_none()));
             }
         }
-        let later = is_open.then(|| later_point(&found, file.map_or("", String::as_str), provider, name));
+        let later = is_open
+            .then(|| later_point(&found, file.map_or("", String::as_str), provider, name, &self.given));
         // A probe is called as the script calls it, so that a recording calls it the same.
         if file.is_none_or(|file| is_spelled_out(file)) {
             found.iter_mut().for_each(|known| rename(known, file.map(String::as_str)));
@@ -457,9 +458,15 @@ fn rename(known: &mut KnownPoint, file: Option<&str>) {
     known.point.name = known.point.name.replacen(&old, &new, 1);
 }
 
-/// The probes of files that are mapped later. Their arguments are taken to be those of the ones there are, if these agree;
-/// else they are numbers.
-fn later_point(found: &[KnownPoint], file: &str, provider: &str, name: &str) -> KnownPoint {
+/// The probes of files that are mapped later. Their arguments are taken to be those of the ones there are, if these agree; of a
+/// probe that is not there at all, those that it is declared with; else they are numbers.
+fn later_point(
+    found: &[KnownPoint],
+    file: &str,
+    provider: &str,
+    name: &str,
+    given: &[nopal_provider::File],
+) -> KnownPoint {
     const UNKNOWN: ArgType = ArgType::Int { size_bytes: 8, is_signed: true };
     let of_known = |known: &KnownPoint| match &known.point.kind {
         PointKind::Usdt { path, provider, name } => Some([path.clone(), provider.clone(), name.clone()]),
@@ -467,7 +474,11 @@ fn later_point(found: &[KnownPoint], file: &str, provider: &str, name: &str) -> 
     };
     let args = match found {
         [first, rest @ ..] if rest.iter().all(|known| known.args == first.args) => first.args.clone(),
-        _ => vec![KnownArg { name: String::new(), arg_type: UNKNOWN }; N_LATER_ARGS],
+        _ => {
+            let declared = found.is_empty().then(|| declared_args(provider, name, given)).flatten();
+            declared
+                .unwrap_or_else(|| vec![KnownArg { name: String::new(), arg_type: UNKNOWN }; N_LATER_ARGS])
+        }
     };
     let place = if file.is_empty() { String::new() } else { format!("{file}:") };
     let kind = PointKind::UsdtLater(LaterProbes {
@@ -493,6 +504,14 @@ fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {
     }
 }
 
+/// The arguments that a `.d` file or the catalog has for a probe.
+fn declared_args(provider: &str, name: &str, given: &[nopal_provider::File]) -> Option<Vec<KnownArg>> {
+    let (provider, name) = (provider.to_owned(), name.to_owned());
+    let mut probe = Probe { provider, name, sites: Vec::new(), description: None };
+    nopal_sdt::describe(std::slice::from_mut(&mut probe), given);
+    probe.description.is_some().then(|| known_args(&probe))
+}
+
 /// The length of a text that is an address and a length, as C programs would call it: `keylen` of `key`.
 fn length_name(probe: &Probe, index: u8) -> Option<String> {
     let args = &probe.description.as_ref()?.args;
@@ -503,7 +522,10 @@ fn length_name(probe: &Probe, index: u8) -> Option<String> {
 
 /// Its arguments in the order of their operands.
 pub(super) fn known_args(probe: &Probe) -> Vec<KnownArg> {
-    let n_args = probe.sites.iter().map(|site| site.args.len()).max().unwrap_or(0).min(255) as u8;
+    let declared = probe.description.iter().flat_map(|description| &description.args);
+    let n_declared = declared.filter_map(|arg| arg.operand.max(arg.length_operand)).max().unwrap_or(0);
+    let in_sites = probe.sites.iter().map(|site| site.args.len()).max();
+    let n_args = in_sites.map_or(n_declared, |n| n.min(255) as u8);
     (0..n_args)
         .map(|index| {
             let description = site::arg_description(probe.description.as_ref(), index);
