@@ -16,6 +16,16 @@ fn prometheus_has_what_was_planned_over_restarts_and_reloads() {
 }
 
 #[test]
+fn a_hundred_idle_processes_cost_few_system_calls_and_none_is_missed() {
+    let folder = scratch("pictures-serve-idle");
+    // A name that nobody else has.
+    let program = folder.join(format!("si{}", std::process::id()));
+    copy_program(&build("spans", &["spans.c"], Build::Pie), &program);
+    let provider = root().join("tests/fixtures/targets/spans.d");
+    check("serve_idle.py", &[&nopal(), &program, &provider, &spans_file(), &folder]);
+}
+
+#[test]
 fn a_file_that_is_wrong_is_refused_with_the_reason() {
     let folder = scratch("pictures-serve-refused");
     let file = folder.join("serve.toml");

@@ -34,4 +34,4 @@ pub use image::{Bytes, Image};
 pub use maps::{Mapping, maps, parse as parse_maps};
 pub use objects::{FileId, MappedObject, changeable_objects, has_ended, mapped_objects};
 pub use process::{Process, Width, children, processes, read_short};
-pub use tree::descendants;
+pub use tree::{descendants, descendants_of_all};

@@ -25,6 +25,12 @@ static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 /// The live processes below `pid`, parents before children, without `pid` itself. A process whose parent has ended
 /// is no longer below it: the kernel gives it another parent.
 pub fn descendants(pid: u32) -> Vec<u32> {
+    descendants_of_all(&[pid])
+}
+
+/// The live processes below any of these, each once and without themselves: for a hundred of them the kernel is asked no
+/// more than for one.
+pub fn descendants_of_all(pids: &[u32]) -> Vec<u32> {
     // A panic in here leaves a table whose entries are all read again before they are believed.
     let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
@@ -35,7 +41,7 @@ pub fn descendants(pid: u32) -> Vec<u32> {
         }
         _ => *table = Some(Table::read(last.unwrap_or(0), now)),
     }
-    table.as_mut().map(|table| table.below(pid)).unwrap_or_default()
+    table.as_mut().map(|table| table.below(pids)).unwrap_or_default()
 }
 
 /// The number that was last given to a process or thread, in our namespace. `None` where the kernel does not say.
@@ -87,12 +93,12 @@ impl Table {
     }
 
     /// Everything found is read again, as parents end and children get others, until all of it holds.
-    fn below(&mut self, root: u32) -> Vec<u32> {
+    fn below(&mut self, roots: &[u32]) -> Vec<u32> {
         let mut live = Vec::new();
         for _ in 0..MAX_ROUNDS {
             let mut has_changed = false;
             live.clear();
-            for pid in self.walk(root) {
+            for pid in self.walk(roots) {
                 let now = Process::read(pid).ok();
                 if now.as_ref().is_some_and(|process| !process.is_zombie) {
                     live.push(pid);
@@ -113,17 +119,22 @@ impl Table {
         live
     }
 
-    fn walk(&self, root: u32) -> Vec<u32> {
-        let mut found = vec![root];
-        let mut seen = BTreeSet::from([root]);
+    fn walk(&self, roots: &[u32]) -> Vec<u32> {
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (pid, parent) in &self.parents {
+            children.entry(*parent).or_default().push(*pid);
+        }
+        let mut found = roots.to_vec();
+        // What is not true any more may go in circles.
+        let mut seen: BTreeSet<u32> = roots.iter().copied().collect();
         let mut next = 0;
-        while let Some(&parent) = found.get(next) {
-            // What is not true any more may go in circles.
-            let below = self.parents.iter().filter(|(_, p)| **p == parent).map(|(pid, _)| *pid);
-            found.extend(below.filter(|pid| seen.insert(*pid)));
+        while let Some(parent) = found.get(next) {
+            let below = children.get(parent).into_iter().flatten();
+            let fresh: Vec<u32> = below.copied().filter(|pid| seen.insert(*pid)).collect();
+            found.extend(fresh);
             next += 1;
         }
-        found.split_off(1)
+        found.split_off(roots.len())
     }
 }
 
@@ -226,7 +237,10 @@ mod tests {
             read_at: Instant::now(),
             unborn: BTreeMap::new(),
         };
-        assert_eq!(table.walk(2), [3, 5]);
-        assert_eq!(table.walk(4), []);
+        assert_eq!(table.walk(&[2]), [3, 5]);
+        assert_eq!(table.walk(&[4]), []);
+        assert_eq!(table.walk(&[4, 3]), [2, 5]);
+        assert_eq!(table.walk(&[2, 3]), [5]);
+        assert_eq!(table.walk(&[5, 6]), []);
     }
 }

@@ -7,6 +7,7 @@ use nopal_live::plan::Limits;
 use nopal_live::registry::Choice;
 use nopal_live::{Door, Live, LiveError, News, Options, OrderWithin, Request, attach_when_free};
 use nopal_proc::Process;
+use nopal_proc::missed_execs::Untold;
 use nopal_session::Tracked;
 use nopal_session::programs::Programs;
 use nopal_spans::{Available, Fields, Needs, ProbeName, Span, Summary};
@@ -19,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const LOOK_AGAIN_BLIND: Duration = Duration::from_millis(500);
 /// A process that could not be entered is tried again after this long.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
-const LOOK_IDLE: Duration = Duration::from_secs(1);
+const LOOK_IDLE: Duration = Duration::from_secs(2);
 /// How often it is looked who has ended.
 const COUNT: Duration = Duration::from_secs(1);
 const MAX_TEXT_BYTES: u32 = 128;
@@ -172,7 +173,10 @@ impl Target {
         self.refused.retain(|_, since| since.elapsed() < TRY_AGAIN);
         if self.last_count.is_none_or(|last| last.elapsed() >= COUNT) {
             self.last_count = Some(Instant::now());
-            self.attached.retain(|pid| Process::is_alive(*pid));
+            // What is traced has not ended as far as anybody has seen.
+            let traced: HashSet<u32> =
+                self.tracing.iter().flat_map(|tracing| tracing.live.processes()).collect();
+            self.attached.retain(|pid| traced.contains(pid) || Process::is_alive(*pid));
         }
         let mut known: HashSet<u32> = self.attached.iter().chain(self.refused.keys()).copied().collect();
         if let Some(tracing) = &self.tracing {
@@ -181,6 +185,10 @@ impl Target {
         let mut fresh = self.programs.fresh(&known);
         fresh.sort_unstable();
         self.state.verdict.n_late += self.programs.take_missed().len() as u64;
+        if self.programs.take_lost() {
+            self.state.verdict.n_gaps += 1;
+            self.state.problem = Some(Untold::TooMuch.to_string());
+        }
         for pid in fresh {
             // The child of one that was entered just now.
             if self.tracing.as_ref().is_some_and(|tracing| tracing.live.processes().contains(&pid)) {

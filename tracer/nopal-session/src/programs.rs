@@ -36,6 +36,8 @@ pub struct Programs {
     last_look: Option<Instant>,
     last_full_look: Option<Instant>,
     look_again: Duration,
+    /// How often numbers that are new are looked at.
+    look: Duration,
     /// Tells of those that a look would not find; nothing where the kernel does not allow it.
     perf_events: Option<PerfEvents>,
     /// Processes that have started a program, of which nothing but this is known yet.
@@ -79,6 +81,7 @@ impl Programs {
             last_look: None,
             last_full_look: None,
             look_again: LOOK_AGAIN,
+            look: LOOK,
             perf_events: None,
             started: HashMap::new(),
             missed: Vec::new(),
@@ -213,6 +216,8 @@ impl Programs {
     /// How long it takes at most until a process is noticed that has become another program, untold.
     pub fn look_again_after(&mut self, pause: Duration) {
         self.look_again = pause;
+        // Where the kernel tells who starts a program, new numbers say nothing more.
+        self.look = if self.is_blind() { LOOK } else { pause };
     }
 
     pub fn is_empty(&self) -> bool {
@@ -229,11 +234,14 @@ impl Programs {
     pub fn fresh(&mut self, known: &HashSet<u32>) -> Vec<u32> {
         let mut fresh: Vec<u32> = self.told();
         fresh.retain(|pid| !known.contains(pid));
-        if self.names.is_empty() || self.last_look.is_some_and(|last| last.elapsed() < LOOK) {
+        // What the kernel could not tell is looked for at once.
+        let pause = if self.has_lost { LOOK } else { self.look };
+        if self.names.is_empty() || self.last_look.is_some_and(|last| last.elapsed() < pause) {
             return fresh;
         }
         self.last_look = Some(Instant::now());
-        let is_full = self.last_full_look.is_none_or(|last| last.elapsed() >= self.look_again);
+        let is_full =
+            self.has_lost || self.last_full_look.is_none_or(|last| last.elapsed() >= self.look_again);
         if is_full {
             self.last_full_look = self.last_look;
             self.watch_files();

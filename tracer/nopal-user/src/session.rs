@@ -130,6 +130,12 @@ impl Session {
         Ok(reports)
     }
 
+    /// Everybody below the processes that were named.
+    fn descendants(&self) -> Vec<i32> {
+        let roots: Vec<u32> = self.roots.iter().map(|root| *root as u32).collect();
+        nopal_proc::descendants_of_all(&roots).into_iter().map(|pid| pid as i32).collect()
+    }
+
     /// Enters the live descendants that are not traced yet, until there are no new ones.
     pub(super) fn attach_descendants(&mut self) -> Vec<ProcessReport> {
         let mut reports = Vec::new();
@@ -140,11 +146,9 @@ impl Session {
             let waiting: Vec<i32> = self.missed_execs.waiting().map(|pid| pid as i32).collect();
             self.given_up.retain(|(pid, _)| !waiting.contains(pid));
             let fresh: BTreeSet<i32> = self
-                .roots
-                .iter()
-                .flat_map(|root| nopal_proc::descendants(*root as u32))
-                .chain(self.missed_execs.family())
-                .map(|pid| pid as i32)
+                .descendants()
+                .into_iter()
+                .chain(self.missed_execs.family().map(|pid| pid as i32))
                 .filter(|pid| !self.is_known(*pid))
                 .collect();
             if fresh.is_empty() {

@@ -262,7 +262,12 @@ impl<S: Selection> Live<S> {
         self.last_sweep = Instant::now();
         let mut known: HashSet<u32> =
             self.left.keys().chain(&self.entered).chain(self.code.keys()).copied().collect();
-        known.retain(is_alive);
+        // Those that the user door has were seen alive by its look.
+        let traced: HashSet<u32> = match &self.user {
+            Some((session, _)) => session.processes().iter().map(|traced| traced.pid as u32).collect(),
+            None => HashSet::new(),
+        };
+        known.retain(|pid| traced.contains(pid) || is_alive(pid));
         if is_time {
             known.iter().for_each(|pid| self.look_at(*pid));
         }

@@ -118,12 +118,7 @@ impl Session {
 
     /// Children that are not traced have the ring of their parent all the same.
     fn watch_children(&mut self) {
-        let below: HashSet<i32> = self
-            .roots
-            .iter()
-            .flat_map(|root| nopal_proc::descendants(*root as u32))
-            .map(|pid| pid as i32)
-            .collect();
+        let below: HashSet<i32> = self.descendants().into_iter().collect();
         self.identities.retain(|pid, _| below.contains(pid) || self.traced.iter().any(|t| t.pid == *pid));
         for pid in below {
             let is_known = self

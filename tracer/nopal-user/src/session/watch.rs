@@ -81,9 +81,11 @@ pub struct LastWords {
 
 /// The mappings of a process whose size stays the same are read again this often.
 const FULL_LOOK: Duration = Duration::from_secs(1);
+/// The same where the process itself tells what it loads.
+const FULL_LOOK_TOLD: Duration = Duration::from_secs(10);
 
 impl Session {
-    /// One look at everything. Cheap when nothing has happened: one read per site and four of each process.
+    /// One look at everything. Cheap when nothing has happened: one read per site and three of each process.
     pub fn look_after(&mut self) -> Vec<Notice> {
         let mut look = Look::default();
         if self.has_library_news() {
@@ -186,16 +188,27 @@ struct Look {
 impl Look {
     fn at_process(&mut self, core: &mut Core, traced: &mut Traced) {
         let pid = traced.pid;
-        if !process::is_still(pid, traced.start_time) {
+        let first = traced.seen.first().map_or(0, |m| m.0);
+        // The memory we opened is that of the program of then; after an exec or the end it is nobody's.
+        let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
+        let is_told = traced.sites.iter().any(|s| {
+            s.probe == LIBRARY_PROBE && traced.health.get(&s.address).is_none_or(|h| *h == Health::Well)
+        });
+        let n_pages = process::n_pages(pid);
+        let pause = if is_told { FULL_LOOK_TOLD } else { FULL_LOOK };
+        let is_known = |(pages, at): (u64, Instant)| n_pages == Some(pages) && at.elapsed() < pause;
+        let is_as_before = !has_changed && !traced.is_unannounced && traced.seen_at.is_some_and(is_known);
+        // A process that shares its memory with another may end before its memory does.
+        if !is_as_before && !process::is_still(pid, traced.start_time) {
             self.ended.push(pid);
             self.notices.push(Notice::Ended { pid });
             return;
         }
-        let first = traced.seen.first().map_or(0, |m| m.0);
-        // The memory we opened is that of the program of then; after an exec it is nobody's.
-        let has_changed = matches!(traced.memory.read(first, &mut [0]), Err(Error::Gone { .. }));
-        let now = code_now(traced, has_changed);
-        if has_changed && !now.is_empty() {
+        let now = (!is_as_before).then(|| {
+            traced.seen_at = n_pages.map(|n| (n, Instant::now()));
+            code_mappings(pid)
+        });
+        if has_changed && now.as_ref().is_some_and(|now| !now.is_empty()) {
             self.notices.push(Notice::Exec { pid, seen: Instant::now() });
             traced.sites.clear();
             traced.reports.clear();
@@ -211,21 +224,20 @@ impl Look {
         if traced.is_early {
             traced.is_early = !matches!(in_own_thread(move || ask_again(core, pid)), Ok(true));
         }
-        let is_told = traced.sites.iter().any(|s| {
-            s.probe == LIBRARY_PROBE && traced.health.get(&s.address).is_none_or(|h| *h == Health::Well)
-        });
         // What is being loaded at this moment will be told of before it runs.
         let is_first = is_told && !std::mem::replace(&mut traced.is_unannounced, false);
-        if now.iter().any(|m| !traced.seen.contains(m)) {
-            if is_first {
-                traced.is_unannounced = true;
-                self.unseen.push(pid as u32);
-            } else {
-                self.again.push(pid);
+        if let Some(now) = now {
+            if now.iter().any(|m| !traced.seen.contains(m)) {
+                if is_first {
+                    traced.is_unannounced = true;
+                    self.unseen.push(pid as u32);
+                } else {
+                    self.again.push(pid);
+                }
             }
-        }
-        if !traced.is_unannounced {
-            traced.seen = now;
+            if !traced.is_unannounced {
+                traced.seen = now;
+            }
         }
         let bits = sandbox::restraint_of(traced);
         if bits & !traced.restraint != 0 {
@@ -281,17 +293,6 @@ impl Look {
             Ok(_) | Err(_) => {}
         }
     }
-}
-
-/// The code mappings of a process: as they were if its size says that they are the same.
-fn code_now(traced: &mut Traced, has_changed: bool) -> Vec<(u64, u64)> {
-    let n_pages = process::n_pages(traced.pid);
-    let is_known = |(pages, at): (u64, Instant)| n_pages == Some(pages) && at.elapsed() < FULL_LOOK;
-    if has_changed || traced.is_unannounced || !traced.seen_at.is_some_and(is_known) {
-        traced.seen_at = n_pages.map(|n| (n, Instant::now()));
-        return code_mappings(traced.pid);
-    }
-    traced.seen.clone()
 }
 
 fn opened_again(pid: i32, site: &OpenSite, was_taken_over: bool) -> Notice {
