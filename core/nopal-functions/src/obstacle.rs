@@ -25,7 +25,7 @@ impl fmt::Display for Obstacle {
         match self {
             Obstacle::Empty => write!(f, "the file does not say where its code ends"),
             Obstacle::Undecodable { address } => {
-                write!(f, "what it has at {address:#x} is not an instruction")
+                write!(f, "the bytes at {address:#x} are not an instruction")
             }
             Obstacle::RunsOn { address } => {
                 write!(f, "it runs on into other code behind {address:#x}")

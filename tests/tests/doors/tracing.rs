@@ -242,7 +242,7 @@ fn wrong_requests_get_one_clear_sentence() {
         (vec!["trace", "-p", &pid, "python:gc__start if gen > 1"], 1, "its arguments are: generation"),
         (vec!["trace", "-p", &pid, "python:gc__start if generation > "], 1, "expected a number"),
         (vec!["trace", "-p", &pid, "python:gc__start if"], 1, "expected the name of an argument"),
-        (vec!["trace", "-p", &pid, "python:line if funcname > 1"], 1, "`funcname` is a text"),
+        (vec!["trace", "-p", &pid, "python:line if funcname > 1"], 1, "`funcname` is a string"),
         (vec!["trace", "-p", &pid, "python:line", "--max-string", "0"], 2, "1 byte to 8k"),
         (vec!["trace", "-p", &pid, "python:line", "--buffer-size", "1"], 2, "64k to 1G"),
         (vec!["trace", "spoken:values", "--", "/no/such/program"], 1, "/no/such/program"),

@@ -435,7 +435,7 @@ fn a_wrong_question_is_told_what_there_is() {
             &spans,
             &["cannot pair by `status`: plan:outer__start has no such field", "its fields are id"],
         ),
-        (&["latency", "took", "--key", "name"], &spans, &["nothing is paired"]),
+        (&["latency", "took", "--key", "name"], &spans, &["there is nothing to pair"]),
         (
             &["latency", "outer", "--by", "idd"],
             &spans,

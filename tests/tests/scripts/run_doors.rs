@@ -206,7 +206,7 @@ fn where_ebpf_is_not_permitted_tracefs_tells_the_same() {
     let output = without_bpf(nopal()).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     assert!(
-        errors(&output).contains("eBPF is not permitted, so tracefs tells of the hits"),
+        errors(&output).contains("eBPF is not permitted, so hits are read through tracefs"),
         "{}",
         errors(&output)
     );

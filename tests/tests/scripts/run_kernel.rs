@@ -87,7 +87,7 @@ fn functions_that_the_kernel_refuses_keep_no_other_away() {
     assert_eq!((counted, n_gaps), (want, 2), "{errors}");
     for name in ["odd_2", "odd_5"] {
         let is_told =
-            |line: &str| line.contains(name) && line.contains("takes no uprobe on this instruction");
+            |line: &str| line.contains(name) && line.contains("allows no uprobe on this instruction");
         assert!(errors.lines().any(is_told), "{errors}");
     }
 }

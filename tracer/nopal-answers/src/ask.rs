@@ -59,7 +59,7 @@ impl fmt::Display for Wrong {
                 write!(f, "{span} cannot pair by `{field}`: {probe} has no such field")
             }
             Wrong::KeyOfWhole { span } => {
-                write!(f, "{span} is one event that tells its duration, so that nothing is paired")
+                write!(f, "{span} is a single event that carries its duration; there is nothing to pair")
             }
             Wrong::Rule { text, why, .. } => write!(f, "not a valid rule: `{text}`: {why}"),
             Wrong::Trigger { text, why } => write!(f, "not a valid trigger: `{text}`: {why}"),

@@ -193,13 +193,4 @@ impl Visitor for TaskReader {
             None => {}
         }
     }
-    fn float(&mut self, _: &Step, _: u64, _: f64, _: u32) {}
-    fn enumeration(&mut self, _: &Step, _: u64, _: u64, _: &Enum) {}
-    fn string(&mut self, _: &Step, _: u64, _: &[u8]) {}
-    fn begin_array(&mut self, _: &Step, _: u64, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_struct(&mut self, _: &Step, _: u64) {}
-    fn end_struct(&mut self) {}
-    fn begin_variant(&mut self, _: &Step, _: u64) {}
-    fn end_variant(&mut self) {}
 }

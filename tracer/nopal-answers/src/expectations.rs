@@ -164,7 +164,7 @@ fn pattern(text: &str) -> Result<Pattern, &'static str> {
         () if text.contains(char::is_whitespace) => {
             Err("the name of a probe has no blanks; conditions are not known here")
         }
-        () if text.contains(['<', '>', '=']) => Err("a comparison is no part of a probe's name"),
+        () if text.contains(['<', '>', '=']) => Err("a comparison cannot be part of a probe's name"),
         () => Ok(Pattern::parse(text)),
     }
 }

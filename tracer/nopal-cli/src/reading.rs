@@ -36,8 +36,8 @@ pub(crate) fn read_file(path: &Path) -> Result<Object, Failure> {
             ReadError::NotLinked { .. } => {
                 ("not-linked", "name the program or library that it is linked into")
             }
-            ReadError::Broken { .. } => ("damaged", "copy or build it again; `readelf -a` tells more"),
-            ReadError::TooManyNotes { .. } => ("damaged", "`readelf -n` tells more"),
+            ReadError::Broken { .. } => ("damaged", "copy or build it again; `readelf -a` shows more"),
+            ReadError::TooManyNotes { .. } => ("damaged", "`readelf -n` shows more"),
         };
         Failure::new(code, format!("{}: {error}", path.display())).hint(hint)
     })
@@ -52,7 +52,7 @@ pub(crate) fn cannot_read(error: &TargetError) -> Failure {
         TargetError::NotPermitted { .. } => {
             ("not-permitted", Some("run nopal as that process's user or as root"))
         }
-        TargetError::Zombie { .. } => ("no-such-process", Some("its parent has not yet taken notice")),
+        TargetError::Zombie { .. } => ("no-such-process", Some("its parent has not noticed yet")),
         TargetError::KernelThread { .. } => ("kernel-thread", Some("name a process that runs a program")),
         TargetError::Is32Bit { .. } => ("32-bit", Some("only 64-bit programs can be traced")),
         TargetError::Translated { .. } => ("translated", None),

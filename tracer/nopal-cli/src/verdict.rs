@@ -141,7 +141,7 @@ pub(crate) fn remarks(verdict: &Verdict, cut_at: Option<u64>) -> Vec<String> {
     if verdict.n_undecided > 0 {
         let are = if verdict.n_undecided == 1 { "is" } else { "are" };
         said.push(format!(
-            "{} {are} here because too little of a text was copied to decide the filter",
+            "{} {are} here because a string was cut too short to decide the filter",
             counted(verdict.n_undecided, "event")
         ));
     }

@@ -102,7 +102,7 @@ pub fn machine(m: &Machine) -> Vec<Finding> {
                 "the time stamp counter does not run steadily (the kernel's clock is {})",
                 source.as_deref().unwrap_or("unknown")
             ),
-            "the user door cannot tell times here; use --door kernel, or a machine or guest with an invariant TSC",
+            "the user door cannot read the time here; use --door kernel, or a machine or guest with an invariant TSC",
         ),
     });
     findings

@@ -96,7 +96,7 @@ impl FtraceDoor {
         let event = self.n_events;
         let path = site.path.to_str().filter(|path| !path.contains([' ', ':', '\n']));
         let path = path.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "tracefs takes no path with a blank or a colon")
+            io::Error::new(io::ErrorKind::InvalidInput, "tracefs accepts no path with a space or a colon")
         })?;
         let mut line = format!("p:{}/e{event} {path}:{:#x}", self.group, site.file_offset);
         if site.ref_ctr_offset != 0 {
@@ -253,7 +253,7 @@ fn fetch(operand: &Operand, is_string: bool) -> Result<String, String> {
         Place::Memory(Memory { base: Base::Register(base), index: None, displacement }) => {
             format!("{displacement:+}(%{})", register_name(*base))
         }
-        Place::Memory(_) => return Err("a place in memory that tracefs has no words for".to_owned()),
+        Place::Memory(_) => return Err("an address that tracefs cannot express".to_owned()),
     };
     if is_string {
         return Ok(format!("+0({place}):string"));

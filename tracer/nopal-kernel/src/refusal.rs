@@ -144,7 +144,7 @@ impl fmt::Display for Refusal {
             Refusal::NotCode { address } => write!(f, "{address:#x} is not code of the file"),
             Refusal::Unsupported { path } => write!(
                 f,
-                "putting uprobes on {}: the kernel takes no uprobe on this instruction",
+                "putting uprobes on {}: the kernel allows no uprobe on this instruction",
                 path.display()
             ),
             Refusal::Kernel { path, error } => write!(f, "putting uprobes on {}: {error}", path.display()),

@@ -135,7 +135,7 @@ pub struct Registry {
     outcomes: Vec<Outcome>,
     /// Of the processes; it grows as hits are read.
     remembered: RefCell<ProcessCache>,
-    /// Hits let through because too little of a text was copied to decide about them.
+    /// Hits let through because a string was cut too short to decide about them.
     n_undecided: Cell<u64>,
 }
 
@@ -436,22 +436,22 @@ fn condition(choice: &Choice, plan: &EventPlan, probe: &str) -> Result<Option<Pr
         Some(Mismatch::Field(field)) => Some(field),
         Some(Mismatch::Context(context)) => {
             let name = format!("$ctx.{}", context.name());
-            let what = if context == Context::Procname { "a text" } else { "a number" };
-            return Err(at(&name, format!("`{name}` is {what}, to be compared with {what}")));
+            let what = if context == Context::Procname { "a string" } else { "a number" };
+            return Err(at(&name, format!("`{name}` is {what}; compare it with {what}")));
         }
         Some(Mismatch::Constant) => {
-            return Err(at("\"", "a text is compared with a text, and says nothing alone".to_owned()));
+            return Err(at("\"", "a string must be compared with a string".to_owned()));
         }
     };
     if let Some(field) = field {
         let name = name_of(field);
         let reason = match plan.is_text(field) {
-            true => format!("`{name}` is a text, to be compared with a text in quotes"),
+            true => format!("`{name}` is a string; compare it with a string in quotes"),
             false if !plan.labels(field).is_empty() => {
                 let labels: Vec<&str> = plan.labels(field).iter().take(20).map(|l| l.text.as_str()).collect();
                 format!("`{name}` is a number or one of {}", labels.join(", "))
             }
-            false => format!("`{name}` is a number, to be compared with a number"),
+            false => format!("`{name}` is a number; compare it with a number"),
         };
         return Err(at(name, reason));
     }
@@ -571,7 +571,7 @@ mod tests {
         let plan = EventPlan::new(&probe, Limits::default());
         for (text, reason) in [
             ("id > 3 && name == 'x*'", None),
-            ("name > 3", Some("`name` is a text")),
+            ("name > 3", Some("`name` is a string")),
             ("id > 3 || !(id == 'x')", Some("`id` is a number")),
             ("", Some("expected the name")),
         ] {

@@ -152,7 +152,7 @@ impl LiveCatalog {
             return match self.named_file(Path::new(text)) {
                 Some(file) => Ok(vec![file]),
                 None if Path::new(text).exists() => {
-                    Err(no_point(format!("`{text}` is no ELF program or library"), None))
+                    Err(no_point(format!("`{text}` is not an ELF program or library"), None))
                 }
                 None => Err(no_point(format!("there is no file `{text}`"), None)),
             };

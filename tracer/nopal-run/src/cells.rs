@@ -264,25 +264,8 @@ impl MapAccess for CellMaps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::tests::site;
     use nopal_program::PointKind;
-    use nopal_sdt::operand::{Arch, parse, split};
-    use nopal_sdt::probe::Arg;
-
-    fn site(operands: &str) -> Site {
-        let args = split(operands)
-            .into_iter()
-            .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })
-            .collect();
-        Site {
-            address: 0,
-            file_offset: 0,
-            semaphore: None,
-            args,
-            code: vec![0x90],
-            until_restartable: None,
-            edge: None,
-        }
-    }
 
     #[test]
     fn tests_mean_the_same_in_a_stub() {

@@ -168,14 +168,14 @@ impl SiteReader {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use nopal_abi::record::text;
     use nopal_program::captures::ArgUse;
     use nopal_sdt::operand::{Arch, parse, split};
     use nopal_sdt::probe::Arg;
 
-    fn site(operands: &str) -> Site {
+    pub(crate) fn site(operands: &str) -> Site {
         let args = split(operands)
             .into_iter()
             .map(|text| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) })

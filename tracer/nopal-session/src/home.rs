@@ -130,7 +130,7 @@ impl Home {
                 None => {
                     self.all()?;
                     return Err(SessionError::new("no-session", "there is no current session")
-                        .hint("`nopal create NAME` makes one, `nopal status` lists those there are"));
+                        .hint("`nopal create NAME` makes one, `nopal status` lists all of them"));
                 }
             },
         };

@@ -247,7 +247,7 @@ fn why_root_is_not_allowed(has: impl Fn(Capability) -> bool) -> String {
          a container needs --cap-add DAC_OVERRIDE"
             .to_owned()
     } else {
-        "it has capabilities that nopal has not, or is in a user namespace that does not let it in".to_owned()
+        "it has capabilities that nopal lacks, or is in a user namespace that does not admit nopal".to_owned()
     }
 }
 

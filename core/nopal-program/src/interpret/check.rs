@@ -194,7 +194,7 @@ impl Checker<'_> {
     fn map(&self, map: MapId, key: Slot) -> Result<&MapDef, &'static str> {
         self.slots(&[key])?;
         let def = self.def(map)?;
-        if key.len == def.key_bytes() { Ok(def) } else { Err("the key has not the length of the map's") }
+        if key.len == def.key_bytes() { Ok(def) } else { Err("the key does not have the map's length") }
     }
 
     fn plain(&self, map: MapId, key: Slot) -> Result<(), &'static str> {

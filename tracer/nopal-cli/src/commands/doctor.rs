@@ -106,7 +106,7 @@ fn wait_for(pid: u32, probe: &str, wait: Duration) -> Vec<Finding> {
         Ok(0) => Finding::problem(
             "silent",
             format!("{probe} was open for {} s and did not fire: the program does not pass there", wait.as_secs_f32()),
-            "make it do what the probe tells of, or wait longer: --wait 1m. Another process may do that work: `nopal list -u`",
+            "make the program do what the probe marks, or wait longer: --wait 1m. Another process may do that work: `nopal list -u`",
         ),
         Ok(1) => Finding::fine("fires", format!("{probe} fired once in {} s", wait.as_secs_f32())),
         Ok(n) => Finding::fine("fires", format!("{probe} fired {n} times in {} s", wait.as_secs_f32())),

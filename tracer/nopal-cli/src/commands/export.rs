@@ -2,7 +2,7 @@
 
 use super::answers::source::Status;
 use super::answers::{numbers, print_json};
-use super::recordings::{NewFile, Opened, Pace, interrupted, verdict_on};
+use super::recordings::{NewFile, Opened, Pace, Part, interrupted, verdict_on};
 use crate::failure::Failure;
 use crate::signals;
 use crate::verdict::{self, Manner};
@@ -57,21 +57,8 @@ pub(super) struct Args {
     /// Only these events: `provider:name`, with `*` and `?`; may be given several times.
     #[arg(short = 'e', long = "event", value_name = "PATTERN")]
     pub events: Vec<String>,
-    /// Only these spans, instead of all that the recordings have; may be given several times.
-    #[arg(long = "span", value_name = "SPAN")]
-    pub only: Vec<String>,
-    /// A file that declares spans; without it `nopal.toml` here, if there is one.
-    #[arg(long = "spans", value_name = "FILE.toml")]
-    pub spans_file: Option<PathBuf>,
-    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, or seconds since the epoch.
-    #[arg(long, value_name = "TIME")]
-    pub from: Option<String>,
-    /// Leaves out what is after.
-    #[arg(long, value_name = "TIME")]
-    pub until: Option<String>,
-    /// Times on the command line are in UTC.
-    #[arg(long)]
-    pub utc: bool,
+    #[command(flatten)]
+    pub part: Part,
     /// Prints what was written as one JSON object; needs -o or --dataset.
     #[arg(long)]
     pub json: bool,
@@ -127,13 +114,13 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     {
         return Err(Failure::usage("this format is not for a terminal").hint("name a file with -o FILE"));
     }
-    let opened = Opened::open(&args.recordings, args.spans_file.as_deref())?;
-    let selections = opened.select(&args.events, args.from.as_deref(), args.until.as_deref(), args.utc)?;
+    let opened = Opened::open(&args.recordings, args.part.spans_file.as_deref())?;
+    let selections = opened.select(&args.events, &args.part)?;
     let holds_events = args.format.has_tables() && args.table == Table::Events && args.dataset.is_none();
-    let spans = match (holds_events, args.only.is_empty()) {
+    let spans = match (holds_events, args.part.only.is_empty()) {
         (true, _) => Vec::new(),
         (false, true) => opened.available.spans.clone(),
-        (false, false) => ask::spans_one_by_one(&opened.available, &args.only)?,
+        (false, false) => ask::spans_one_by_one(&opened.available, &args.part.only)?,
     };
     signals::stop_on_signals();
     let (file, to): (Option<NewFile>, Box<dyn Write + Send>) = match &args.output {

@@ -102,7 +102,7 @@ fn answer(line: &[u8], args: &Args) -> Option<Value> {
                 return error(
                     id,
                     INVALID_PARAMS,
-                    &format!("there is no tool `{name}`; tools/list shows those there are"),
+                    &format!("there is no tool `{name}`; tools/list shows all of them"),
                 );
             };
             call(tool, params.get("arguments").unwrap_or(&none))

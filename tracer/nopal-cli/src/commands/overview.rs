@@ -106,7 +106,7 @@ fn table(programs: &[Program], n_hidden: usize, out: &mut String) {
     }
     if n_hidden > 0 {
         let processes = if n_hidden == 1 { "process" } else { "processes" };
-        let _ = writeln!(out, "         {n_hidden} {processes} of others not looked at; root sees them");
+        let _ = writeln!(out, "         {n_hidden} {processes} of other users not looked at; root sees them");
     }
 }
 

@@ -13,6 +13,26 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+/// The part of recordings that is wanted.
+#[derive(Debug, clap::Args)]
+pub(super) struct Part {
+    /// Only these spans, instead of all that the recordings have; may be given several times.
+    #[arg(long = "span", value_name = "SPAN")]
+    pub only: Vec<String>,
+    /// A file that declares spans; without it `nopal.toml` here, if there is one.
+    #[arg(long = "spans", value_name = "FILE.toml")]
+    pub spans_file: Option<PathBuf>,
+    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, or seconds since the epoch.
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Leaves out what is after.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Times on the command line, and those that are shown, are in UTC.
+    #[arg(long)]
+    pub utc: bool,
+}
+
 /// Recordings that were opened, with what can be asked of them.
 pub(super) struct Opened {
     pub all: Vec<(PathBuf, Recording)>,
@@ -33,15 +53,10 @@ impl Opened {
     }
 
     /// The events that patterns name, between two times.
-    pub(super) fn select(
-        &self,
-        patterns: &[String],
-        from: Option<&str>,
-        to: Option<&str>,
-        is_utc: bool,
-    ) -> Result<Vec<Selection>, Failure> {
+    pub(super) fn select(&self, patterns: &[String], part: &Part) -> Result<Vec<Selection>, Failure> {
+        let (from, until) = (part.from.as_deref(), part.until.as_deref());
         let of = |(dir, recording): &(PathBuf, Recording)| {
-            let range = view::range_of(recording, from, to, is_utc, dir)?;
+            let range = view::range_of(recording, from, until, part.utc, dir)?;
             Ok(Selection { range, ..view::select(recording, patterns)? })
         };
         self.all.iter().map(of).collect()

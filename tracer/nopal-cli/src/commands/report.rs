@@ -2,7 +2,7 @@
 
 use super::answers::source::Status;
 use super::answers::{numbers, print_json};
-use super::recordings::{NewFile, Opened, Pace, interrupted, verdict_on};
+use super::recordings::{NewFile, Opened, Pace, Part, interrupted, verdict_on};
 use crate::failure::Failure;
 use crate::signals;
 use crate::verdict::{self, Manner};
@@ -38,21 +38,8 @@ pub(super) struct Args {
     /// Shows the page in the browser.
     #[arg(long)]
     pub open: bool,
-    /// Only these spans, instead of all that the recordings have; may be given several times.
-    #[arg(long = "span", value_name = "SPAN")]
-    pub only: Vec<String>,
-    /// A file that declares spans; without it `nopal.toml` here, if there is one.
-    #[arg(long = "spans", value_name = "FILE.toml")]
-    pub spans_file: Option<PathBuf>,
-    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, or seconds since the epoch.
-    #[arg(long, value_name = "TIME")]
-    pub from: Option<String>,
-    /// Leaves out what is after.
-    #[arg(long, value_name = "TIME")]
-    pub until: Option<String>,
-    /// Times on the command line and the start that the page names are in UTC.
-    #[arg(long)]
-    pub utc: bool,
+    #[command(flatten)]
+    pub part: Part,
     /// Prints what was written as one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -66,12 +53,12 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage(format!("a report shows at most {MAX_RECORDINGS} recordings"))
             .hint("make several reports, or ask `nopal query` about all of them"));
     }
-    let opened = Opened::open(&args.recordings, args.spans_file.as_deref())?;
-    let spans = match args.only.is_empty() {
+    let opened = Opened::open(&args.recordings, args.part.spans_file.as_deref())?;
+    let spans = match args.part.only.is_empty() {
         true => opened.available.spans.clone(),
-        false => ask::spans_one_by_one(&opened.available, &args.only)?,
+        false => ask::spans_one_by_one(&opened.available, &args.part.only)?,
     };
-    let selections = opened.select(&[], args.from.as_deref(), args.until.as_deref(), args.utc)?;
+    let selections = opened.select(&[], &args.part)?;
     signals::stop_on_signals();
     let (file, to) = NewFile::create(&args.output)?;
     let (mut made, pace, mut status) = (Vec::new(), Pace::new(), Status::new());
@@ -98,7 +85,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let sides = names(&opened.all).into_iter().zip(&made);
     let page = Page {
         title: title(&args.recordings),
-        sides: sides.map(|(name, made)| named(name, made, args.utc)).collect(),
+        sides: sides.map(|(name, made)| named(name, made, args.part.utc)).collect(),
         spans: &spans,
     };
     let written = write(&page, &mut out).and_then(|()| out.to.flush());

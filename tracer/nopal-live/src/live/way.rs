@@ -60,7 +60,7 @@ pub enum NotByKernel {
 }
 
 /// What people are told once.
-pub const BY_TRACEFS: &str = "eBPF is not permitted, so tracefs tells of the hits";
+pub const BY_TRACEFS: &str = "eBPF is not permitted, so hits are read through tracefs";
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -288,7 +288,7 @@ impl Parser<'_> {
         }
         let end = number_end(rest);
         let constant = number(&rest[..end])
-            .ok_or_else(|| self.error("expected a number, a text in quotes or an argument"))?;
+            .ok_or_else(|| self.error("expected a number, a string in quotes or an argument"))?;
         self.at += end;
         Ok(constant)
     }

@@ -106,8 +106,8 @@ fn what_a_cut_text_leaves_open_stays_open() {
 fn a_broken_condition_names_place_and_reason() {
     for (text, offset, reason) in [
         ("lan > 1", 0, "the event has no argument `lan`"),
-        ("len > ", 6, "expected a number, a text in quotes or an argument"),
-        ("len > 12x", 6, "expected a number, a text in quotes or an argument"),
+        ("len > ", 6, "expected a number, a string in quotes or an argument"),
+        ("len > 12x", 6, "expected a number, a string in quotes or an argument"),
         ("name == \"abc", 8, "this text has no end"),
         ("(len > 1", 8, "expected `)`"),
         ("len > 1 len", 8, "expected an operator or the end"),

@@ -147,8 +147,6 @@ impl Visitor for TaskOf {
             _ => {}
         }
     }
-    fn float(&mut self, _: &Step, _: u64, _: f64, _: u32) {}
-    fn enumeration(&mut self, _: &Step, _: u64, _: u64, _: &Enum) {}
     fn string(&mut self, at: &Step, _: u64, bytes: &[u8]) {
         if &*at.name == "procname" {
             let comm = self.comm.get_or_insert_default();
@@ -156,12 +154,6 @@ impl Visitor for TaskOf {
             comm.extend_from_slice(bytes);
         }
     }
-    fn begin_array(&mut self, _: &Step, _: u64, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_struct(&mut self, _: &Step, _: u64) {}
-    fn end_struct(&mut self) {}
-    fn begin_variant(&mut self, _: &Step, _: u64) {}
-    fn end_variant(&mut self) {}
 }
 
 #[derive(Debug)]

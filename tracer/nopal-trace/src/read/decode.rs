@@ -59,35 +59,24 @@ impl Default for Scratch {
 /// Receives the values of an event in order. `at` tells the name and role of each, `index` its place in the innermost
 /// array if it is an element of one.
 pub trait Visitor {
-    fn integer(&mut self, at: &Step, index: u64, raw: u64, bits: u32, is_signed: bool, base: u8);
-    fn float(&mut self, at: &Step, index: u64, value: f64, bits: u32);
-    fn enumeration(&mut self, at: &Step, index: u64, raw: u64, table: &Enum);
+    fn integer(&mut self, _at: &Step, _index: u64, _raw: u64, _bits: u32, _is_signed: bool, _base: u8) {}
+    fn float(&mut self, _at: &Step, _index: u64, _value: f64, _bits: u32) {}
+    fn enumeration(&mut self, _at: &Step, _index: u64, _raw: u64, _table: &Enum) {}
     /// Without its NUL.
-    fn string(&mut self, at: &Step, index: u64, bytes: &[u8]);
-    fn begin_array(&mut self, at: &Step, index: u64, count: u64);
-    fn end_array(&mut self);
-    fn begin_struct(&mut self, at: &Step, index: u64);
-    fn end_struct(&mut self);
-    fn begin_variant(&mut self, at: &Step, index: u64);
-    fn end_variant(&mut self);
+    fn string(&mut self, _at: &Step, _index: u64, _bytes: &[u8]) {}
+    fn begin_array(&mut self, _at: &Step, _index: u64, _count: u64) {}
+    fn end_array(&mut self) {}
+    fn begin_struct(&mut self, _at: &Step, _index: u64) {}
+    fn end_struct(&mut self) {}
+    fn begin_variant(&mut self, _at: &Step, _index: u64) {}
+    fn end_variant(&mut self) {}
 }
 
 /// A visitor that only wants to get past.
 #[derive(Debug)]
 pub(super) struct Skip;
 
-impl Visitor for Skip {
-    fn integer(&mut self, _: &Step, _: u64, _: u64, _: u32, _: bool, _: u8) {}
-    fn float(&mut self, _: &Step, _: u64, _: f64, _: u32) {}
-    fn enumeration(&mut self, _: &Step, _: u64, _: u64, _: &Enum) {}
-    fn string(&mut self, _: &Step, _: u64, _: &[u8]) {}
-    fn begin_array(&mut self, _: &Step, _: u64, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_struct(&mut self, _: &Step, _: u64) {}
-    fn end_struct(&mut self) {}
-    fn begin_variant(&mut self, _: &Step, _: u64) {}
-    fn end_variant(&mut self) {}
-}
+impl Visitor for Skip {}
 
 impl<'a> Content<'a> {
     /// An unsigned integer of up to 64 bits from any bit on.

@@ -282,15 +282,7 @@ impl Visitor for HeadVisitor {
     fn integer(&mut self, at: &Step, _: u64, raw: u64, bits: u32, _: bool, _: u8) {
         self.take(at, raw, bits);
     }
-    fn float(&mut self, _: &Step, _: u64, _: f64, _: u32) {}
     fn enumeration(&mut self, at: &Step, _: u64, raw: u64, table: &Enum) {
         self.take(at, raw, table.integer.bits);
     }
-    fn string(&mut self, _: &Step, _: u64, _: &[u8]) {}
-    fn begin_array(&mut self, _: &Step, _: u64, _: u64) {}
-    fn end_array(&mut self) {}
-    fn begin_struct(&mut self, _: &Step, _: u64) {}
-    fn end_struct(&mut self) {}
-    fn begin_variant(&mut self, _: &Step, _: u64) {}
-    fn end_variant(&mut self) {}
 }

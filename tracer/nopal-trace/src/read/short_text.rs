@@ -119,6 +119,4 @@ impl Visitor for ShortPrinter<'_> {
     }
 
     // A variant is what it holds.
-    fn begin_variant(&mut self, _: &Step, _: u64) {}
-    fn end_variant(&mut self) {}
 }

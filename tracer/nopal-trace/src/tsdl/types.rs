@@ -334,7 +334,7 @@ impl Parser {
         }
         let container = if has_container { Some(self.type_specifier()?) } else { self.lookup("int") };
         let Some(Type::Integer(integer)) = container else {
-            return self.fail_at(place, "an enum needs an integer type to be kept in");
+            return self.fail_at(place, "an enum needs an integer type");
         };
         let labels = self.labels(integer.is_signed)?;
         let ty = Type::Enum(Arc::new(Enum { integer, labels }));

@@ -16,7 +16,7 @@ use std::time::Duration;
 Examples:
   nopal top -p 1234                                   all spans of a process, the busiest first
   nopal top query --by query --fingerprint -n postgres
-  nopal top 'memcached:*' -p 1234                     probes that are no spans are counted
+  nopal top 'memcached:*' -p 1234                     probes without spans are counted
   nopal top --once --duration 10s -p 1234             a table instead of a screen
   nopal top --sort max --recording pg.rec
 

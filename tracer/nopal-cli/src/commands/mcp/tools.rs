@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 #[derive(Debug)]
 pub(super) struct Tool {
     pub name: &'static str,
-    about: &'static str,
+    description: &'static str,
     /// Its words on a command line, before everything else.
     verb: &'static [&'static str],
-    parameters: &'static [Parameter],
+    own: &'static [Parameter],
+    common: &'static [Parameter],
     is_writing: bool,
 }
 
@@ -17,7 +18,7 @@ pub(super) struct Tool {
 #[derive(Debug)]
 struct Parameter {
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     kind: Kind,
     is_required: bool,
 }
@@ -37,12 +38,12 @@ enum Kind {
     Seconds,
 }
 
-const fn of(name: &'static str, about: &'static str, kind: Kind) -> Parameter {
-    Parameter { name, about, kind, is_required: false }
+const fn of(name: &'static str, description: &'static str, kind: Kind) -> Parameter {
+    Parameter { name, description, kind, is_required: false }
 }
 
-const fn needed(name: &'static str, about: &'static str, kind: Kind) -> Parameter {
-    Parameter { name, about, kind, is_required: true }
+const fn needed(name: &'static str, description: &'static str, kind: Kind) -> Parameter {
+    Parameter { name, description, kind, is_required: true }
 }
 
 const MAX_SECONDS: u64 = 60;
@@ -60,146 +61,122 @@ const DURATION: Parameter = of("seconds", "how long to trace: 1 to 60, 5 without
 const BY: Parameter = of("by", "fields to group by", Kind::Fields("--by"));
 const LIMIT: Parameter = of("limit", "rows at most", Kind::Number("--limit", 1000));
 
+/// What is traced, and for how long; or what was recorded.
+const TRACED_OR_RECORDED: &[Parameter] = &[DURATION, PID, NAME, CONTAINER, RECORDING];
+
 const TOOLS: &[Tool] = &[
     Tool {
         name: "programs",
-        about: "Running programs that can be traced, and their probes. Begin here.",
+        description: "Running programs that can be traced, and their probes. Begin here.",
         verb: &["list", "--running", "--json"],
-        parameters: &[of("patterns", "only probes that match: provider:name with * and ?", Kind::Words)],
+        own: &[of("patterns", "only probes that match: provider:name with * and ?", Kind::Words)],
+        common: &[],
         is_writing: false,
     },
     Tool {
         name: "probes",
-        about: "The probes of a process or a file, with the names and types of their arguments.",
+        description: "The probes of a process or a file, with the names and types of their arguments.",
         verb: &["list", "--json"],
-        parameters: &[
+        own: &[
             PID,
             NAME,
             CONTAINER,
             of("file", "a program or library", Kind::Word),
             of("patterns", "only probes that match: provider:name with * and ?", Kind::Words),
         ],
+        common: &[],
         is_writing: false,
     },
     Tool {
         name: "spans",
-        about: "The spans of a process: what `latency`, `top` and `tree` can be asked for.",
+        description: "The spans of a process: what `latency`, `top` and `tree` can be asked for.",
         verb: &["spans", "--json"],
-        parameters: &[
-            PID,
-            NAME,
-            CONTAINER,
-            of("file", "a program, or the folder of a recording", Kind::Word),
-        ],
+        own: &[PID, NAME, CONTAINER, of("file", "a program, or the folder of a recording", Kind::Word)],
+        common: &[],
         is_writing: false,
     },
     Tool {
         name: "latency",
-        about: "How long spans take: count, errors, quantiles, the slowest with their arguments.",
+        description: "How long spans take: count, errors, quantiles, the slowest with their arguments.",
         verb: &["latency", "--json"],
-        parameters: &[
+        own: &[
             needed("spans", "spans by name, or two probes", Kind::Words),
             BY,
             of("where", "a condition on fields, such as `size > 100`", Kind::Text("--where")),
             of("slowest", "how many of the slowest to show", Kind::Number("--slowest", 100)),
             LIMIT,
-            DURATION,
-            PID,
-            NAME,
-            CONTAINER,
-            RECORDING,
         ],
+        common: TRACED_OR_RECORDED,
         is_writing: false,
     },
     Tool {
         name: "top",
-        about: "Where the time goes: all spans, or the hits of all probes, in one table.",
+        description: "Where the time goes: all spans, or the hits of all probes, in one table.",
         verb: &["top", "--json", "--once"],
-        parameters: &[
-            of("spans", "spans by name; all without it", Kind::Words),
-            BY,
-            LIMIT,
-            DURATION,
-            PID,
-            NAME,
-            CONTAINER,
-            RECORDING,
-        ],
+        own: &[of("spans", "spans by name; all without it", Kind::Words), BY, LIMIT],
+        common: TRACED_OR_RECORDED,
         is_writing: false,
     },
     Tool {
         name: "count",
-        about: "How often probes are hit, by fields of theirs.",
+        description: "How often probes are hit, grouped by their fields.",
         verb: &["count", "--json"],
-        parameters: &[
+        own: &[
             needed("probes", "provider:name with * and ?", Kind::Words),
             BY,
             of("where", "a condition on fields", Kind::Text("--where")),
             LIMIT,
-            DURATION,
-            PID,
-            NAME,
-            CONTAINER,
-            RECORDING,
         ],
+        common: TRACED_OR_RECORDED,
         is_writing: false,
     },
     Tool {
         name: "hist",
-        about: "The histogram of a number that a probe carries.",
+        description: "The histogram of a number that a probe carries.",
         verb: &["hist", "--json"],
-        parameters: &[
+        own: &[
             needed("probe", "provider:name", Kind::Word),
             needed("field", "a field of it that is a number", Kind::Word),
             BY,
-            DURATION,
-            PID,
-            NAME,
-            CONTAINER,
-            RECORDING,
         ],
+        common: TRACED_OR_RECORDED,
         is_writing: false,
     },
     Tool {
         name: "tree",
-        about: "What the slowest span of a kind is made of.",
+        description: "What the slowest span of a kind is made of.",
         verb: &["tree", "--json"],
-        parameters: &[
-            needed("spans", "the span that is the root, and those within", Kind::Words),
-            LIMIT,
-            DURATION,
-            PID,
-            NAME,
-            CONTAINER,
-            RECORDING,
-        ],
+        own: &[needed("spans", "the span that is the root, and those within", Kind::Words), LIMIT],
+        common: TRACED_OR_RECORDED,
         is_writing: false,
     },
     Tool {
         name: "view",
-        about: "The events of a recording.",
+        description: "The events of a recording.",
         verb: &["view", "--json"],
-        parameters: &[
+        own: &[
             needed("recording", "folder of a recording", Kind::Word),
             of("patterns", "only events that match", Kind::Words),
             of("from", "leaves out what is before: 15:30:19.5", Kind::Text("--from")),
             of("to", "leaves out what is after", Kind::Text("--to")),
             LIMIT,
         ],
+        common: &[],
         is_writing: false,
     },
     Tool {
         name: "doctor",
-        about: "What is in the way of tracing here, or why a probe of a process does not fire.",
+        description: "What is in the way of tracing here, or why a probe of a process does not fire.",
         verb: &["doctor", "--json"],
-        parameters: &[PID, NAME, of("probe", "a probe of the process, or a file", Kind::Word)],
+        own: &[PID, NAME, of("probe", "a probe of the process, or a file", Kind::Word)],
+        common: &[],
         is_writing: false,
     },
     Tool {
         name: "record",
-        about: "Records events into a new folder, for the other tools to look at.",
+        description: "Records events into a new folder, for the other tools to look at.",
         verb: &["record", "--json"],
-        parameters: &[
+        own: &[
             needed("event", "provider:name with * and ?", Kind::Text("--event")),
             needed("output", "the folder to make", Kind::Text("--output")),
             DURATION,
@@ -207,6 +184,7 @@ const TOOLS: &[Tool] = &[
             NAME,
             CONTAINER,
         ],
+        common: &[],
         is_writing: true,
     },
 ];
@@ -216,26 +194,30 @@ pub(super) fn all(with_writing: bool) -> impl Iterator<Item = &'static Tool> {
 }
 
 impl Tool {
+    fn parameters(&self) -> impl Iterator<Item = &'static Parameter> {
+        self.own.iter().chain(self.common)
+    }
+
     /// As `tools/list` has it.
     pub(super) fn describe(&self) -> Value {
         let schema = |parameter: &Parameter| match parameter.kind {
             Kind::Words | Kind::Fields(_) => {
-                json!({ "type": "array", "items": { "type": "string" }, "description": parameter.about })
+                json!({ "type": "array", "items": { "type": "string" }, "description": parameter.description })
             }
-            Kind::Word | Kind::Text(_) => json!({ "type": "string", "description": parameter.about }),
+            Kind::Word | Kind::Text(_) => json!({ "type": "string", "description": parameter.description }),
             Kind::Number(_, most) => {
-                json!({ "type": "integer", "minimum": 1, "maximum": most, "description": parameter.about })
+                json!({ "type": "integer", "minimum": 1, "maximum": most, "description": parameter.description })
             }
             Kind::Seconds => {
-                json!({ "type": "integer", "minimum": 1, "maximum": MAX_SECONDS, "description": parameter.about })
+                json!({ "type": "integer", "minimum": 1, "maximum": MAX_SECONDS, "description": parameter.description })
             }
         };
         let properties: Map<String, Value> =
-            self.parameters.iter().map(|parameter| (parameter.name.to_owned(), schema(parameter))).collect();
-        let required: Vec<&str> = self.parameters.iter().filter(|p| p.is_required).map(|p| p.name).collect();
+            self.parameters().map(|parameter| (parameter.name.to_owned(), schema(parameter))).collect();
+        let required: Vec<&str> = self.parameters().filter(|p| p.is_required).map(|p| p.name).collect();
         json!({
             "name": self.name,
-            "description": self.about,
+            "description": self.description,
             "inputSchema": { "type": "object", "properties": properties, "required": required, "additionalProperties": false },
             "annotations": { "readOnlyHint": !self.is_writing, "destructiveHint": false, "openWorldHint": false },
         })
@@ -249,14 +231,14 @@ impl Tool {
             Value::Null => &empty,
             _ => return Err("`arguments` is not an object".to_owned()),
         };
-        let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
+        let names: Vec<&str> = self.parameters().map(|parameter| parameter.name).collect();
         if let Some(other) = given.keys().find(|name| !names.contains(&name.as_str())) {
             return Err(format!("`{other}` is not known; {} takes {}", self.name, names.join(", ")));
         }
         let mut words: Vec<String> = self.verb.iter().map(|word| (*word).to_owned()).collect();
         let is_at_rest = given.contains_key("recording");
         let mut seconds = 0;
-        for parameter in self.parameters {
+        for parameter in self.parameters() {
             let value = given.get(parameter.name).filter(|value| !value.is_null());
             match (value, parameter.kind) {
                 (None, Kind::Seconds) if !is_at_rest => seconds = DEFAULT_SECONDS,
@@ -296,7 +278,7 @@ fn number(name: &str, value: &Value, most: u64) -> Result<u64, String> {
 
 fn text<'v>(name: &str, value: &'v Value) -> Result<&'v str, String> {
     let text = value.as_str().filter(|text| !text.is_empty() && !text.contains('\0'));
-    text.ok_or_else(|| format!("`{name}` must be a text that is not empty"))
+    text.ok_or_else(|| format!("`{name}` must be a string that is not empty"))
 }
 
 /// One text is a list of one.

@@ -115,7 +115,7 @@ impl Gen<'_> {
         let has_key = def.key_bytes() > 0;
         if has_key {
             if key.len != def.key_bytes() {
-                return Err(CodeError::BadOp { op, reason: "the key has not the length of the map's" });
+                return Err(CodeError::BadOp { op, reason: "the key does not have the map's length" });
             }
             self.asm.mov(Reg::R3, Reg::R2);
             let to = self.base(self.plan.frame, key.at);

@@ -126,7 +126,7 @@ impl Gen<'_> {
     fn def(&self, map: u32, key: Slot, op: usize) -> Result<MapDef, CodeError> {
         let def = self.map(map, op)?.0;
         if key.len != def.key_bytes() {
-            return Err(CodeError::BadOp { op, reason: "the key has not the length of the map's" });
+            return Err(CodeError::BadOp { op, reason: "the key does not have the map's length" });
         }
         Ok(def.clone())
     }

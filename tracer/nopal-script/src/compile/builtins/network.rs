@@ -103,7 +103,7 @@ fn address_bytes(
             (None, Some(AF_INET)) => 4,
             _ => {
                 return Err(Diagnostic::error(expr.span, "an address has 4 or 16 bytes").help(
-                    "cast it to a pointer to such an array, or tell the family: `ntop(AF_INET6, address)`",
+                    "cast it to a pointer to such an array, or name the family: `ntop(AF_INET6, address)`",
                 ));
             }
         };

@@ -20,7 +20,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "syscall_name",
         signature: "syscall_name(number)",
-        doc: "The name of a system call of x86-64; of others the number.",
+        doc: "The name of an x86-64 system call, or its number if it has no name here.",
         n_args: 1..=1,
         lower: |body, call| named(body, call, &labels::SYSCALLS),
     },
