@@ -54,7 +54,7 @@ fn arrows_between_crates_point_down() {
     }
 }
 
-/// Every file that ARCHITECTURE.md sends its reader to is there.
+/// Every file and folder that ARCHITECTURE.md sends its reader to is there.
 #[test]
 fn the_page_names_files_that_are_there() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -67,6 +67,22 @@ fn the_page_names_files_that_are_there() {
     let absent: Vec<&str> =
         named.filter(|name| !files.iter().any(|file| file.ends_with(&format!("/{name}")))).collect();
     assert!(absent.is_empty(), "ARCHITECTURE.md names {absent:?}");
+    let folders: Vec<String> = ["bench", "bindings", "core", "fuzz", "include", "tests", "tracee", "tracer"]
+        .iter()
+        .flat_map(|f| folders(&root().join(f)))
+        .map(|f| format!("{}/", f.display()))
+        .collect();
+    let named = page.split('`').skip(1).step_by(2).filter(|word| word.ends_with('/'));
+    let absent: Vec<&str> =
+        named.filter(|name| !folders.iter().any(|folder| folder.ends_with(&format!("/{name}")))).collect();
+    assert!(absent.is_empty(), "ARCHITECTURE.md names {absent:?}");
+}
+
+/// A folder and those below it.
+fn folders(dir: &Path) -> Vec<PathBuf> {
+    let below = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let below = below.filter(|path| path.is_dir() && !path.is_symlink());
+    std::iter::once(dir.to_owned()).chain(below.flat_map(|folder| folders(&folder))).collect()
 }
 
 #[test]
