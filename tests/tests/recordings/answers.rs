@@ -182,15 +182,20 @@ const ALL: [&str; 8] = ["latency", "outer", "inner", "rec", "job", "slow", "took
 #[test]
 fn planned_spans_by_the_user_door() {
     let planned = Planned::new("answers-user");
-    let (said, plan) = planned.ask(&[&ALL[..], &["--door", "user"]].concat());
-    plan.check(&said);
+    // Without the slowest, what pairs by its thread alone leaves no arguments.
+    for more in [&[][..], &["--slowest", "0"]] {
+        let (said, plan) = planned.ask(&[&ALL[..], &["--door", "user"], more].concat());
+        plan.check(&said);
+    }
 }
 
 #[test]
 fn planned_spans_by_the_kernel_door() {
     let planned = Planned::new("answers-kernel");
-    let (said, plan) = planned.ask(&[&ALL[..], &["--door", "kernel"]].concat());
-    plan.check(&said);
+    for more in [&[][..], &["--slowest", "0"]] {
+        let (said, plan) = planned.ask(&[&ALL[..], &["--door", "kernel"], more].concat());
+        plan.check(&said);
+    }
 }
 
 #[test]
@@ -317,6 +322,7 @@ fn planned_spans_at_the_source() {
         (&["--door", "user"][..], "spans: kept at the source"),
         (&["--door", "user", "--slowest", "0"], "spans: kept at the source"),
         (&["--door", "user", "--streamed"], "spans: streamed, as --streamed"),
+        (&["--door", "user", "--streamed", "--slowest", "0"], "spans: streamed, as --streamed"),
         (&["--door", "kernel"], "spans: streamed, as the kernel door streams"),
         (&["--door", "user", "--min", "1ns"], "spans: streamed, as --min"),
     ] {

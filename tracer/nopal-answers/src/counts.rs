@@ -188,6 +188,10 @@ impl Consumer for Counts {
         }
     }
 
+    fn needs_no_fields(&self, _: &str, _: &str, _: &[&str]) -> bool {
+        self.by.is_empty() && self.condition.is_none()
+    }
+
     fn order_within(&self) -> OrderWithin {
         OrderWithin::Nothing
     }

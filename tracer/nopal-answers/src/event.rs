@@ -18,6 +18,11 @@ pub trait Consumer {
     /// Makes a kind of event known; kinds are numbered in this order. Says which of its fields are needed.
     fn class(&mut self, ty: &EventType) -> Needs;
 
+    /// Whether of events with this name and these fields only time and thread matter. Asked before there are any.
+    fn needs_no_fields(&self, _provider: &str, _name: &str, _fields: &[&str]) -> bool {
+        false
+    }
+
     /// Which events must come in their order for the answer to be right.
     fn order_within(&self) -> OrderWithin {
         OrderWithin::Thread

@@ -359,6 +359,10 @@ impl Consumer for Latency {
         self.pairing.add_class(&ty.provider, &ty.name, &fields)
     }
 
+    fn needs_no_fields(&self, provider: &str, name: &str, fields: &[&str]) -> bool {
+        self.pairing.needs_of(provider, name, fields).fields.is_empty()
+    }
+
     fn order_within(&self) -> OrderWithin {
         order_of(self.pairing.spans())
     }

@@ -10,6 +10,7 @@ use nopal_live::plan::Limits;
 use nopal_live::registry::{Choice, SpanRoles};
 use nopal_live::{Door, Live, LiveError, Opened, Options, Request, Way, attach_when_free};
 use nopal_proc::possible_cpus;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
@@ -108,12 +109,22 @@ impl TargetArgs {
                 ..Options::new(self.door.into(), ring_bytes)
             },
             spans: None,
+            without_arguments: HashSet::new(),
         })
     }
 
     /// Opens the probes in every process named.
     pub(crate) fn open(&self, probes: &[String]) -> Result<Open, Failure> {
         self.open_for(self.request(probes)?)
+    }
+
+    /// The same; of some probes, by provider and name, the arguments are not read.
+    pub(crate) fn open_without(
+        &self,
+        probes: &[String],
+        without_arguments: HashSet<(String, String)>,
+    ) -> Result<Open, Failure> {
+        self.open_for(Request { without_arguments, ..self.request(probes)? })
     }
 
     /// The same with spans that the user door keeps at the source.

@@ -96,6 +96,7 @@ impl Live {
     /// A session that wants probes by pattern.
     pub fn new(request: Request) -> Result<Live, LiveError> {
         let mut registry = Registry::new(request.choices, request.given, request.limits);
+        registry.leave_out_arguments(request.without_arguments);
         let mut options = request.options;
         if let Some(roles) = request.spans {
             options.n_spans = roles.n_spans;

@@ -126,6 +126,8 @@ pub struct Registry {
     given: Vec<nopal_provider::File>,
     limits: Limits,
     spans: Option<SpanRoles>,
+    /// Probes, by provider and name, whose arguments are not read.
+    without_arguments: HashSet<(String, String)>,
     pub plans: Vec<Arc<EventPlan>>,
     pub events: Vec<Event>,
     places: Places,
@@ -176,6 +178,7 @@ impl Registry {
             given,
             limits,
             spans: None,
+            without_arguments: HashSet::new(),
             plans: Vec::new(),
             events: Vec::new(),
             places: Places::default(),
@@ -189,6 +192,11 @@ impl Registry {
     /// Probes of these spans leave no events where the user door opens them.
     pub fn keep_spans(&mut self, roles: SpanRoles) {
         self.spans = Some(roles);
+    }
+
+    /// The arguments of these probes are not read, unless a condition asks for them.
+    pub fn leave_out_arguments(&mut self, probes: HashSet<(String, String)>) {
+        self.without_arguments = probes;
     }
 
     /// Whether an event's probe is one of a span that is kept at the source.
@@ -330,21 +338,23 @@ impl Selection for Registry {
             if condition.as_ref().is_some_and(|condition: &Arc<Predicate>| condition.has_source(&is_name)) {
                 self.keep_for(&[ContextField::Procname]);
             }
+            let name = (probe.provider.clone(), probe.name.clone());
+            let is_bare = condition.is_none() && self.without_arguments.contains(&name);
             let plan_idx = self.plans.len();
             self.plans.push(plan.clone());
             for (site_idx, site) in probe.sites.iter().enumerate() {
                 let lowered = condition.as_ref().and_then(|c| lower(c, &plan, site_idx));
                 let event = self.events.len() as u32;
+                let captures = match is_bare {
+                    true => Vec::new(),
+                    false => plan.sites[site_idx].captures.clone(),
+                };
                 let by_kernel = Wanted {
                     probe: full_name.clone(),
                     site: site.clone(),
                     event,
                     predicates: Vec::new(),
-                    action: Action::Record {
-                        captures: plan.sites[site_idx].captures.clone(),
-                        has_time: true,
-                        has_task: true,
-                    },
+                    action: Action::Record { captures, has_time: true, has_task: true },
                 };
                 let mut by_user = Wanted { predicates: lowered.unwrap_or_default(), ..by_kernel.clone() };
                 let kept =

@@ -259,6 +259,7 @@ impl Target {
         let ring_bytes = (self.config.buffer_kib.clamp(64, 1 << 20) << 10).next_power_of_two();
         let request = Request {
             spans: None,
+            without_arguments: HashSet::new(),
             choices: patterns.iter().map(|text| Choice::parse(text)).collect(),
             given: self.given.clone(),
             limits: Limits { max_string_bytes: MAX_TEXT_BYTES, ..Limits::default() },

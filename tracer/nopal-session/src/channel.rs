@@ -58,6 +58,7 @@ impl Running {
         let ring_bytes = ring_bytes(config);
         let live = Live::new(Request {
             spans: None,
+            without_arguments: HashSet::new(),
             choices: rules.iter().map(Rule::choice).collect(),
             given: Vec::new(),
             limits: Limits {

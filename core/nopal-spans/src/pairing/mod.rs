@@ -207,6 +207,11 @@ impl Pairing {
         needs
     }
 
+    /// What [`Pairing::add_class`] would say.
+    pub fn needs_of(&self, provider: &str, name: &str, fields: &[&str]) -> Needs {
+        Class::new(&self.rules, provider, name, fields, self.wants_all).needs
+    }
+
     /// Another source of events follows, whose classes are numbered from 0 again. After [`Pairing::close`].
     pub fn forget_classes(&mut self) {
         self.classes.clear();

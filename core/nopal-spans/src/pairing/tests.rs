@@ -267,3 +267,20 @@ fn memory_has_a_bound() {
     assert_eq!(unmatched.n_begins + unmatched.n_open, u64::from(n) + 10_000);
     assert!(unmatched.n_open <= (1 << 16) + 4096);
 }
+
+#[test]
+fn which_fields_are_needed_is_known_beforehand() {
+    let spans = "[spans.'p:a']\nbegin = 'a__start'\nend = 'a__done'\n\
+                 [spans.'p:b']\nbegin = 'b__start'\nend = 'b__done'\nmatch = 'id'\n";
+    let mut pairing = Pairing::new(file::parse(spans, &Source::CommandLine).unwrap());
+    let of = |pairing: &Pairing, name| pairing.needs_of("p", name, &["id", "more"]);
+    let needs = |is_used, fields: &[bool]| Needs { is_used, fields: fields.to_vec() };
+    assert_eq!(of(&pairing, "a__start"), needs(true, &[]));
+    assert_eq!(of(&pairing, "b__done"), needs(true, &[true, false]));
+    assert_eq!(of(&pairing, "other"), needs(false, &[]));
+    // Asking makes nothing known.
+    assert_eq!(pairing.add_class("p", "b__done", &["id", "more"]), of(&pairing, "b__done"));
+    assert_eq!(pairing.classes.len(), 1);
+    pairing.want_all();
+    assert_eq!(of(&pairing, "a__start"), needs(true, &[true, true]));
+}

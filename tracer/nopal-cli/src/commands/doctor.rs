@@ -14,6 +14,7 @@ use nopal_live::plan::Limits;
 use nopal_live::registry::Choice;
 use nopal_live::{Door, Live, Options, Request};
 use nopal_proc::Image;
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -118,6 +119,7 @@ fn count(pid: u32, probe: &str, wait: Duration) -> Result<u64, Failure> {
     let options = Options::new(Door::from(DoorArg::Auto), target_args::default_ring_bytes());
     let request = Request {
         spans: None,
+        without_arguments: HashSet::new(),
         choices: vec![Choice::parse(probe)],
         given: Vec::new(),
         limits: Limits::default(),

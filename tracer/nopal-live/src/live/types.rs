@@ -9,6 +9,7 @@ use nopal_proc::TargetError;
 use nopal_proc::launch::LaunchError;
 use nopal_trace::Verdict;
 use nopal_trace::clock::epoch_ns;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -32,6 +33,9 @@ pub struct Request {
     pub options: Options,
     /// Spans that the user door keeps at the source.
     pub spans: Option<SpanRoles>,
+    /// Probes, by provider and name, of whose hits only time and thread matter: without a condition on them their arguments
+    /// are not read.
+    pub without_arguments: HashSet<(String, String)>,
 }
 
 /// How sites are opened and hits are kept.

@@ -136,9 +136,25 @@ impl Source {
         args: &AnswerArgs,
         probes: &[ProbeName],
         consumer: &mut C,
-        each_round: impl FnMut(&mut C, i64) -> Result<(), Failure>,
+        mut each_round: impl FnMut(&mut C, i64) -> Result<(), Failure>,
     ) -> Result<Gathered, Failure> {
-        let gathered = self.gather_patterns(args, self.patterns(probes), consumer, each_round)?;
+        let gathered = match self.is_live() {
+            true => {
+                signals::stop_on_signals();
+                let is_bare = |probe: &&ProbeName| {
+                    self.available.probe(probe).is_some_and(|known| {
+                        let fields: Vec<&str> =
+                            known.fields.iter().map(|field| field.name.as_str()).collect();
+                        consumer.needs_no_fields(&probe.provider, &probe.name, &fields)
+                    })
+                };
+                let named = |probe: &ProbeName| (probe.provider.clone(), probe.name.clone());
+                let bare = probes.iter().filter(is_bare).map(named).collect();
+                let open = args.target.open_without(&self.patterns(probes), bare)?;
+                self.trace(args, open, &mut Ordered::default(), consumer, &mut each_round)?
+            }
+            false => self.gather_patterns(args, self.patterns(probes), consumer, each_round)?,
+        };
         self.conclude(gathered, probes)
     }
 
