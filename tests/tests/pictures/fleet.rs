@@ -35,6 +35,20 @@ fn recordings_of_several_hosts_add_up() {
     }
     let plan = &planned().plan;
     check("fleet.py", &[&dataset, &root().join("fleet"), plan, plan, plan]);
+    // The same text asks the recordings themselves.
+    let recordings: Vec<_> = (0..hosts.len()).map(|at| folder.join(format!("rec{at}"))).collect();
+    let mut arguments: Vec<std::path::PathBuf> = vec![dataset.clone()];
+    for file in ["quantiles.sql", "events.sql"] {
+        let (sql, rows) = (root().join("fleet").join(file), folder.join(format!("{file}.json")));
+        let mut query = Command::new(nopal());
+        query.arg("query").args(&recordings).arg("--spans").arg(&spans).arg("--json");
+        fs::write(&rows, run(query.stdin(fs::File::open(&sql).unwrap()))).unwrap();
+        arguments.extend([sql, rows]);
+    }
+    check(
+        "same_sql.py",
+        &arguments.iter().map(|path| path as &dyn AsRef<std::ffi::OsStr>).collect::<Vec<_>>(),
+    );
     let again = folder.join("rec0");
     let (words, _) =
         refusal(&[&"export", &again, &"--to", &"parquet", &"--dataset", &dataset, &"--spans", &spans]);

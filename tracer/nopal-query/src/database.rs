@@ -4,9 +4,11 @@ use crate::ordered;
 use crate::shared::Shared;
 use crate::tables::{TableInfo, tables_of};
 use crate::vtab;
+use nopal_spans::histogram::bucket_of;
 use nopal_spans::{Available, Unmatched};
 use nopal_trace::{Recording, Report};
 use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error};
 use std::fmt;
@@ -82,6 +84,7 @@ impl Database {
             ("redis_commands", "key AS command", &["redis:call", "valkey_commands:command_call"]),
             ("gc_pauses", "name AS program", &["ruby:gc", "hotspot:gc", "python:gc", "node:gc"]),
         ];
+        self.make_histograms()?;
         for (view, column, names) in VIEWS {
             let there: Vec<String> = names
                 .iter()
@@ -98,6 +101,28 @@ impl Database {
             }
         }
         Ok(())
+    }
+
+    /// The rows that `export --dataset` writes of the same recordings, so that what is asked of a fleet can be asked here.
+    fn make_histograms(&self) -> Result<(), QueryError> {
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+        for (name, is_high) in [("bucket_low", false), ("bucket_high", true)] {
+            let bound = move |context: &Context<'_>| {
+                let ns: Option<i64> = context.get(0)?;
+                let bounds = ns.map(|ns| bucket_of(ns.max(0).unsigned_abs()));
+                let bound = bounds.map(|(low, high)| if is_high { high } else { low });
+                Ok(bound.map(|bound| i64::try_from(bound).unwrap_or(i64::MAX)))
+            };
+            self.connection.create_scalar_function(name, 1, flags, bound).map_err(sql_error)?;
+        }
+        if self.shared.tables.iter().any(|table| table.name == "histograms") {
+            return Ok(());
+        }
+        let sql = "CREATE TEMP VIEW histograms AS SELECT host, date(ts / 1000000000, 'unixepoch') AS day, name AS span, \
+                   '' AS value, ts - ts % 60000000000 AS minute, bucket_low(dur) AS bucket, \
+                   bucket_high(dur) AS bucket_high, count(*) AS count, sum(dur) AS sum, max(dur) AS max, \
+                   sum(error) AS errors FROM spans GROUP BY host, day, span, minute, bucket, bucket_high";
+        self.connection.execute_batch(sql).map_err(sql_error)
     }
 
     pub fn tables(&self) -> &[TableInfo] {

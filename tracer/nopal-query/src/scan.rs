@@ -13,6 +13,7 @@ use nopal_answers::slices::{Slice, Slices, Taker, Wish};
 use nopal_answers::{At, Cell, Consumer};
 use nopal_export::{json_of, json_of_fields};
 use nopal_spans::{Fields, Needs};
+use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{Error, EventType, Range, Recording, json_text};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -101,6 +102,7 @@ pub(crate) struct Scan {
     empty: SyncSender<Batch>,
 }
 
+const DAY_NS: i64 = 86_400_000_000_000;
 /// Batches under way.
 const N_BATCHES: usize = 8;
 
@@ -171,7 +173,8 @@ fn read(shared: &Shared, table: usize, part: Part, mut sender: Sender) {
 
 fn read_events(shared: &Shared, table: usize, part: &Part, sender: &mut Sender) -> Result<(), String> {
     for (at, (_, recording)) in shared.recordings.iter().enumerate().filter(|(at, _)| part.is_of(*at)) {
-        let mut rows = EventRows { shared, table, part, recording, at, classes: Vec::new(), sender };
+        let (classes, day) = (Vec::new(), (i64::MIN, String::new()));
+        let mut rows = EventRows { shared, table, part, recording, at, classes, day, sender };
         read_one(shared, at, part.range, &mut rows, |rows| rows.sender.is_gone)?;
         if sender.is_gone {
             break;
@@ -208,6 +211,7 @@ enum From {
     Pid,
     Tid,
     Recording,
+    Day,
     /// The same for all events of a class.
     Text(String),
     Args(Vec<String>),
@@ -222,6 +226,8 @@ struct EventRows<'a> {
     recording: &'a Recording,
     at: usize,
     classes: Vec<Vec<From>>,
+    /// The day of the last event, since the epoch and as text.
+    day: (i64, String),
     sender: &'a mut Sender,
 }
 
@@ -256,6 +262,7 @@ impl EventRows<'_> {
             Some("pid") => From::Pid,
             Some("tid") => From::Tid,
             Some("recording") => From::Recording,
+            Some("day") => From::Day,
             Some("args") => From::Args(visible_fields(ty).into_iter().map(str::to_owned).collect()),
             Some(name) => {
                 let text = texts.iter().find(|(column, _)| *column == name).map_or("", |(_, text)| text);
@@ -285,7 +292,7 @@ impl Consumer for EventRows<'_> {
                     fields[*field] = true;
                 }
                 From::Ts | From::Cpu | From::Pid | From::Tid => {}
-                From::Recording | From::Text(_) | From::Nothing => {}
+                From::Recording | From::Day | From::Text(_) | From::Nothing => {}
             }
         }
         self.classes.push(plan);
@@ -305,6 +312,13 @@ impl Consumer for EventRows<'_> {
                 From::Pid => batch.put(Datum::Integer(at.task.pid.into())),
                 From::Tid => batch.put(Datum::Integer(at.task.tid.into())),
                 From::Recording => batch.put(Datum::Integer(self.at as i64 + 1)),
+                From::Day => {
+                    let day = at.ns.div_euclid(DAY_NS);
+                    if self.day.0 != day {
+                        self.day = (day, day_text(day));
+                    }
+                    batch.put_text(self.day.1.as_bytes());
+                }
                 From::Text(text) => batch.put_text(text.as_bytes()),
                 From::Field(field) => batch.put_value(fields.get(*field)),
                 From::Args(names) => batch.put_text(args(names, fields).as_bytes()),
@@ -323,6 +337,13 @@ impl Consumer for EventRows<'_> {
     fn end(&mut self) {
         self.classes.clear();
     }
+}
+
+/// A day since the epoch as `2026-11-16`.
+fn day_text(day: i64) -> String {
+    let mut text = text_of(day.saturating_mul(DAY_NS), ClockText::Date, true);
+    text.truncate(10);
+    text
 }
 
 /// The fields of an event as one JSON object.

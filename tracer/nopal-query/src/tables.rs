@@ -34,8 +34,8 @@ pub(crate) enum Rows {
 
 /// In front of the fields of a table of one event type.
 pub(crate) const OF_TYPES: [&str; 6] = ["ts", "host", "cpu", "pid", "tid", "recording"];
-pub(crate) const OF_EVENTS: [&str; 10] =
-    ["ts", "host", "cpu", "pid", "tid", "provider", "name", "event", "args", "recording"];
+pub(crate) const OF_EVENTS: [&str; 11] =
+    ["ts", "host", "cpu", "pid", "tid", "provider", "name", "event", "args", "recording", "day"];
 const OF_LOSSES: [&str; 6] = ["ts", "dur", "cpu", "count", "what", "recording"];
 const OF_RECORDINGS: [&str; 11] = [
     "recording",
@@ -52,7 +52,7 @@ const OF_RECORDINGS: [&str; 11] = [
 ];
 
 fn columns(names: &[&str]) -> Vec<ColumnInfo> {
-    let texts = ["host", "provider", "name", "event", "args", "key", "what", "dir", "tracer", "notes"];
+    let texts = ["day", "host", "provider", "name", "event", "args", "key", "what", "dir", "tracer", "notes"];
     let column = |name: &&str| ColumnInfo {
         name: (*name).to_owned(),
         ty: if texts.contains(name) { "TEXT" } else { "INTEGER" },

@@ -28,8 +28,8 @@ Examples:
   nopal query pg.rec                               a prompt, with completion and history
   nopal query pg.rec < report.sql
 
-Tables: events, spans, losses, recordings, and one for each event type: provider:name is provider_name. Times and durations are
-nanoseconds; ts is since the epoch. SQLite's language, with percentile_cont and median. Conditions on ts, pid, tid, host, event,
+Tables: events, spans, histograms, losses, recordings, and one for each event type: provider:name is provider_name. Times and
+durations are nanoseconds; ts is since the epoch. SQLite's language, with percentile_cont and median. Conditions on ts, pid, tid, host, event,
 provider, name and recording are answered by reading less. docs/recordings.md has the columns.")]
 pub(super) struct Args {
     /// The recordings (folders, or names of sessions), then the SQL. Without SQL a prompt, or what standard input says.
