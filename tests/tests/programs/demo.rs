@@ -2,7 +2,7 @@
 
 use nopal_provider::catalog;
 use nopal_tests::process::{Running, wait_until};
-use nopal_tests::{nopal, run, scratch, tools};
+use nopal_tests::{nopal, root, run, scratch, tools};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -432,6 +432,38 @@ fn without_room_for_the_recording_the_tour_does_not_start() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
     assert!(said.starts_with("nopal: cannot make the folder /nonexistent/nopal-demo-"), "{said}");
     assert!(said.contains("\n  set TMPDIR to a folder"), "{said}");
+}
+
+/// The tool for memcached and README's line for it, on a server that has some of memcached's probes.
+#[test]
+fn what_is_advised_for_memcached_runs_on_it() {
+    let served = Served::start();
+    let pid = served.server.to_string();
+    let load = || {
+        served.talk(b"set a-long-key 0 0 20\r\nabcdefghijklmnopqrst\r\nget a-long-key\r\nget x\r\nquit\r\n")
+    };
+    // A line of the load must be there; what comes before the sites are open is not seen.
+    let show = |arguments: &[&str], wanted: &dyn Fn(&str) -> bool| {
+        let shown = scratch("demo-advised").join("shown");
+        let file = fs::File::create(&shown).expect("it can be made");
+        let mut tracer = Running::start(Command::new(nopal()).args(arguments).stdout(file));
+        wait_until(&format!("{arguments:?} shows the load"), 60, || {
+            load();
+            wanted(&fs::read_to_string(&shown).unwrap_or_default())
+        });
+        signal(&tracer.0, libc::SIGINT);
+        assert!(tracer.0.wait().unwrap().success(), "{arguments:?}");
+        fs::read_to_string(&shown).expect("text")
+    };
+    let words = ["run", "mcsnoop", "-p", &pid];
+    show(&words, &|text| text.lines().any(|l| l.contains(" get ") && l.ends_with(" a-long-key")));
+    let readme = fs::read_to_string(root().join("README.md")).expect("there is one");
+    let line =
+        readme.lines().find(|line| line.contains("'memcached:command__get if ")).expect("README has a line");
+    let (_, pattern) = line.split_once('\'').expect("a pattern in quotes");
+    let pattern = pattern.split('\'').next().expect("its end");
+    let shown = show(&["trace", "-p", &pid, pattern], &|text| text.contains("a-long-key"));
+    assert!(!shown.contains("\"x\""), "{shown}");
 }
 
 #[test]

@@ -441,6 +441,12 @@ fn a_wrong_question_is_told_what_there_is() {
             &spans,
             &["cannot pair by `status`: plan:outer__start has no such field", "its fields are id"],
         ),
+        // The end lacks what the begin has.
+        (
+            &["latency", "job", "--key", "worker"],
+            &spans,
+            &["cannot pair by `worker`: plan:job__end has no such field", "its fields are key, status"],
+        ),
         (&["latency", "took", "--key", "name"], &spans, &["there is nothing to pair"]),
         (
             &["latency", "outer", "--by", "idd"],

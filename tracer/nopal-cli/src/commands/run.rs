@@ -15,7 +15,7 @@ use nopal_proc::launch::HeldCommand;
 use nopal_program::Program;
 use nopal_run::catalog::LiveCatalog;
 use nopal_run::recording::{RecordingCatalog, RecordingRun};
-use nopal_run::{RunError, Step, needs_process, user_door_obstacle};
+use nopal_run::{RunError, Step, later_points, needs_process, user_door_obstacle};
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
 use nopal_trace::Recording;
@@ -125,6 +125,8 @@ pub(super) struct Manner {
     pub has_no_warnings: bool,
     /// Ends when everything is attached.
     pub is_dry_run: bool,
+    /// The script is one of those that come with nopal.
+    pub is_tool: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -145,6 +147,7 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
     // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
     let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
     source.is_bpftrace = args.manner.is_bpftrace;
+    args.manner.is_tool = tools::find(&source.name) == Some(&source.text);
     crate::pids::check_further(&args.processes.pids, &args.further_pid, &source.text)?;
     args.processes.pids.append(&mut args.further_pid);
     args.processes.resolve(args.only)?;
@@ -299,6 +302,7 @@ fn live(
         ));
     }
     let mut out = Out::open(args.output.as_deref())?;
+    let n_later = later_points(&program).count();
     let prints_maps = program.limits.prints_maps;
     let n_points = program.clauses.iter().map(|clause| clause.points.len()).sum();
     // Nothing will ever happen: what was to be done at the beginning has been done.
@@ -383,9 +387,12 @@ fn live(
         return Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
             .hint("`nopal detach -p PID` tries again"));
     }
-    match (running.performer().exit, running.never_came().first()) {
+    let missing = running.never_came();
+    match (running.performer().exit, missing.first()) {
         (Some(code), _) => Ok(code),
         (None, None) => Ok(0),
+        // A tool is for all versions of its program, some of which lack a probe.
+        (None, Some(_)) if args.manner.is_tool && missing.len() < n_later => Ok(0),
         (None, Some(name)) => {
             Err(Failure::new("no-such-probe", format!("nothing that was traced ever had `{name}`")).hint(
                 "`nopal list -p PID` shows the probes of a process, `nopal list FILE` those of a program or library",
