@@ -229,3 +229,33 @@ fn sql_comes_from_standard_input_and_tables_are_listed() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+#[test]
+fn views_of_well_known_programs_have_their_spans() {
+    let folder = scratch("pictures-query-views");
+    let record = |name: &str, probes: &str, command: &[&dyn AsRef<std::ffi::OsStr>]| {
+        let recording = folder.join(name);
+        let mut record = Command::new(nopal());
+        record.args(["record", "-e", probes, "-o"]).arg(&recording).arg("--");
+        run(record.args(command.iter().map(AsRef::as_ref)));
+        recording
+    };
+    // As Redis has its probes.
+    let (source, program) = (folder.join("commands.c"), folder.join("commands"));
+    let text = "#include <sys/sdt.h>\nint main(void) {\n  for (int i = 0; i < 30; i++) {\n\
+        DTRACE_PROBE4(redis, process__command__start, 7ul, i % 3 ? \"get\" : \"set\", 3, 2);\n\
+        DTRACE_PROBE2(redis, process__command__end, 7ul, i % 10 ? 0 : 1);\n  }\n  return 0;\n}\n";
+    fs::write(&source, text).unwrap();
+    let include = nopal_tests::root().join("include");
+    run(Command::new("cc").arg("-O2").arg("-I").arg(include).arg("-o").arg(&program).arg(&source));
+    let commands = record("commands.rec", "redis:*", &[&program]);
+    let sql = "SELECT command, count(*) AS n, sum(error) AS failed FROM redis_commands GROUP BY command";
+    let text = said(&[&"query", &commands, &sql, &"--csv"]);
+    assert_eq!(text, "command,n,failed\r\nget,20,2\r\nset,10,1\r\n");
+    // A real interpreter: as many pauses as phases began.
+    let collections = record("ruby.rec", "ruby:gc*", &[&"ruby", &"-e", &"5.times { GC.start }"]);
+    let sql = "SELECT count(*) AS n, (SELECT count(*) FROM events WHERE event LIKE '%__begin') AS begun, \
+               min(dur) > 0 AS took FROM gc_pauses WHERE program = 'ruby:gc'";
+    let row = &rows(&collections, sql)[0];
+    assert!(row["n"].as_i64() >= Some(10) && row["n"] == row["begun"] && row["took"] == 1, "{row}");
+}

@@ -81,7 +81,7 @@ impl Database {
     fn make_views(&self) -> Result<(), QueryError> {
         const VIEWS: [(&str, &str, &[&str]); 3] = [
             ("pg_statements", "key AS query", &["postgresql:query"]),
-            ("redis_commands", "key AS command", &["redis:call", "valkey_commands:command_call"]),
+            ("redis_commands", "key AS command", &["redis:command", "valkey_commands:command_call"]),
             ("gc_pauses", "name AS program", &["ruby:gc", "hotspot:gc", "python:gc", "node:gc"]),
         ];
         self.make_histograms()?;
