@@ -2,6 +2,7 @@
 
 mod bindings_python;
 mod bindings_ruby;
+mod dist;
 mod dtrace_command;
 mod dtrace_memcached;
 mod dtrace_projects;
