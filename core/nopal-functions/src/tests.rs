@@ -102,7 +102,7 @@ fn where_functions_are_left() {
             &[0x74, 0x01, 0xc3, 0x0f, 0x1f, 0x40, 0x00, 0xc3],
             "ret +2 line -0 filling 0, ret +7 line -4 filling 16",
         ),
-        ("not code", &[0x06, 0xc3], "what it has at 0x1000 is not an instruction"),
+        ("not code", &[0x06, 0xc3], "the bytes at 0x1000 are not an instruction"),
         ("nothing", &[], "the file does not say where its code ends"),
         // leave; ret
         ("leave", &[0x55, 0x48, 0x89, 0xe5, 0xc9, 0xc3], "ret +5 line -0 filling 16"),

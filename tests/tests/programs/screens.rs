@@ -98,6 +98,15 @@ fn count(screen: &str) -> Option<u64> {
     row.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Whether the title, the row and the last line are there, on a screen of so many lines.
+fn is_whole(screen: &str, height: usize) -> bool {
+    let lines: Vec<&str> = screen.lines().collect();
+    lines.len() == height
+        && lines[0].starts_with("nopal top")
+        && lines[2].contains("memcached:command")
+        && lines[height - 1].contains("q quit")
+}
+
 #[track_caller]
 fn check(screen: &str, (width, height): (usize, usize), columns: &str) {
     let lines: Vec<&str> = screen.lines().collect();
@@ -123,18 +132,16 @@ fn top_on_a_terminal() {
     let tmux = Tmux::start("top", (80, 24), &["-u", "NO_COLOR"], &words);
     tmux.wait_for("that there is nothing yet", |screen| screen.contains("nothing yet"));
     load(&served);
-    let is_all = |screen: &str| count(screen) == Some(150);
+    // A screen is seen while it is drawn, too.
+    let is_all = |screen: &str| count(screen) == Some(150) && is_whole(screen, 24);
     check(&tmux.wait_for("all commands", is_all), (80, 24), NARROW);
     assert!(tmux.screen(true).contains("\x1b["), "something is marked");
     // Resized while it runs, it fills its new size.
     tmux.resize(200, 50);
-    let wide =
-        tmux.wait_for("all columns", |screen| screen.contains("p99.9") && screen.lines().count() == 50);
+    let wide = tmux.wait_for("all columns", |screen| screen.contains("p99.9") && is_whole(screen, 50));
     check(&wide, (200, 50), WIDE);
     tmux.resize(80, 24);
-    let small = tmux.wait_for("fewer columns", |screen| {
-        screen.contains("q quit") && !screen.contains("p99.9") && screen.lines().count() == 24
-    });
+    let small = tmux.wait_for("fewer columns", |screen| !screen.contains("p99.9") && is_whole(screen, 24));
     check(&small, (80, 24), NARROW);
     // A row from within, with its histogram and the slowest.
     tmux.press("Enter");
@@ -171,7 +178,8 @@ fn top_without_colours_and_in_a_pipe() {
     let tmux = Tmux::start("plain", (80, 24), &["NO_COLOR=1"], &words);
     tmux.wait_for("that there is nothing yet", |screen| screen.contains("nothing yet"));
     load(&served);
-    check(&tmux.wait_for("all commands", |screen| count(screen) == Some(150)), (80, 24), NARROW);
+    let is_all = |screen: &str| count(screen) == Some(150) && is_whole(screen, 24);
+    check(&tmux.wait_for("all commands", is_all), (80, 24), NARROW);
     let screen = tmux.screen(true);
     assert_eq!(colours(&screen), 0, "{}", screen.replace('\x1b', "ESC"));
     drop(tmux);
