@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// For each line on its input that is a number n the program passes its probes n times, then answers with a line.
 const SOURCE: &str = r#"
@@ -124,6 +125,14 @@ fn start(path: PathBuf, args: &[&str]) -> App {
 }
 
 impl App {
+    /// A program that another test starts at the moment of the detaching has copies of our descriptors until its exec.
+    fn wait_for_no_tracer(&mut self) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.ask("0").1 != 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -229,6 +238,7 @@ fn arguments_and_strings_of_a_probe() {
         let texts: Vec<String> = all.iter().map(|(_, payload)| text(&payload[32..])).collect();
         assert_eq!(texts, ["even and longer", "odd", "even and longer"]);
         door.detach();
+        app.wait_for_no_tracer();
         assert_eq!(app.ask("2"), (5, 0), "the semaphore is down");
         assert_eq!(emitted(&mut door), []);
         assert_eq!(door.loss().unwrap(), Default::default());
@@ -628,6 +638,7 @@ fn without_bpf_the_lines_of_tracefs_do() {
         [["0", "\"even and longer\"", "0"], ["1", "\"odd\"", "-1"], ["2", "\"even and longer\"", "-2"]]
     );
     drop(door);
+    app.wait_for_no_tracer();
     assert_eq!(app.ask("1").1, 0, "the semaphore is down");
     let left = std::fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap();
     assert!(!left.contains(&ours), "{left}");
