@@ -17,6 +17,8 @@ pub struct Process {
     pub start_time_ticks: u64,
     /// False for a copy of its parent that has not started a program of its own.
     pub has_program_of_its_own: bool,
+    /// The page faults of the children that it has waited for. No child is without.
+    pub faults_of_children: u64,
 }
 
 /// The word size of the program a process runs.
@@ -117,9 +119,11 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    // The parent is field 4 of the line, the flags are field 9, the start is field 22.
+    // The parent is field 4 of the line, the flags are field 9, the faults are 11 and 13, the start is field 22.
     let flags: u64 = fields.nth(9 - 4 - 1)?.parse().ok()?;
-    let start_time_ticks = fields.nth(22 - 9 - 1)?.parse().ok()?;
+    let minor: u64 = fields.nth(11 - 9 - 1)?.parse().ok()?;
+    let major: u64 = fields.nth(13 - 11 - 1)?.parse().ok()?;
+    let start_time_ticks = fields.nth(22 - 13 - 1)?.parse().ok()?;
     Some(Process {
         pid,
         parent,
@@ -127,6 +131,7 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
         is_zombie: matches!(state, "Z" | "X" | "x"),
         start_time_ticks,
         has_program_of_its_own: flags & FORKED_WITHOUT_EXEC == 0,
+        faults_of_children: minor.wrapping_add(major),
     })
 }
 
@@ -167,6 +172,7 @@ mod tests {
                 is_zombie: false,
                 start_time_ticks: 9876,
                 has_program_of_its_own: true,
+                faults_of_children: 6,
             };
             assert_eq!(process, want);
         }

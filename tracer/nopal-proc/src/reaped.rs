@@ -1,29 +1,18 @@
 //! Whether a process has had children that ended, or has ended as another program: all that can be known where the kernel
 //! does not tell of forks and programs, as on many machines it does not tell ordinary users.
 
-use crate::read_short;
+use crate::Process;
 use std::collections::BTreeMap;
-use std::path::Path;
 
-/// Processes that nobody tells of.
+/// Processes that nobody tells of, as they were last seen.
 #[derive(Debug, Default)]
-pub(crate) struct Reaped(BTreeMap<u32, Seen>);
-
-/// What is seen of a process, also when it has ended and was not waited for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
-    /// The page faults of the children that it has waited for. No child is without.
-    faults: u64,
-    /// That of its last program, unless it gave itself another.
-    name: String,
-    has_ended: bool,
-}
+pub(crate) struct Reaped(BTreeMap<u32, Process>);
 
 impl Reaped {
     /// From now on.
     pub(crate) fn watch(&mut self, pid: u32) {
-        if let Some(seen) = see(pid) {
-            self.0.entry(pid).or_insert(seen);
+        if let Ok(process) = Process::read(pid) {
+            self.0.entry(pid).or_insert(process);
         }
     }
 
@@ -32,32 +21,17 @@ impl Reaped {
     pub(crate) fn has_grown(&mut self) -> bool {
         let mut has_grown = false;
         self.0.retain(|pid, before| {
-            let Some(now) = see(*pid) else {
-                has_grown |= !before.has_ended;
+            let Ok(now) = Process::read(*pid) else {
+                has_grown |= !before.is_zombie;
                 return false;
             };
-            has_grown |= before.faults != now.faults || now.has_ended && before.name != now.name;
+            has_grown |= before.faults_of_children != now.faults_of_children
+                || now.is_zombie && before.name != now.name;
             *before = now;
             true
         });
         has_grown
     }
-}
-
-/// None if it is gone.
-fn see(pid: u32) -> Option<Seen> {
-    let folder = format!("/proc/{pid}");
-    let stat = read_short(&Path::new(&folder).join("stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // `12 (na) me) S 1 ...`; the state is field 3, the faults are the fields 11 and 13.
-    let (open, close) = (stat.find('(')?, stat.rfind(')')?);
-    let fields: Vec<&str> = stat[close + 1..].split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some(Seen {
-        faults: number(11)?.wrapping_add(number(13)?),
-        name: stat.get(open..close)?.to_owned(),
-        has_ended: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
-    })
 }
 
 #[cfg(test)]
