@@ -19,3 +19,4 @@ mod rust_probes;
 mod rust_probes_arm64;
 mod rust_probes_cost;
 mod rust_probes_live;
+mod unit_tests;

@@ -229,6 +229,19 @@ pub(crate) fn announce_if(is_wanted: bool, opened: &[Opened]) {
     }
 }
 
+/// The same for programs: each site with the door that opened it, or why none did.
+pub(crate) fn announcement(opened: &[Opened]) -> serde_json::Value {
+    let sites = opened.iter().map(|site| {
+        let (door, closed) = match &site.way {
+            Way::User(_) => (Some("user"), None),
+            Way::Kernel { .. } => (Some("kernel"), None),
+            Way::Closed(_) => (None, Some(site.way.to_string())),
+        };
+        serde_json::json!({ "probe": site.probe, "pid": site.pid, "address": site.address, "door": door, "closed": closed })
+    });
+    serde_json::json!({ "opened": sites.collect::<Vec<_>>() })
+}
+
 /// Tells on standard error what was opened: a line, and with -v one for each site.
 pub(crate) fn announce(opened: &[Opened], is_verbose: bool) {
     let (user, kernel, closed) = count_sites(opened);

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::lines::{self, LineArg};
-use crate::open::announce;
+use crate::open::{announce, announcement};
 use crate::signals;
 use crate::target_args::TargetArgs;
 use crate::traps;
@@ -42,6 +42,9 @@ pub(super) struct Args {
     /// What the lines look like; without it short on a terminal, as babeltrace2 prints them elsewhere.
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "json")]
     pub format: Option<LineArg>,
+    /// With --json: says first which sites were opened, as an object on standard error. What fires afterwards is seen.
+    #[arg(long, requires = "json")]
+    pub announce: bool,
     /// With --json: integers above 2^53 as strings.
     #[arg(long, requires = "json")]
     pub json_strings: bool,
@@ -60,6 +63,9 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let mut open = args.target.open(&traps::with_companions(&args.probes, &args.target))?;
     if !args.json || args.target.verbose {
         announce(&open.opened, args.target.verbose);
+    }
+    if args.announce {
+        anstream::eprintln!("{}", announcement(&open.opened));
     }
     let end = args.target.duration.map(|d| Instant::now() + d);
     let mut printing = Printing::new(&args);
