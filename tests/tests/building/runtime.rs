@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 
 /// The lines of `/proc/PID/maps` with the object of a provider.
 fn mapped(pid: u32, provider: &str) -> Vec<String> {
@@ -36,6 +37,8 @@ fn trace(pid: u32, probes: &str, door: &str, n: usize) -> Vec<Value> {
 /// `nopal trace`, from the moment on at which it listens to the probe.
 struct Tracing {
     child: Child,
+    /// What it says on standard error while it traces.
+    rest: JoinHandle<String>,
 }
 
 impl Tracing {
@@ -51,14 +54,15 @@ impl Tracing {
         wait_until("nopal listens", 30, || talk.ask(&format!("enabled {probe}")) == "1");
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         // A program knows of a listener a moment before all its sites are open and tracing begins.
+        let last = if door == "user" { "libraries loaded later" } else { "sites: " };
         let mut line = String::new();
-        while door == "user" && !line.contains("libraries loaded later") {
+        while !line.contains(last) {
             line.clear();
             assert!(lines.read_line(&mut line).unwrap() > 0, "nopal has ended");
         }
         // What follows must not fill the pipe.
-        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        Tracing { child }
+        let rest = std::thread::spawn(move || std::io::read_to_string(lines).unwrap_or_default());
+        Tracing { child, rest }
     }
 
     /// Ends it as Ctrl-C does and returns the names of the probes that it has seen fire, in their order.
@@ -67,6 +71,8 @@ impl Tracing {
         // `timeout` hands the signal on.
         run(Command::new("kill").args(["-INT", &pid.to_string()]));
         let output = self.child.wait_with_output().unwrap();
+        let verdict = self.rest.join().unwrap();
+        assert!(verdict.contains("\"complete\":true"), "{}: {verdict}", output.status);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let event = |line: &str| serde_json::from_str::<Value>(line).unwrap();
         text.lines()
