@@ -3,7 +3,7 @@
 
 use crate::catalog;
 use crate::convention::{self, common_name, name_of};
-use crate::span::{KeyField, Mode, ProbeName, Shape, Source, Span};
+use crate::span::{KeyField, Mode, ProbeName, STACK, Shape, Source, Span};
 use nopal_sdt::Pattern;
 use nopal_sdt::pattern::{glob, nearest};
 use std::fmt;
@@ -53,6 +53,8 @@ pub struct Available {
     elsewhere: Vec<Span>,
     /// More probes may come: of a command that has not been started.
     is_open: bool,
+    /// Words that stand for functions, which are spans when they are asked for.
+    functions: Vec<(String, Vec<Span>)>,
 }
 
 /// A word that names no span.
@@ -147,8 +149,10 @@ impl Available {
         let notes = paired(&probes, true, Source::Note);
         let declared = paired(&probes, false, Source::Declared);
         let names: Vec<ProbeName> = probes.iter().map(|probe| probe.name.clone()).collect();
-        let by_name = convention::spans(&names);
-        let mut available = Available { spans: Vec::new(), probes, elsewhere: Vec::new(), is_open };
+        let by_name = convention::spans(&names).into_iter().map(|span| as_call(span, &probes));
+        let by_name: Vec<Span> = by_name.collect();
+        let mut available =
+            Available { spans: Vec::new(), probes, elsewhere: Vec::new(), is_open, functions: Vec::new() };
         let all = files
             .into_iter()
             .chain(notes)
@@ -194,7 +198,20 @@ impl Available {
     }
 
     pub fn probe(&self, name: &ProbeName) -> Option<&KnownProbe> {
-        self.probes.iter().find(|probe| probe.name == *name)
+        let at = self.probes.partition_point(|probe| probe.name < *name);
+        self.probes.get(at).filter(|probe| probe.name == *name)
+    }
+
+    /// Lets a word stand for functions. To be called before anything is asked.
+    pub fn add_functions(&mut self, word: &str, spans: Vec<Span>, probes: Vec<KnownProbe>) {
+        self.probes.extend(probes);
+        self.probes.sort_by(|a, b| a.name.cmp(&b.name));
+        self.probes.dedup_by(|a, b| a.name == b.name && a.fields == b.fields);
+        self.functions.push((word.to_owned(), spans));
+    }
+
+    fn functions(&self, word: &str) -> Option<&Vec<Span>> {
+        self.functions.iter().find(|(known, _)| known == word).map(|(_, spans)| spans)
     }
 
     /// The fields of a span: of its begins, of its ends, and those it carries along. None if no probe of it is known.
@@ -220,6 +237,9 @@ impl Available {
 
     /// The spans that a word names: `provider:name`, a name, a pattern, or a probe at which one begins or ends.
     pub fn find(&self, word: &str) -> Result<Vec<Span>, NoSpan> {
+        if let Some(spans) = self.functions(word) {
+            return Ok(spans.clone());
+        }
         let found = self.named(word, &self.spans);
         let is_pattern = word.contains(['*', '?', '[']);
         match found.len() {
@@ -278,7 +298,7 @@ impl Available {
 
     /// Whether a word is the name of a span, not of a probe of one.
     pub fn is_name(&self, word: &str) -> bool {
-        !self.named(word, &self.spans).is_empty()
+        self.functions(word).is_some() || !self.named(word, &self.spans).is_empty()
     }
 
     /// The probes that a pattern names, each once.
@@ -333,6 +353,25 @@ fn is_probe(word: &str, probe: &ProbeName) -> bool {
         word.rsplit_once(':').map(|(provider, _)| provider).filter(|provider| !provider.is_empty());
     provider.is_none_or(|provider| provider == probe.provider)
         && (word_name == probe.name || word_name.replace('-', "__") == probe.name)
+}
+
+/// Probes that stand for a function and have its stack pointer pair by it.
+fn as_call(span: Span, probes: &[KnownProbe]) -> Span {
+    let has_stack = |name: &ProbeName| {
+        let known = probes.iter().find(|probe| probe.name == *name);
+        known.is_some_and(|probe| probe.fields.iter().any(|field| field.name == STACK))
+    };
+    match (span.begins(), span.ends()) {
+        ([begin], [end])
+            if begin.name.ends_with("__entry")
+                && end.name.ends_with("__return")
+                && has_stack(begin)
+                && has_stack(end) =>
+        {
+            Span::call(&span.name, begin.clone(), end.clone(), span.source.clone())
+        }
+        _ => span,
+    }
 }
 
 /// The spans that probes declare by naming their partners.

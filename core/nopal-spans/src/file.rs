@@ -164,6 +164,7 @@ fn span(full_name: &str, table: Table, source: Source) -> Result<Span, FileError
         carries,
         parent: table.parent,
         is_outermost: table.outermost,
+        is_call: false,
         source,
     })
 }

@@ -18,6 +18,6 @@ pub use available::{Available, FieldKind, KnownField, KnownPair, KnownProbe, NoS
 pub use histogram::Histogram;
 pub use pairing::{Done, Finished, Needs, Pairing, Sink, Task, Unmatched};
 pub use slowest::Slowest;
-pub use span::{Carry, KeyField, Mode, ProbeName, Shape, Source, Span, Unit};
+pub use span::{Carry, KeyField, Mode, ProbeName, STACK, Shape, Source, Span, Unit};
 pub use summary::Summary;
 pub use value::{Fields, Value};

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The field of a function's probes that has the stack pointer.
+pub const STACK: &str = "sp";
+
 /// A kind of span, such as `postgresql:query`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
@@ -23,6 +26,9 @@ pub struct Span {
     pub parent: Option<String>,
     /// Only the outermost of several on one thread counts.
     pub is_outermost: bool,
+    /// Calls of a function. Their field [`STACK`] is the stack pointer, which tells them apart: two that are under way never have
+    /// the same.
+    pub is_call: bool,
     pub source: Source,
 }
 
@@ -102,8 +108,15 @@ impl Span {
             carries: Vec::new(),
             parent: None,
             is_outermost: false,
+            is_call: false,
             source,
         }
+    }
+
+    /// Calls of a function, from the probe where it is entered to the one where it is left.
+    pub fn call(name: &str, begin: ProbeName, end: ProbeName, source: Source) -> Span {
+        let matching = vec![KeyField::parse(STACK)];
+        Span { mode: Mode::Thread { matching }, is_call: true, ..Span::pair(name, begin, end, source) }
     }
 
     /// `provider:name`, or the name alone.

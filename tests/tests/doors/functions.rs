@@ -300,7 +300,7 @@ fn functions_are_recorded_as_events() {
     // 300 of the program's own and 50 of a choice.
     let returned =
         |value: &str| events("f_length__return").iter().filter(|line| line.contains(value)).count();
-    assert!(returned("retval = 8 ") >= 300, "{text}");
+    assert!(returned("retval = 8, sp = ") >= 300, "{text}");
     assert!(events("f_set__entry")[7].contains("arg1 = 7"), "{}", events("f_set__entry")[7]);
     // Their names make them spans.
     let latency =

@@ -14,6 +14,16 @@ pub fn of_targets(
     program: Option<&Path>,
     given: &[nopal_provider::File],
 ) -> Result<Vec<KnownProbe>, TargetError> {
+    let catalog = catalog(pids, program, given)?;
+    Ok(catalog.probes().map(|probe| known(probe, given)).collect())
+}
+
+/// The files of processes with their descendants, and of a command that is yet to be started.
+pub(crate) fn catalog(
+    pids: &[u32],
+    program: Option<&Path>,
+    given: &[nopal_provider::File],
+) -> Result<LiveCatalog, TargetError> {
     let mut catalog = LiveCatalog::new(given.to_vec());
     for pid in pids {
         catalog.add_process(*pid)?;
@@ -21,7 +31,7 @@ pub fn of_targets(
     if let Some(program) = program {
         catalog.add_program(program);
     }
-    Ok(catalog.probes().map(|probe| known(probe, given)).collect())
+    Ok(catalog)
 }
 
 /// A probe of a file as answers know it, after it was described.

@@ -9,6 +9,7 @@ pub mod difference;
 pub mod event;
 pub mod expectations;
 pub mod flight;
+pub mod functions;
 mod groups;
 pub mod inventory;
 pub mod kept;

@@ -13,20 +13,22 @@ const MAX_SPANS_BYTES: u64 = 1 << 20;
 
 /// The spans of what is to be traced.
 pub(crate) fn available(target: &TargetArgs, spans_file: Option<&Path>) -> Result<Available, Failure> {
-    of_processes(&target.processes.pids, target, declared(spans_file)?)
+    of_processes(&target.processes.pids, target, declared(spans_file)?, false)
 }
 
 pub(crate) fn of_processes(
     pids: &[u32],
     target: &TargetArgs,
     files: Vec<Span>,
+    has_functions: bool,
 ) -> Result<Available, Failure> {
     let given = target.providers.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
     let program = target.command.first().map(Path::new);
     let probes = inventory::of_targets(pids, program, &given).map_err(|error| cannot_read(&error))?;
-    if probes.is_empty() && program.is_none() {
+    if probes.is_empty() && program.is_none() && !has_functions {
         return Err(Failure::new("no-probes", "neither the processes nor their libraries have probes").hint(
-            "they were built without them; many projects switch them on with --enable-dtrace or -Ddtrace=true",
+            "they were built without them (projects have switches such as --enable-dtrace); functions need none: \
+             `nopal latency FILE:FUNCTION -p PID`",
         ));
     }
     Ok(Available::new(files, probes, program.is_some()))

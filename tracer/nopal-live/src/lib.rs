@@ -4,7 +4,7 @@ pub mod clock;
 pub mod context;
 mod context_field;
 mod door_order;
-mod functions;
+pub mod functions;
 mod live;
 pub mod plan;
 pub mod predicate;

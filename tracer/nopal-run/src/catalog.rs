@@ -111,6 +111,11 @@ impl LiveCatalog {
         self.files.iter().flat_map(|file| &file.probes)
     }
 
+    /// The files added: as the targets call each, a path that leads to it from here, and its probes.
+    pub fn paths(&self) -> impl Iterator<Item = (&Path, &Path, &[Probe])> {
+        self.files.iter().map(|file| (file.path.as_path(), file.reachable.as_path(), file.probes.as_slice()))
+    }
+
     fn kernel_types(&self) -> Option<&Btf> {
         self.kernel_types.get_or_init(Btf::of_kernel).as_ref()
     }

@@ -291,6 +291,9 @@ impl Pairing {
         };
         match rule.span.mode {
             Mode::Thread { .. } => {
+                if rule.span.is_call {
+                    drop_left_call(&self.classes, &mut self.rules, of_thread, &frame, &mut self.spare);
+                }
                 of_thread.frames.push(frame);
                 if of_thread.frames.len() > MAX_FRAMES {
                     let oldest = of_thread.frames.remove(0);
@@ -351,7 +354,9 @@ impl Pairing {
             let mut idx = at + 1;
             while idx < frames.len() {
                 let inner = frames[idx].rule;
-                if inner == role.rule || rules[role.rule].children.contains(&inner) {
+                // A call that is deeper may be under way on another stack of the thread.
+                let is_same = inner == role.rule && !rules[inner].span.is_call;
+                if is_same || rules[role.rule].children.contains(&inner) {
                     rules[inner].unmatched.n_begins += 1;
                     spare.push(frames.remove(idx).fields);
                 } else {
@@ -574,6 +579,32 @@ fn hand_over(
     } else {
         thread.done.drain(..).for_each(|done| sink.forget(done.token));
         sink.forget(token);
+    }
+}
+
+/// A call that has the stack pointer of one that begins now was left by an exception or a jump. Looks no further than calls
+/// that are less deep.
+fn drop_left_call(
+    classes: &[Class],
+    rules: &mut [Rule],
+    thread: &mut Thread,
+    begun: &Frame,
+    spare: &mut Vec<Fields>,
+) {
+    let stack = |frame: &Frame| {
+        let role = &classes[frame.class as usize].roles[usize::from(frame.role)];
+        let at = role.key.first().copied().flatten()?;
+        frame.fields.get(usize::from(at)).integer()
+    };
+    let Some(own) = stack(begun) else { return };
+    let is_left = thread.frames.iter().rposition(|frame| {
+        let is_call = rules[frame.rule].span.is_call;
+        is_call && stack(frame).is_none_or(|other| other >= own)
+    });
+    if let Some(at) = is_left.filter(|at| stack(&thread.frames[*at]) == Some(own)) {
+        let left = thread.frames.remove(at);
+        rules[left.rule].unmatched.n_begins += 1;
+        spare.push(left.fields);
     }
 }
 

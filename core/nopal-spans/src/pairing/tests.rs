@@ -35,7 +35,11 @@ fn check(spans: &str, events: &str, want: &[&str], unmatched: [u64; 4]) {
 
 #[track_caller]
 fn check_field(spans: &str, events: &str, field: Option<&str>, want: &[&str], unmatched: [u64; 4]) {
-    let spans = file::parse(spans, &Source::CommandLine).unwrap();
+    check_spans(file::parse(spans, &Source::CommandLine).unwrap(), events, field, want, unmatched);
+}
+
+#[track_caller]
+fn check_spans(spans: Vec<Span>, events: &str, field: Option<&str>, want: &[&str], unmatched: [u64; 4]) {
     let names = spans.iter().map(|span| span.name.clone()).collect();
     let mut pairing = Pairing::new(spans);
     let wanted = field.map(|field| {
@@ -99,6 +103,37 @@ fn by_thread_the_innermost_first() {
         &["g 2..3 self 1", "g 4..6 self 2", "f 1..10 self 6 has 1,2"],
         [0; 4],
     );
+}
+
+/// The first argument is the stack pointer.
+#[test]
+fn calls_pair_by_their_stack_pointer() {
+    let call = |name: &str, [begin, end]: [&str; 2]| {
+        let probe = |name| crate::ProbeName::new("p", name);
+        let span = Span::call(name, probe(begin), probe(end), Source::CommandLine);
+        Span { mode: Mode::Thread { matching: vec![crate::KeyField::parse("a")] }, ..span }
+    };
+    let calls = || vec![call("f", ["b", "e"]), call("g", ["c", "d"])];
+    for (events, want, unmatched) in [
+        // Recursion.
+        ("1 1 b 90, 2 1 b 80, 5 1 e 80, 9 1 e 90", &["f 2..5 self 3", "f 1..9 self 5 has 1"][..], [0; 4]),
+        // The inner one is left by an exception, which the outer one catches.
+        ("1 1 b 90, 2 1 b 80, 9 1 e 90", &["f 1..9 self 8"], [0, 0, 0, 1]),
+        // What has its stack pointer next says that it was left.
+        (
+            "1 1 b 90, 2 1 b 80, 4 1 c 80, 5 1 d 80, 9 1 e 90",
+            &["g 4..5 self 1", "f 1..9 self 7 has 1"],
+            [0, 1, 0, 0],
+        ),
+        ("1 1 b 90, 3 1 b 90, 4 1 e 90", &["f 3..4 self 1"], [0, 1, 0, 0]),
+        // Two stacks of one thread: neither call is an end of the other.
+        ("1 1 b 90, 2 1 b 500, 4 1 e 90, 7 1 e 500", &["f 1..4 self 3", "f 2..7 self 5"], [0; 4]),
+        ("1 1 b 500, 2 1 b 90, 4 1 e 500, 7 1 e 90", &["f 1..4 self 3", "f 2..7 self 5"], [0; 4]),
+        // Entered before anybody looked.
+        ("4 1 e 90, 5 1 b 80, 6 1 e 80", &["f 5..6 self 1"], [1, 0, 0, 0]),
+    ] {
+        check_spans(calls(), events, None, want, unmatched);
+    }
 }
 
 #[test]

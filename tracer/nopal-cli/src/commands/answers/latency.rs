@@ -1,5 +1,6 @@
 //! `nopal latency`: how long spans take.
 
+use super::functions::FunctionArgs;
 use super::source::{Gathered, Source};
 use super::{AnswerArgs, measure, numbers, picture, positive_time, print, render, time};
 use crate::failure::Failure;
@@ -19,15 +20,18 @@ Examples:
   nopal latency query --where 'query == \"select*\"' --min 10ms --slowest 10 --recording pg.rec
   nopal latency app:begin app:end --key id -p 1234         any two probes, paired by a field of both
   nopal latency valkey_commands:command_call --by name --every 1s -p 1234
+  nopal latency libssl:SSL_read libssl:SSL_write -p 1234   functions of a library; no probes needed
 
 A span is what lies between two probes; `nopal spans -p PID` shows those a program has, docs/spans.md how they pair and
 how to declare your own. Self time leaves out the spans asked for that lie within, on the same thread. Quantiles are
 within 0.8 %. Where the question allows, spans are paired and added up in the program itself (-v says whether), and only the
 slowest cross over; both ways give the same numbers. Ctrl-C gives the answer so far; the last line says `complete`, or what is missing.")]
 pub(crate) struct Args {
-    /// Spans by name, `provider:name` or short; or two probes, BEGIN and END.
-    #[arg(value_name = "SPAN", required = true)]
+    /// Spans by name, `provider:name` or short; functions, `FILE:NAME`; or two probes, BEGIN and END.
+    #[arg(value_name = "SPAN", required_unless_present = "functions")]
     pub spans: Vec<String>,
+    #[command(flatten)]
+    pub functions: FunctionArgs,
     /// Groups by fields: of the begin, of the end (`end.FIELD`), `pid`, `tid`; `argN` where they have no names.
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',')]
     pub by: Vec<String>,
@@ -82,7 +86,8 @@ pub(crate) enum Sort {
 pub(crate) const N_ROWS: usize = 20;
 
 pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
-    let source = Source::find(&mut args.answer)?;
+    args.spans = args.functions.words(&args.spans);
+    let source = Source::find_with(&mut args.answer, &args.spans)?;
     let spans = ask::spans(&source.available, &args.spans, &args.key)?;
     let wanted = LatencyAsk {
         by: args.by.clone(),
@@ -95,7 +100,7 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
         has_fingerprints: args.fingerprint,
     };
     let mut latency = Latency::new(spans.clone(), &wanted, &source.available)?;
-    let mut lines = Lines::new(&args);
+    let mut lines = Lines::new(&args, spans.len());
     let asked = measure::Asked { spans: &spans, ask: &wanted, is_streamed: args.keeping.streamed };
     let gathered = measure::measure(&source, &args.answer, &asked, &mut latency, |latency, now_ns| {
         lines.print(latency.take_intervals(now_ns))
@@ -208,12 +213,12 @@ struct Lines {
 const N_HISTORY: usize = 60;
 
 impl Lines {
-    fn new(args: &Args) -> Lines {
+    fn new(args: &Args, n_spans: usize) -> Lines {
         Lines {
             is_json: args.answer.json,
             has_strings: args.answer.json_strings,
             width_ns: args.every.unwrap_or(1),
-            has_groups: !args.by.is_empty() || args.spans.len() > 1,
+            has_groups: !args.by.is_empty() || n_spans > 1,
             by: args.by.clone(),
             has_head: false,
             json: Vec::new(),

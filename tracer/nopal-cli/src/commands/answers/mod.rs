@@ -1,6 +1,7 @@
 //! The verbs that answer questions: what they share. One file per verb.
 
 pub(super) mod count;
+mod functions;
 pub(super) mod hist;
 pub(super) mod latency;
 pub(super) mod measure;

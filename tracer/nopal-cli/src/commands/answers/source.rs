@@ -1,6 +1,7 @@
 //! Where an answer comes from: recordings, or processes that are traced meanwhile. Finds out which probes there are,
 //! feeds the answer, and says at the end whether anything is missing.
 
+use super::functions::Functions;
 use super::{AnswerArgs, numbers};
 use crate::failure::Failure;
 use crate::known::{declared, of_processes};
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Source {
     recordings: Vec<(PathBuf, Recording)>,
     pub available: Available,
+    functions: Functions,
 }
 
 /// What came in, beside the answer itself.
@@ -103,6 +105,11 @@ const STATUS: Duration = Duration::from_millis(500);
 impl Source {
     /// Processes that were named by their program are added to those named by their number.
     pub(crate) fn find(args: &mut AnswerArgs) -> Result<Source, Failure> {
+        Source::find_with(args, &[])
+    }
+
+    /// The same; some of the words that are asked about may be functions.
+    pub(crate) fn find_with(args: &mut AnswerArgs, words: &[String]) -> Result<Source, Failure> {
         let target = &args.target;
         let has_target = !target.processes.is_empty() || !target.command.is_empty();
         if !args.recordings.is_empty() && has_target {
@@ -117,7 +124,8 @@ impl Source {
             }
             let probes =
                 recordings.iter().flat_map(|(_, recording)| inventory::of_recording(recording)).collect();
-            return Ok(Source { recordings, available: Available::new(files, probes, false) });
+            let functions = Functions::default();
+            return Ok(Source { recordings, available: Available::new(files, probes, false), functions });
         }
         if !has_target {
             return Err(Failure::usage("nothing to ask about is named").hint(
@@ -125,8 +133,10 @@ impl Source {
             ));
         }
         args.target.resolve()?;
-        let available = of_processes(&args.target.processes.pids, &args.target, files)?;
-        Ok(Source { recordings: Vec::new(), available })
+        let has_functions = words.iter().any(|word| word.contains(':'));
+        let mut available = of_processes(&args.target.processes.pids, &args.target, files, has_functions)?;
+        let functions = Functions::find(&args.target, words, &mut available)?;
+        Ok(Source { recordings: Vec::new(), available, functions })
     }
 
     /// Feeds an answer from here until there is no more, the time is up, or Ctrl-C. `each_round` is called now and
@@ -166,6 +176,7 @@ impl Source {
             return Err(failure);
         }
         gathered.notes.extend(self.traps(probes, gathered.n_events));
+        gathered.notes.extend(self.functions.notes.iter().cloned());
         Ok(gathered)
     }
 
@@ -195,7 +206,11 @@ impl Source {
 
     /// What is traced for these probes.
     pub(crate) fn patterns(&self, probes: &[ProbeName]) -> Vec<String> {
-        let mut patterns: Vec<String> = probes.iter().map(ProbeName::to_string).collect();
+        let is_static = |probe: &&ProbeName| !self.functions.has(probe);
+        let mut patterns: Vec<String> = probes.iter().filter(is_static).map(ProbeName::to_string).collect();
+        if patterns.len() < probes.len() {
+            patterns.extend(self.functions.patterns.iter().cloned());
+        }
         patterns.extend(traps::companions(probes, &self.available));
         patterns.sort();
         patterns.dedup();

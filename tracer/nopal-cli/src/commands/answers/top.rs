@@ -1,5 +1,6 @@
 //! `nopal top`: what a program is busy with, on a screen that is refreshed, or as a table.
 
+use super::functions::FunctionArgs;
 use super::latency::{N_ROWS, Sort, rows, sort};
 use super::source::{Gathered, Source};
 use super::{AnswerArgs, count, measure, print, render};
@@ -18,6 +19,7 @@ Examples:
   nopal top query --by query --fingerprint -n postgres
   nopal top 'memcached:*' -p 1234                     probes without spans are counted
   nopal top --once --duration 10s -p 1234             a table instead of a screen
+  nopal top --functions 'libruby:rb_*' -p 1234        functions, without any probe
   nopal top --sort max --recording pg.rec
 
 Without SPAN all spans that `nopal spans` shows are measured; where there are none, the probes are counted. On a terminal
@@ -27,6 +29,8 @@ pub(crate) struct Args {
     /// Spans by name, or probes; all if none is named.
     #[arg(value_name = "SPAN|PROBE")]
     pub spans: Vec<String>,
+    #[command(flatten)]
+    pub functions: FunctionArgs,
     /// Groups by fields of the spans.
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',')]
     pub by: Vec<String>,
@@ -61,13 +65,14 @@ enum Wanted {
 }
 
 pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
-    let source = Source::find(&mut args.answer)?;
+    let words = args.functions.words(&args.spans);
+    let source = Source::find_with(&mut args.answer, &words)?;
     let is_live = args.answer.recordings.is_empty() && args.answer.target.command.is_empty();
     let has_screen = is_live && !args.once && !args.answer.json && is_terminal();
     if is_live && !has_screen {
         args.answer.target.duration.get_or_insert(LOOK);
     }
-    match wanted(&source, &args.spans)? {
+    match wanted(&source, &words)? {
         Wanted::Spans(spans) => measured(&args, &source, &spans, has_screen),
         Wanted::Probes(probes) => counted(&args, &source, &probes, has_screen),
     }

@@ -1,5 +1,6 @@
 //! `nopal tree`: a request as a tree of the spans within it.
 
+use super::functions::FunctionArgs;
 use super::source::{Source, probes_of};
 use super::{AnswerArgs, numbers, print, render};
 use crate::failure::Failure;
@@ -16,12 +17,15 @@ Examples:
   nopal tree query --pick median --recording pg.rec
   nopal tree php:request --pick all -n php-fpm8.2        where all requests together spend their time
   nopal tree transaction query lock_wait -p 1234         only these spans within
+  nopal tree app:handle --functions 'app:*' -p 1234      a function, and those it calls
 
 Without further spans, all spans of the same provider that pair by thread are looked for within.")]
 pub(crate) struct Args {
     /// The span that is the root, and those looked for within it.
-    #[arg(value_name = "SPAN", required = true)]
+    #[arg(value_name = "SPAN", required_unless_present = "functions")]
     pub spans: Vec<String>,
+    #[command(flatten)]
+    pub functions: FunctionArgs,
     /// Which tree: of the slowest, of one of median duration, or of all together.
     #[arg(long, value_enum, default_value_t = Pick::Slowest)]
     pub pick: Pick,
@@ -43,7 +47,8 @@ pub(crate) enum Pick {
 }
 
 pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
-    let source = Source::find(&mut args.answer)?;
+    args.spans = args.functions.words(&args.spans);
+    let source = Source::find_with(&mut args.answer, &args.spans)?;
     let roots = ask::spans(&source.available, &args.spans[..1], &[])?;
     let parts: Vec<Span> = match args.spans.len() {
         1 => {
