@@ -10,7 +10,7 @@ use std::process::Command;
 const STOREYS: [&[&str]; 11] = [
     &["nopal-abi", "nopal-provider", "nopal-program", "nopal-files", "nopal-runtime"],
     &["nopal-sdt", "nopal-script", "nopal-trace", "nopal", "nopal-c", "nopal-stapsdt"],
-    &["nopal-capture", "nopal-functions", "nopal-spans", "nopal-demo"],
+    &["nopal-capture", "nopal-functions", "nopal-spans", "nopal-demo", "nopal-testing"],
     &["nopal-proc"],
     &["nopal-user", "nopal-kernel"],
     &["nopal-live"],

@@ -1,8 +1,9 @@
-//! Projects whose own unit tests assert on their probes, with pytest, minitest and RSpec: run by an ordinary user, tests
+//! Projects whose own unit tests assert on their probes, with pytest, minitest, RSpec and in Rust: run by an ordinary user, tests
 //! that hold and tests that fail with a reason.
 
 use nopal_tests::bindings::{Language, libnopal};
-use nopal_tests::{copy_program, nopal, root, run};
+use nopal_tests::{copy_program, nopal, root, run, target_dir};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -16,18 +17,23 @@ struct Project(PathBuf);
 
 impl Project {
     fn new(language: Language) -> Project {
-        let name =
-            format!("nopal-unit-tests-{language:?}-{}-{:?}", std::process::id(), std::thread::current().id());
-        let dir = std::env::temp_dir().join(name.replace(['(', ')'], ""));
-        fs::create_dir_all(&dir).unwrap();
-        let sample = root().join("tests/fixtures/testing").join(match language {
+        let project = Project::of(match language {
             Language::Python => "python",
             Language::Ruby => "ruby",
         });
+        run(Command::new("cp").arg("-r").arg(language.folder()).arg(project.0.join("binding")));
+        copy_program(&libnopal(), &project.0.join("libnopal.so"));
+        project
+    }
+
+    fn of(sample: &str) -> Project {
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or_default().rsplit("::").next().unwrap_or_default();
+        let dir = std::env::temp_dir().join(format!("nopal-{test}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let sample = root().join("tests/fixtures/testing").join(sample);
         run(Command::new("cp").arg("-r").arg(sample).arg(dir.join("sample")));
-        run(Command::new("cp").arg("-r").arg(language.folder()).arg(dir.join("binding")));
         copy_program(nopal(), &dir.join("nopal"));
-        copy_program(&libnopal(), &dir.join("libnopal.so"));
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
         chown(dir.join("sample"), Some(USER), Some(USER)).unwrap();
         Project(dir)
@@ -151,4 +157,45 @@ fn a_command_that_is_not_there_is_named() {
         .unwrap();
     let (holds, said) = project.test(Command::new("/usr/bin/python3").arg(script));
     assert!(!holds && said.contains("NOPAL_COMMAND is 'no-such-nopal', which is not a program"), "{said}");
+}
+
+/// Builds the tests of the Rust project and gives the program of each file.
+fn rust_tests() -> Vec<(String, PathBuf)> {
+    let said = run(Command::new(env!("CARGO"))
+        .args(["test", "--no-run", "--quiet", "--offline", "--locked", "--message-format", "json"])
+        .current_dir(root().join("tests/fixtures/testing/rust"))
+        .env("CARGO_TARGET_DIR", target_dir().join("lab/fixtures/testing/rust")));
+    let messages = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let program = |message: Value| {
+        let executable = message["executable"].as_str()?;
+        Some((message["target"]["name"].as_str()?.to_owned(), PathBuf::from(executable)))
+    };
+    messages.filter_map(program).collect()
+}
+
+#[test]
+fn rust_counts_orders_and_compares() {
+    let project = Project::of("rust");
+    for (name, program) in rust_tests() {
+        copy_program(&program, &project.0.join(&name));
+    }
+    let (holds, said) = project.test(&mut Command::new(project.0.join("holds")));
+    assert!(holds && said.contains("2 passed; 0 failed"), "{said}");
+    let (holds, said) = project.test(&mut Command::new(project.0.join("fails")));
+    assert!(!holds && said.contains("0 passed; 7 failed"), "{said}");
+    assert_says(
+        &said,
+        &[
+            "shop:sale__done came once, expected 3",
+            "shop:sale__start did not come after shop:sale__done",
+            "customer of shop:sale__done was [\"Ada\"], expected [\"Bob\"]",
+            "no probe matches `shop:sael`; listened to: shop:sale__done, shop:sale__start",
+            "shop:sale__done has no argument `price`; it has: customer, id",
+            "cannot listen: no probe matches `shop:sael` in what is traced; ",
+            "not every hit was seen: lost ",
+            "what came, 2 in all:",
+            "shop:sale__start id=7",
+            "shop:sale__done customer=\"Ada\" id=7",
+        ],
+    );
 }
