@@ -108,9 +108,12 @@ pub fn static_nopal() -> &'static Path {
     BUILT.get_or_init(|| {
         let target = "x86_64-unknown-linux-gnu";
         let folder = target_dir().join("lab/static");
+        // Nothing is measured with it: it need not be fast, only soon there.
         run(Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "nopal-cli", "--target", target])
+            .args(["build", "--quiet", "-p", "nopal-cli", "--no-default-features", "--target", target])
             .env("CARGO_TARGET_DIR", &folder)
+            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_DEV_DEBUG", "none")
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .current_dir(root()));
         folder.join(target).join("debug/nopal")
