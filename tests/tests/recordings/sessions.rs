@@ -555,22 +555,38 @@ fn callers_come_with_the_event() {
     // Without frame pointers, so that only the unwind tables know the callers.
     let source = place.dir.join("deep.c");
     let text = r#"
+#include <sys/mman.h>
 #include <sys/sdt.h>
+#include <ucontext.h>
 #include <unistd.h>
 __attribute__((noinline)) int inner(int n) { char room[200]; asm volatile("" :: "r"(room) : "memory"); DTRACE_PROBE1(deep, hit, n);
     /* A jump in the nop's place lands 1.6 GB before the program, where nothing is. */
     asm volatile("mov $0xa00000, %%eax" ::: "eax"); return n + room[0]; }
 __attribute__((noinline)) int middle(int n) { char room[100]; asm volatile("" :: "r"(room) : "memory"); return inner(n + 1) + room[1]; }
 __attribute__((noinline)) int outer(int n) { return middle(n * 2) + 3; }
-int main(void) { volatile int sum = 0; for (int n = 0;; n++) { sum += outer(n); usleep(1000); } }
+__attribute__((noinline)) void *work(void *none) { volatile int sum = 0; for (int n = 0;; n++) { sum += outer(n); usleep(1000); } }
+/* With an argument on another stack, which ends right behind these calls, and nothing is behind it. */
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        char *stack = mmap(0, 1 << 17, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(stack + (1 << 16), 1 << 16, PROT_NONE);
+        ucontext_t here, there; getcontext(&there);
+        there.uc_stack.ss_sp = stack; there.uc_stack.ss_size = 1 << 16; there.uc_link = 0;
+        makecontext(&there, (void (*)(void))work, 1, 0); swapcontext(&here, &there);
+    }
+    work(0);
+}
 "#;
     fs::write(&source, text).unwrap();
     let program = place.dir.join("deep");
     run(Command::new("gcc").args(["-O2", "-g", "-fomit-frame-pointer", "-o"]).arg(&program).arg(&source));
-    let running = Running::start(&mut Command::new(&program));
-    for door in ["user", "kernel"] {
-        let out = place.dir.join(door);
-        place.nopal(&["create", door, "--output", out.to_str().unwrap()]);
+    let main = Running::start(&mut Command::new(&program));
+    let short = Running::start(Command::new(&program).arg("short"));
+    for (door, running, name) in
+        [("user", &main, "user"), ("kernel", &main, "kernel"), ("kernel", &short, "short")]
+    {
+        let out = place.dir.join(name);
+        place.nopal(&["create", name, "--output", out.to_str().unwrap()]);
         place.nopal(&["enable-channel", "-u", "channel0", "--door", door]);
         place.nopal(&["enable-event", "-u", "deep:hit"]);
         place.nopal(&["add-context", "-u", "-t", "ustack"]);
@@ -595,8 +611,8 @@ int main(void) { volatile int sum = 0; for (int n = 0;; n++) { sum += outer(n); 
         });
         let names = run(Command::new("addr2line").args(["-f", "-e"]).arg(&program).args(offsets));
         let names: Vec<&str> = names.lines().step_by(2).collect();
-        assert_eq!(names, ["inner", "middle", "outer", "main"], "{door}: {line}");
-        place.nopal(&["destroy", door]);
+        assert_eq!(names, ["inner", "middle", "outer", "work"], "{name}: {line}");
+        place.nopal(&["destroy", name]);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::insn::{Alu, Assembler, Cond, Helper, Insn, Label, Reg, TooLong, Width};
 use super::pt_regs;
+use super::uprobes::PAGE_BYTES;
 use nopal_abi::record::{self, flags, text};
 use nopal_capture::Capture;
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
@@ -134,6 +135,12 @@ pub fn page_offset(address: u64) -> i32 {
 pub fn reads_memory(sites: &[ProgramSite]) -> bool {
     let captures = sites.iter().flat_map(|site| &site.captures);
     captures.into_iter().any(|capture| matches!(capture, Capture::Value { operand } if is_elsewhere(operand)))
+}
+
+/// Whether a pointer is the stack pointer itself.
+fn is_stack(pointer: &Operand) -> bool {
+    const RSP: u8 = 4;
+    matches!(pointer.place, Place::Register(register) if register.number == RSP)
 }
 
 /// Whether an operand is in memory, but not on the stack.
@@ -508,6 +515,9 @@ impl SiteProgram<'_> {
         self.asm.mov(Reg::R3, Reg::R9);
         self.point_at_cursor();
         self.asm.call(Helper::ProbeReadUser);
+        if is_stack(pointer) {
+            self.read_page_instead(offset, max_bytes);
+        }
         self.asm.jump_if_imm(Cond::Ne, Reg::R0, 0, unreadable);
         self.asm.load(Width::W64, Reg::R1, Reg::R10, -8);
         self.asm.alu(Alu::Add, CURSOR, Reg::R1);
@@ -519,6 +529,25 @@ impl SiteProgram<'_> {
         self.asm.store_imm(Width::W32, SCRATCH, offset, text::UNREADABLE as i32);
         self.asm.bind(done);
         Ok(())
+    }
+
+    /// A stack may end before so many bytes: if they could not be read (R0), those up to the end of the page at R9 are.
+    fn read_page_instead(&mut self, offset: i16, max_bytes: u32) {
+        let (read, fits) = (self.asm.label(), self.asm.label());
+        self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, read);
+        self.asm.mov(Reg::R1, Reg::R9);
+        self.asm.alu_imm(Alu::And, Reg::R1, (PAGE_BYTES - 1) as i32);
+        self.asm.mov_imm(Reg::R2, PAGE_BYTES as i32);
+        self.asm.alu(Alu::Sub, Reg::R2, Reg::R1);
+        self.asm.jump_if_imm(Cond::Le, Reg::R2, max_bytes as i32, fits);
+        self.asm.mov_imm(Reg::R2, max_bytes as i32);
+        self.asm.bind(fits);
+        self.asm.store(Width::W32, SCRATCH, offset, Reg::R2);
+        self.asm.store(Width::W64, Reg::R10, -8, Reg::R2);
+        self.asm.mov(Reg::R3, Reg::R9);
+        self.point_at_cursor();
+        self.asm.call(Helper::ProbeReadUser);
+        self.asm.bind(read);
     }
 
     /// R1 = scratch + cursor, with the bound the verifier needs.
