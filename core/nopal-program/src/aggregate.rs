@@ -20,12 +20,14 @@ pub enum Aggregate {
     Hist { bits: u8 },
     /// A count for each [`lhist_bucket`].
     Lhist { min: i64, max: i64, step: i64 },
-    /// `[max]`, then a count for each [`hist_bucket`] with [`QUANTILE_BITS`].
-    Quantiles,
+    /// `[max]`, then a count for each [`hist_bucket`].
+    Quantiles { bits: u8 },
 }
 
-/// Sub-buckets of an octave, as a power of two, of quantiles: off by at most 1/32 of the value.
+/// Sub-buckets of an octave, as a power of two, of `quantiles()`: off by at most 1/32 of the value.
 pub const QUANTILE_BITS: u8 = 4;
+/// Of `latency()`: those of every other answer about spans, off by at most 1/128.
+pub const SPAN_BITS: u8 = 6;
 
 impl Aggregate {
     pub fn n_words(self) -> u32 {
@@ -37,7 +39,7 @@ impl Aggregate {
             | Aggregate::Stats { .. } => 2,
             Aggregate::Hist { bits } => n_hist_buckets(bits),
             Aggregate::Lhist { min, max, step } => n_lhist_buckets(min, max, step),
-            Aggregate::Quantiles => 1 + n_hist_buckets(QUANTILE_BITS),
+            Aggregate::Quantiles { bits } => 1 + n_hist_buckets(bits),
         }
     }
 
@@ -54,9 +56,9 @@ impl Aggregate {
             Aggregate::Max { is_signed } => extreme(words, 1, value as u64, |a, b| less(b, a, is_signed)),
             Aggregate::Hist { bits } => bump(words, hist_bucket(value, bits), 1),
             Aggregate::Lhist { min, max, step } => bump(words, lhist_bucket(value, min, max, step), 1),
-            Aggregate::Quantiles => {
+            Aggregate::Quantiles { bits } => {
                 words[0] = words[0].max(value.max(0) as u64);
-                bump(&mut words[1..], hist_bucket(value, QUANTILE_BITS), 1);
+                bump(&mut words[1..], hist_bucket(value, bits), 1);
             }
         }
     }
@@ -71,7 +73,7 @@ impl Aggregate {
                 extreme(words, other[0], other[1], |a, b| less(b, a, is_signed));
             }
             Aggregate::Min { .. } | Aggregate::Max { .. } => {}
-            Aggregate::Quantiles => {
+            Aggregate::Quantiles { .. } => {
                 words[0] = words[0].max(other[0]);
                 add_each(&mut words[1..], &other[1..]);
             }
@@ -93,7 +95,7 @@ impl Aggregate {
             Aggregate::Hist { .. } | Aggregate::Lhist { .. } => {
                 words.iter().fold(0u64, |sum, n| sum.wrapping_add(*n)) as i64
             }
-            Aggregate::Quantiles => words[1..].iter().fold(0u64, |sum, n| sum.wrapping_add(*n)) as i64,
+            Aggregate::Quantiles { .. } => words[1..].iter().fold(0u64, |sum, n| sum.wrapping_add(*n)) as i64,
         }
     }
 }
@@ -223,7 +225,7 @@ mod tests {
             Aggregate::Stats { is_signed: true },
             Aggregate::Hist { bits: 0 },
             Aggregate::Lhist { min: 0, max: 100, step: 10 },
-            Aggregate::Quantiles,
+            Aggregate::Quantiles { bits: 4 },
         ];
         for aggregate in all {
             let fresh = || vec![0u64; aggregate.n_words() as usize];

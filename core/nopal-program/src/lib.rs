@@ -21,6 +21,8 @@ pub struct Program {
     /// Byte strings that [`Op::Constant`] copies.
     pub constants: Vec<Vec<u8>>,
     pub limits: Limits,
+    /// What `latency()` measures.
+    pub spans: Vec<SpanDef>,
     /// By map: what was declared of its room. Maps beyond its end have what `limits` says.
     pub rooms: Vec<Room>,
 }
@@ -32,6 +34,18 @@ impl Program {
         (room.entries.unwrap_or(self.limits.map_entries), room.is_lru)
     }
 }
+
+/// What lies between two points, paired by the tracer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpanDef {
+    /// The map of quantiles that durations go into.
+    pub map: u32,
+    /// Pairs by thread, the innermost first; otherwise by what the payload has behind [`SPAN_KEY_AT`].
+    pub is_by_thread: bool,
+}
+
+/// Where the key of a span's begin or end lies in its payload: behind the time, the process and the thread, a u64 each.
+pub const SPAN_KEY_AT: u32 = 24;
 
 /// What a script declares of a map's room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -349,6 +363,11 @@ pub enum Action {
         max_count: u32,
         max_bytes: u32,
         separator: String,
+    },
+    /// A span begins or ends: u64 nanoseconds, process and thread, then the key.
+    SpanEdge {
+        span: u32,
+        is_end: bool,
     },
     Cat {
         format: Format,

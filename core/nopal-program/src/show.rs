@@ -140,6 +140,11 @@ impl Program {
             Action::Join { at, max_count, max_bytes, separator } => {
                 format!("join(+{at}, {max_count} of {max_bytes} bytes, {separator:?})")
             }
+            Action::SpanEdge { span, is_end } => {
+                let of =
+                    self.spans.get(*span as usize).map_or_else(|| format!("span {span}"), |s| map(&s.map));
+                format!("{} {of}", if *is_end { "end" } else { "begin" })
+            }
             Action::Cat { format } => format!("cat({})", format_text(format)),
             Action::System { format } => format!("system({})", format_text(format)),
         }

@@ -19,7 +19,7 @@ fn output(arguments: &[&OsStr]) -> Output {
 
 /// The object that `nopal ... --json` prints.
 #[track_caller]
-fn answer(arguments: &[&dyn AsRef<OsStr>]) -> Value {
+pub(super) fn answer(arguments: &[&dyn AsRef<OsStr>]) -> Value {
     told(arguments).0
 }
 
@@ -44,16 +44,16 @@ fn refusal(arguments: &[&dyn AsRef<OsStr>]) -> String {
 }
 
 /// What `spans.c` says must come of its run.
-struct Plan {
-    kinds: HashMap<String, [u64; 6]>,
+pub(super) struct Plan {
+    pub(super) kinds: HashMap<String, [u64; 6]>,
     /// By kind: ends, begins, open.
-    unmatched: HashMap<String, [u64; 3]>,
+    pub(super) unmatched: HashMap<String, [u64; 3]>,
     /// By id: at least and at most, in nanoseconds.
-    slow: HashMap<u64, (u64, u64)>,
+    pub(super) slow: HashMap<u64, (u64, u64)>,
 }
 
 impl Plan {
-    fn read(path: &Path) -> Plan {
+    pub(super) fn read(path: &Path) -> Plan {
         let text = fs::read_to_string(path).expect("the program wrote its plan");
         let mut plan = Plan { kinds: HashMap::new(), unmatched: HashMap::new(), slow: HashMap::new() };
         for line in text.lines() {
@@ -137,17 +137,17 @@ impl Plan {
     }
 }
 
-struct Planned {
-    program: PathBuf,
-    dir: PathBuf,
+pub(super) struct Planned {
+    pub(super) program: PathBuf,
+    pub(super) dir: PathBuf,
 }
 
 impl Planned {
-    fn new(name: &str) -> Planned {
+    pub(super) fn new(name: &str) -> Planned {
         Planned { program: build("spans", &["spans.c"], Build::Pie), dir: scratch(name) }
     }
 
-    fn plan_file(&self) -> PathBuf {
+    pub(super) fn plan_file(&self) -> PathBuf {
         self.dir.join("plan")
     }
 

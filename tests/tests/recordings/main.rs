@@ -10,3 +10,4 @@ mod recording_losses;
 mod recording_lttng;
 mod sessions;
 mod sessions_latecomers;
+mod slow_spans;

@@ -58,12 +58,12 @@ impl Server {
 }
 
 /// A folder with sessions of its own.
-struct Place {
+pub(super) struct Place {
     dir: PathBuf,
 }
 
 impl Place {
-    fn new(name: &str) -> Place {
+    pub(super) fn new(name: &str) -> Place {
         Place { dir: scratch(&format!("sessions-{name}")) }
     }
 
@@ -79,7 +79,7 @@ impl Place {
 
     /// A command that must succeed.
     #[track_caller]
-    fn nopal(&self, line: &[&str]) -> String {
+    pub(super) fn nopal(&self, line: &[&str]) -> String {
         run(&mut self.command(line))
     }
 
@@ -92,12 +92,12 @@ impl Place {
         said
     }
 
-    fn out(&self) -> PathBuf {
+    pub(super) fn out(&self) -> PathBuf {
         self.dir.join("out")
     }
 
     #[track_caller]
-    fn create(&self, more: &[&str]) {
+    pub(super) fn create(&self, more: &[&str]) {
         let out = self.out();
         let mut line = vec!["create", "s", "--output", out.to_str().unwrap()];
         line.extend(more);
@@ -105,7 +105,7 @@ impl Place {
     }
 
     /// The events of the session's recordings, as JSON.
-    fn events(&self, what: &Path) -> Vec<Value> {
+    pub(super) fn events(&self, what: &Path) -> Vec<Value> {
         let text = self.nopal(&["view", what.to_str().unwrap(), "--json"]);
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

@@ -296,6 +296,32 @@ fn begin_end_intervals_and_exit_codes() {
     }
 }
 
+/// Who asks for 30 bytes wants no more; who has no room for more is told how to make it.
+#[test]
+fn a_string_is_called_cut_only_where_more_room_would_help() {
+    let program = build("longtext", &["longtext.c"], Build::Pie);
+    let file = program.to_str().unwrap();
+    let ask = |settings: &str, value: &str| {
+        let script = format!("{settings} usdt:{file}:long:text {{ @[{value}] = count(); }}");
+        let output = nopal_run(&["--door", "user", "-e", &script, "--", file]);
+        assert!(output.status.success(), "{}", errors(&output));
+        (text(&output), errors(&output))
+    };
+    let digits = "0123456789".repeat(6);
+    for (settings, value, n, is_told) in [
+        ("", "str(arg0, 30)", 30, false),
+        ("", "str(arg0)", 60, false),
+        ("config = { max_strlen = 32 }", "str(arg0)", 31, true),
+        ("config = { max_strlen = 32 }", "str(arg0, 16)", 16, false),
+        ("config = { max_strlen = 32 }", "str(arg0, 50)", 31, true),
+    ] {
+        let (shown, said) = ask(settings, value);
+        assert_eq!(shown.trim(), format!("@[{}]: 10", &digits[..n]), "{settings} {value}");
+        assert_eq!(said.contains("longer than the script keeps"), is_told, "{settings} {value}: {said}");
+        assert!(said.contains("max_strlen") == is_told && said.contains("complete"), "{said}");
+    }
+}
+
 #[test]
 fn a_full_map_is_told_of() {
     let file = program();

@@ -379,7 +379,8 @@ fn aggregates() -> Vec<Aggregate> {
         Aggregate::Hist { bits: 0 },
         Aggregate::Hist { bits: 3 },
         Aggregate::Lhist { min: -10, max: 100, step: 7 },
-        Aggregate::Quantiles,
+        Aggregate::Quantiles { bits: 4 },
+        Aggregate::Quantiles { bits: 6 },
     ];
     for is_signed in [false, true] {
         all.push(Aggregate::Sum { is_signed });
@@ -959,7 +960,7 @@ fn typical() -> Vec<(&'static str, Code, Vec<MapDef>)> {
             ),
             vec![
                 def("@start", vec![Type::U64], MapValue::Plain(Type::U64)),
-                keyed("@ns", Vec::new(), Aggregate::Quantiles),
+                keyed("@ns", Vec::new(), Aggregate::Quantiles { bits: 4 }),
             ],
         ),
         (
@@ -1041,7 +1042,7 @@ fn a_script_of_realistic_size_is_accepted() {
     let string = |at| Slot { at, len: 256 };
     let maps = vec![
         keyed("@calls", vec![Type::Probe, Type::Str { max_bytes: 256 }], Aggregate::Count),
-        keyed("@ns", vec![Type::Str { max_bytes: 256 }], Aggregate::Quantiles),
+        keyed("@ns", vec![Type::Str { max_bytes: 256 }], Aggregate::Quantiles { bits: 4 }),
         keyed("@sizes", Vec::new(), Aggregate::Hist { bits: 0 }),
         def("@start", vec![Type::U64], MapValue::Plain(Type::U64)),
         keyed(

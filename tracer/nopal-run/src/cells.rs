@@ -166,7 +166,7 @@ fn is_sign_free(aggregate: Aggregate) -> bool {
     match aggregate {
         Aggregate::Count | Aggregate::Sum { .. } | Aggregate::Avg { .. } | Aggregate::Stats { .. } => true,
         Aggregate::Min { is_signed } | Aggregate::Max { is_signed } => !is_signed,
-        Aggregate::Hist { .. } | Aggregate::Lhist { .. } | Aggregate::Quantiles => false,
+        Aggregate::Hist { .. } | Aggregate::Lhist { .. } | Aggregate::Quantiles { .. } => false,
     }
 }
 
@@ -259,6 +259,10 @@ impl MapAccess for CellMaps<'_> {
     fn zero(&mut self, map: u32) {
         MapAccess::zero(self.maps, map);
     }
+
+    fn take(&mut self, map: u32, value: i64) {
+        MapAccess::take(self.maps, map, value);
+    }
 }
 
 #[cfg(test)]
@@ -338,7 +342,7 @@ mod tests {
             Cells::of(&program).at(&site("1@%dil -4@%esi"), &[0]).and_then(|at| at.keys)
         };
         assert_eq!(with(Aggregate::Hist { bits: 0 }, 4096), Some(-64..=447));
-        assert_eq!(with(Aggregate::Quantiles, 4096), Some(-4..=27));
+        assert_eq!(with(Aggregate::Quantiles { bits: 4 }, 4096), Some(-4..=27));
         assert_eq!(with(Aggregate::Lhist { min: 0, max: 1 << 20, step: 1 }, 4096), None);
         assert_eq!(with(Aggregate::Count, 1000), None);
         let cleared = Program { actions: vec![Action::Clear { map: 0 }], ..program };

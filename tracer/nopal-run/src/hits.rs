@@ -5,7 +5,7 @@ use super::perform::Performer;
 use super::site::SiteReader;
 use super::sites::ScriptSites;
 use super::tasks::{TaskCache, TaskInfo};
-use nopal_capture::Task;
+use nopal_capture::{Loss, Task};
 use nopal_live::tasks::Tasks;
 use nopal_live::{Consumer, DoorOrder, OrderWithin};
 use nopal_program::captures::{Captures, RETURN_VALUE};
@@ -31,6 +31,7 @@ pub(super) struct Runner<'a> {
     pub door_order: &'a mut DoorOrder,
     /// How far the times of the two doors may differ, if both are open and the order matters.
     pub doubt_ns: Option<u64>,
+    pub order_within: OrderWithin,
 }
 
 impl Consumer<ScriptSites> for Runner<'_> {
@@ -46,7 +47,7 @@ impl Consumer<ScriptSites> for Runner<'_> {
         if let Some(doubt_ns) = self.doubt_ns {
             // Records of a script that does not ask whose they are do not say it.
             let of = if self.needs.needs_task { task } else { Task { pid: 0, tid: 0 } };
-            self.door_order.hit(hit.ns, of, hit.stream.kind, OrderWithin::Thread, doubt_ns);
+            self.door_order.hit(hit.ns, of, hit.stream.kind, self.order_within, doubt_ns);
         }
         let who =
             if self.needs.needs_task { self.everyone.who_if(self.needs, task) } else { TaskInfo::default() };
@@ -66,6 +67,10 @@ impl Consumer<ScriptSites> for Runner<'_> {
                 performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload);
             });
         }
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.performer.spans.loss(loss.last_ns);
     }
 
     fn introduce(&mut self, task: Task, comm: &str) {

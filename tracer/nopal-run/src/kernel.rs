@@ -7,6 +7,7 @@ use nopal_live::{LiveError, late_in_words};
 use nopal_proc::launch::{self, Starting};
 use nopal_proc::missed_execs::MissedExecs;
 use nopal_proc::{FileId, MappedObject, mapped_objects};
+use nopal_program::interpret::Table;
 use nopal_program::{PointKind, Program};
 use nopal_script::render::{Entry, Form};
 use nopal_trace::Verdict;
@@ -41,6 +42,10 @@ pub struct KernelRun {
     notes: Vec<Note>,
     verdict: Verdict,
     last_look: Instant,
+    /// By map: the durations of spans, which are paired here.
+    durations: Vec<Option<Table>>,
+    /// What was lost when that was last asked.
+    n_lost: u64,
 }
 
 /// How often new children and libraries are looked for.
@@ -63,6 +68,9 @@ impl KernelRun {
         };
         let door = ScriptDoor::open(&program, &options).map_err(RunError::Kernel)?;
         let has_later = later_points(&program).next().is_some();
+        let of_span = |map: usize| program.spans.iter().any(|span| span.map as usize == map);
+        let table = |(map, def)| if of_span(map) { Some(Table::new(def, 1, 0)) } else { None };
+        let durations = program.maps.iter().enumerate().map(table).collect();
         Ok(KernelRun {
             performer: Performer::new(Arc::clone(&program), form),
             has_later,
@@ -79,6 +87,8 @@ impl KernelRun {
             notes: Vec::new(),
             verdict: Verdict::default(),
             last_look: Instant::now(),
+            durations,
+            n_lost: 0,
         })
     }
 
@@ -316,8 +326,19 @@ impl KernelRun {
     fn poll(&mut self) -> usize {
         let (performer, mut emitted) = (&mut self.performer, Vec::new());
         let n = self.door.poll(|e| emitted.push((e.action, e.payload.to_vec())));
+        // What was lost came before what is read the next time, and may have come before what was just read.
+        if !self.program.spans.is_empty()
+            && let Ok(loss) = self.door.loss()
+            && loss.n_emitted + loss.n_crowded > self.n_lost
+        {
+            self.n_lost = loss.n_emitted + loss.n_crowded;
+            // Hits that found their CPU busy have no times.
+            performer.spans.loss(if loss.n_crowded > 0 { monotonic_ns() } else { loss.last_ns });
+        }
+        let durations = &mut self.durations;
+        let mut maps = DoorMaps { door: &self.door, program: &self.program, durations };
         for (action, payload) in emitted {
-            performer.perform(&mut DoorMaps { door: &self.door, program: &self.program }, action, &payload);
+            performer.perform(&mut maps, action, &payload);
         }
         n
     }
@@ -348,6 +369,7 @@ impl KernelRun {
         self.missed(loaded.into_keys());
         self.door.detach();
         while self.poll() > 0 {}
+        self.performer.spans.close();
         // END runs also after exit(), which it may call again.
         let exit = self.performer.exit.take();
         self.door.run(&PointKind::End).map_err(RunError::Kernel)?;
@@ -365,12 +387,14 @@ impl KernelRun {
 
     /// Prints every map, as at the end of a script.
     pub fn print_maps(&mut self) {
-        self.performer.print_maps(&mut DoorMaps { door: &self.door, program: &self.program });
+        let durations = &mut self.durations;
+        self.performer.print_maps(&mut DoorMaps { door: &self.door, program: &self.program, durations });
     }
 
     /// The rows of an answer.
     pub fn rows(&mut self) -> Vec<u8> {
-        self.performer.rows(&mut DoorMaps { door: &self.door, program: &self.program })
+        let durations = &mut self.durations;
+        self.performer.rows(&mut DoorMaps { door: &self.door, program: &self.program, durations })
     }
 
     /// What is missing so far.
@@ -412,28 +436,50 @@ fn files_of(pid: u32) -> Vec<FileId> {
 struct DoorMaps<'a> {
     door: &'a ScriptDoor,
     program: &'a Program,
+    durations: &'a mut [Option<Table>],
 }
 
 impl MapAccess for DoorMaps<'_> {
     fn entries(&mut self, map: u32) -> Vec<Entry> {
         let value_bytes = self.program.maps.get(map as usize).map_or(0, |def| def.value_bytes() as usize);
         let entries = self.door.map_entries(map).unwrap_or_default();
-        entries
+        let mut entries: Vec<Entry> = entries
             .into_iter()
             .filter(|entry| entry.value.len() >= value_bytes)
             .map(|entry| {
                 let (words, _) = entry.value[..value_bytes].as_chunks::<8>();
                 (entry.key, words.iter().map(|word| u64::from_le_bytes(*word)).collect())
             })
-            .collect()
+            .collect();
+        if let Some(Some(table)) = self.durations.get(map as usize)
+            && let (Some(words), Some(aggregate)) = (table.get(&[]), table.aggregate())
+        {
+            match entries.first_mut() {
+                Some((_, own)) => aggregate.merge(own, words),
+                None => entries.push((Vec::new(), words.to_vec())),
+            }
+        }
+        entries
     }
 
     fn clear(&mut self, map: u32) {
+        if let Some(Some(table)) = self.durations.get_mut(map as usize) {
+            table.clear();
+        }
         // A map that cannot be reached is told of when it is printed, as empty.
         let _ = self.door.clear(map);
     }
 
     fn zero(&mut self, map: u32) {
         let _ = self.door.zero(map);
+        if let Some(Some(table)) = self.durations.get_mut(map as usize) {
+            table.zero();
+        }
+    }
+
+    fn take(&mut self, map: u32, value: i64) {
+        if let Some(Some(table)) = self.durations.get_mut(map as usize) {
+            table.take(&[], value);
+        }
     }
 }

@@ -14,6 +14,7 @@ mod perform;
 pub mod recording;
 mod site;
 mod sites;
+mod spans;
 mod tasks;
 mod timers;
 mod tracepoints;

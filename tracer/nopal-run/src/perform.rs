@@ -1,9 +1,11 @@
 //! What a script emits is done here: printed, cleared, run. The output is bytes that somebody else writes.
 
 use super::names::TracerNames;
+use super::spans::ScriptSpans;
 use super::{Maps, entries_of};
 use nopal_program::{Action, Format, Program};
 use nopal_script::render::{Entry, Form, Renderer, printf};
+use nopal_spans::Unmatched;
 use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -14,6 +16,8 @@ pub trait MapAccess {
     fn entries(&mut self, map: u32) -> Vec<Entry>;
     fn clear(&mut self, map: u32);
     fn zero(&mut self, map: u32);
+    /// Takes a value into an aggregate without a key.
+    fn take(&mut self, map: u32, value: i64);
 }
 
 /// An interpreter's.
@@ -33,6 +37,12 @@ impl MapAccess for Maps {
             table.zero();
         }
     }
+
+    fn take(&mut self, map: u32, value: i64) {
+        if let Some(table) = self.get_mut(map as usize) {
+            table.take(&[], value);
+        }
+    }
 }
 
 /// Does what a script emits.
@@ -40,6 +50,7 @@ impl MapAccess for Maps {
 pub struct Performer {
     program: Arc<Program>,
     pub names: TracerNames,
+    pub(crate) spans: ScriptSpans,
     pub form: Form,
     /// What is to be written to standard output.
     pub out: Vec<u8>,
@@ -53,7 +64,8 @@ const CAT_BYTES: u64 = 10 << 10;
 impl Performer {
     pub fn new(program: Arc<Program>, form: Form) -> Performer {
         let names = TracerNames::new(Arc::clone(&program));
-        Performer { program, names, form, out: Vec::new(), exit: None }
+        let spans = ScriptSpans::new(&program);
+        Performer { program, names, spans, form, out: Vec::new(), exit: None }
     }
 
     pub fn is_over(&self) -> bool {
@@ -91,6 +103,12 @@ impl Performer {
                     }
                 };
                 renderer.entry(def, entry, &mut self.out);
+            }
+            Action::SpanEdge { span, is_end } => {
+                let Some(def) = program.spans.get(*span as usize) else { return };
+                if let Some(duration_ns) = self.spans.edge(*span, *is_end, payload) {
+                    maps.take(def.map, duration_ns.min(i64::MAX as u64) as i64);
+                }
             }
             Action::Clear { map } => maps.clear(*map),
             Action::Zero { map } => maps.zero(*map),
@@ -148,6 +166,11 @@ impl Performer {
             nopal_script::render::json_rows(def, &entries, &self.names, &mut rows);
         }
         rows
+    }
+
+    /// Begins and ends of `latency()` without a partner, if the script has any spans.
+    pub fn unmatched(&self) -> Option<Unmatched> {
+        (!self.program.spans.is_empty()).then(|| self.spans.unmatched())
     }
 
     fn formatted(&self, format: &Format, payload: &[u8]) -> Vec<u8> {

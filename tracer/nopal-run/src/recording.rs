@@ -106,6 +106,12 @@ impl RecordingRun {
                         return Err(RunError::Unable(format!("{name}: the recording has no {why}")));
                     }
                     let cpu = event.cpu().unwrap_or(0);
+                    // Nothing is asked of the event itself from here on.
+                    if events.has_losses() {
+                        for loss in events.take_losses() {
+                            self.performer.spans.loss(loss.to_ns.max(0) as u64);
+                        }
+                    }
                     let hit = RecordedHit { state: &state, ns, start_ns: now.start_ns, cpu };
                     let performer = &mut self.performer;
                     for (clause, point) in &runs.runs {
@@ -125,6 +131,7 @@ impl RecordingRun {
         if start_ns == 0 {
             self.run_own(|kind| matches!(kind, PointKind::Begin), 0, 0);
         }
+        self.performer.spans.close();
         let exit = self.performer.exit.take();
         self.run_own(|kind| matches!(kind, PointKind::End), end_ns, start_ns);
         self.performer.exit = self.performer.exit.or(exit);

@@ -13,7 +13,8 @@ pub(crate) struct SiteReader {
     /// By argument index.
     args: Vec<ArgPlace>,
     layout: RecordLayout,
-    has_texts: bool,
+    /// Indexes of fields whose texts are cut only because the script has no more room for strings.
+    roomless: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,11 +31,13 @@ struct Number {
     is_single: bool,
 }
 
-/// The captures of a site, their reader, and what could not be read, in words.
+/// The captures of a site, their reader, and what could not be read, in words. `string_bytes`: the script's room for a string, its
+/// NUL included.
 pub(crate) fn plan(
     site: &Site,
     description: Option<&Description>,
     wanted: &Captures,
+    string_bytes: u32,
 ) -> (Vec<Capture>, SiteReader, Vec<String>) {
     let mut captures = Vec::new();
     let mut reader = SiteReader::default();
@@ -62,11 +65,20 @@ pub(crate) fn plan(
         }
         if let Some(max_bytes) = arg.string_bytes {
             let capture = string(site, description, operand, max_bytes);
-            reader.args[index].string = Some(reader.push(capture, &mut captures));
+            let field = reader.push(capture, &mut captures);
+            reader.args[index].string = Some(field);
+            // Who asks for fewer, as `str(x, 30)` does, wants no more.
+            if max_bytes.saturating_add(1) >= string_bytes {
+                reader.roomless.push(field);
+            }
         }
         if let Some(max_bytes) = arg.buffer_bytes {
             let capture = buffer(site, description, operand, max_bytes);
-            reader.args[index].buffer = Some(reader.push(capture, &mut captures));
+            let field = reader.push(capture, &mut captures);
+            reader.args[index].buffer = Some(field);
+            if max_bytes >= string_bytes {
+                reader.roomless.push(field);
+            }
         }
     }
     (captures, reader, unread)
@@ -127,7 +139,6 @@ fn length_of(site: &Site, description: Option<&ArgDescription>) -> Option<Operan
 impl SiteReader {
     fn push(&mut self, capture: Capture, captures: &mut Vec<Capture>) -> usize {
         let index = self.layout.push(&capture);
-        self.has_texts |= self.layout.fields()[index].is_text();
         captures.push(capture);
         index
     }
@@ -155,15 +166,19 @@ impl SiteReader {
         field.and_then(|field| self.layout.text(payload, field)).map_or(&[], |text| text.bytes)
     }
 
-    /// How many strings of a record were longer than what was kept.
+    /// How many strings of a record were longer than what the script has room for.
     #[inline]
     pub(crate) fn n_cut(&self, payload: &[u8]) -> u64 {
-        if !self.has_texts {
+        if self.roomless.is_empty() {
             return 0;
         }
         let mut texts = self.layout.texts(payload);
-        let fields = self.layout.fields().iter().filter(|field| field.is_text());
-        fields.filter(|field| texts.take(**field).is_some_and(|text| text.is_truncated)).count() as u64
+        let fields = self.layout.fields().iter().enumerate().filter(|(_, field)| field.is_text());
+        // Texts lie one after another: each has to be taken.
+        let is_cut = |(at, field): &(usize, &Field)| {
+            texts.take(**field).is_some_and(|text| text.is_truncated) && self.roomless.contains(at)
+        };
+        fields.filter(is_cut).count() as u64
     }
 }
 
@@ -205,7 +220,8 @@ pub(crate) mod tests {
             used(3, true, None, None),
             used(7, true, None, None),
         ];
-        let (captures, reader, unread) = plan(&site, None, &Captures { args, ..Captures::default() });
+        let wanted = Captures { args, ..Captures::default() };
+        let (captures, reader, unread) = plan(&site, None, &wanted, 32);
         assert_eq!((captures.len(), unread.len()), (5, 2));
         let mut payload = (-7i32).to_le_bytes().to_vec();
         payload.push(200);
@@ -217,6 +233,8 @@ pub(crate) mod tests {
         assert_eq!(numbers, [-7, 200, 0x1234_5678_9abc, 0, 0, 0, 0, 0, 0]);
         assert_eq!((reader.string(&payload, 2), reader.buffer(&payload, 2)), (&b"get"[..], &b"\x01\x02"[..]));
         assert_eq!(reader.n_cut(&payload), 1);
+        // With more room for strings it is the script that asks for 31 bytes.
+        assert_eq!(plan(&site, None, &wanted, 256).1.n_cut(&payload), 0);
         // A record that is cut short has nothing to say.
         for n in 0..payload.len() {
             let _ = (
@@ -241,9 +259,9 @@ pub(crate) mod tests {
         };
         let args = vec![used(0, false, Some(31), None)];
         let wanted = Captures { args, ..Captures::default() };
-        let (captures, ..) = plan(&site("8@%rdi 8@%rsi"), Some(&description), &wanted);
+        let (captures, ..) = plan(&site("8@%rdi 8@%rsi"), Some(&description), &wanted, 32);
         assert!(matches!(captures[..], [Capture::Bytes { max_bytes: 31, .. }]), "{captures:?}");
-        let (captures, ..) = plan(&site("8@%rdi"), Some(&description), &wanted);
+        let (captures, ..) = plan(&site("8@%rdi"), Some(&description), &wanted, 32);
         assert!(matches!(captures[..], [Capture::CString { max_bytes: 31, .. }]), "{captures:?}");
     }
 
@@ -251,7 +269,7 @@ pub(crate) mod tests {
     fn a_float_is_given_as_a_double() {
         let site = site("4f@%xmm0");
         let args = vec![used(0, true, None, None)];
-        let (_, reader, _) = plan(&site, None, &Captures { args, ..Captures::default() });
+        let (_, reader, _) = plan(&site, None, &Captures { args, ..Captures::default() }, 256);
         assert_eq!(f64::from_bits(reader.number(&0.5f32.to_le_bytes(), 0) as u64), 0.5);
     }
 }

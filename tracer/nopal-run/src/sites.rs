@@ -139,7 +139,8 @@ impl ScriptSites {
     ) -> Chosen {
         let clauses: Vec<u32> = runs.iter().map(|(clause, _)| *clause).collect();
         let lowered = self.cells.at(site, &clauses);
-        let (captured, reader, unread) = site::plan(site, description, captures);
+        let (captured, reader, unread) =
+            site::plan(site, description, captures, self.program.limits.string_bytes);
         for why in unread {
             self.notes.push(Note::Gap(format!("{name} at {:#x}: {why}; it reads as 0", site.address)));
         }

@@ -12,7 +12,8 @@ use super::{
 };
 use nopal_live::tasks::Tasks;
 use nopal_live::{
-    self as live, BY_TRACEFS, Door, DoorOrder, Live, News, Opened, Way, attach_when_free, late_in_words,
+    self as live, BY_TRACEFS, Door, DoorOrder, Live, News, Opened, OrderWithin, Way, attach_when_free,
+    late_in_words,
 };
 use nopal_proc::launch::Starting;
 use nopal_program::captures::{Captures, is_order_free};
@@ -273,6 +274,7 @@ impl UserRun {
             self.tell(news);
         }
         self.poll(true);
+        self.performer.spans.close();
         self.notes.push(Note::Detail(format!("{} hits were sent", self.n_hits)));
         // END runs also after exit(), which it may call again.
         let exit = self.performer.exit.take();
@@ -340,6 +342,11 @@ impl UserRun {
     /// Runs the clauses of what has come; how many hits there were.
     fn poll(&mut self, is_last: bool) -> u64 {
         let Some(live) = &mut self.live else { return 0 };
+        self.performer.spans.restarts(live.take_restarts());
+        let order_within = match self.performer.spans.is_any_by_key() {
+            true => OrderWithin::Process,
+            false => OrderWithin::Thread,
+        };
         let mut runner = Runner {
             interpreter: &mut self.interpreter,
             performer: &mut self.performer,
@@ -354,6 +361,7 @@ impl UserRun {
             n_cut: &mut self.verdict.n_cut,
             door_order: &mut self.door_order,
             doubt_ns: live.door_doubt_ns().filter(|_| self.is_in_order),
+            order_within,
         };
         let polled = match self.is_in_order {
             true => live.poll_by_time(is_last, &mut runner),

@@ -47,6 +47,7 @@ pub struct Script {
     pub(crate) options: Options,
     pub(crate) parameters: Vec<String>,
     pub(crate) declared: Vec<DeclaredMap>,
+    pub(crate) spans: Vec<DeclaredSpan>,
     pub(crate) missing_probes: MissingProbes,
     /// Of stacks that do not say otherwise.
     pub(crate) stack_form: StackForm,
@@ -62,6 +63,14 @@ impl Script {
     pub fn names(&self, builtin: &str) -> bool {
         self.clauses.iter().any(|clause| walk::names(clause, |name| name == builtin))
     }
+}
+
+/// What a `latency()` declares.
+#[derive(Debug, Clone)]
+pub(crate) struct DeclaredSpan {
+    /// Of the map that durations go into.
+    pub map: String,
+    pub is_by_thread: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -132,6 +141,12 @@ pub(crate) enum StmtKind {
         from: Expr,
         to: Expr,
         body: Vec<Stmt>,
+    },
+    /// A span of [`Script::spans`] begins or ends.
+    SpanEdge {
+        span: usize,
+        is_end: bool,
+        keys: Vec<Expr>,
     },
     Block(Vec<Stmt>),
     Break,

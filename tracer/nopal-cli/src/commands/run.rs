@@ -279,7 +279,7 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
         run.print_maps();
     }
     out.take(&mut run.performer)?;
-    out.conclude(args, &replayed.verdict, rows)?;
+    out.conclude(args, &replayed.verdict, run.performer.unmatched(), rows)?;
     if replayed.is_truncated && !args.json {
         tell!("the recording was cut short while it was made");
     }
@@ -382,7 +382,8 @@ fn live(
         running.print_maps();
     }
     out.take(running.performer())?;
-    out.conclude(args, &running.verdict(), rows)?;
+    let unmatched = running.performer().unmatched();
+    out.conclude(args, &running.verdict(), unmatched, rows)?;
     if let Some(failure) = failures.first() {
         return Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
             .hint("`nopal detach -p PID` tries again"));

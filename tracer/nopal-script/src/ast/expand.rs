@@ -119,6 +119,7 @@ impl Expander<'_> {
                 self.block(body, caller)
             }
             StmtKind::Block(body) => self.block(body, caller),
+            StmtKind::SpanEdge { keys, .. } => keys.iter_mut().try_for_each(|key| self.expr(key, caller)),
             StmtKind::Break | StmtKind::Continue | StmtKind::Return => Ok(()),
         }
     }

@@ -118,6 +118,7 @@ impl Scopes {
                 self.loop_block(variable, body);
             }
             StmtKind::Block(body) => self.block(body),
+            StmtKind::SpanEdge { keys, .. } => keys.iter_mut().for_each(|key| self.expr(key)),
             StmtKind::Break | StmtKind::Continue | StmtKind::Return => {}
         }
     }

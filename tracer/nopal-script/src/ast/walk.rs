@@ -49,6 +49,7 @@ fn each_in(statements: &[Stmt], look: &mut dyn FnMut(&Expr)) {
                 each_expr(to, look);
                 each_in(body, look);
             }
+            StmtKind::SpanEdge { keys, .. } => keys.iter().for_each(|key| each_expr(key, look)),
             StmtKind::Break | StmtKind::Continue | StmtKind::Return => {}
         }
     }

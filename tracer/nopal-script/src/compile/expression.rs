@@ -196,9 +196,16 @@ impl Body<'_, '_> {
     }
 
     pub(crate) fn key_of(&mut self, id: usize, keys: &[Expr], span: Span) -> Lowered<Slot> {
+        let known = self.shared.maps.get(id).key.clone().map(|(known, _)| known).unwrap_or_default();
+        let (key, types) = self.key_values(known, keys)?;
+        self.shared.maps.learn_key(id, &types, span)?;
+        Ok(key)
+    }
+
+    /// Puts a key one value after another, as wide as is known of each, and gives their types.
+    pub(crate) fn key_values(&mut self, known: Vec<Ty>, keys: &[Expr]) -> Lowered<(Slot, Vec<Ty>)> {
         let start = self.frame_top();
         let mut values = Vec::new();
-        let known = self.shared.maps.get(id).key.clone().map(|(known, _)| known).unwrap_or_default();
         // `@x[(a, b)]` is `@x[a, b]`, and `@x[$both]` is it, too.
         let (keys, known) = match keys {
             [Expr { kind: ExprKind::Tuple(members), .. }] => (&members[..], known),
@@ -218,9 +225,8 @@ impl Body<'_, '_> {
             self.release_regs(mark);
             values.push(value.ty);
         }
-        self.shared.maps.learn_key(id, &values, span)?;
         let len = self.frame_top().saturating_sub(start);
-        Ok(if len == 0 { Slot { at: 0, len: 0 } } else { Slot { at: start, len } })
+        Ok((if len == 0 { Slot { at: 0, len: 0 } } else { Slot { at: start, len } }, values))
     }
 
     /// What a function is given and returns has no type that were known. As bpftrace does, it is taken as signed where it
@@ -273,7 +279,7 @@ impl Body<'_, '_> {
                 | Aggregate::Min { is_signed }
                 | Aggregate::Max { is_signed }
                 | Aggregate::Stats { is_signed } => Ty::Int { size_bytes: 8, is_signed },
-                Aggregate::Hist { .. } | Aggregate::Lhist { .. } | Aggregate::Quantiles => {
+                Aggregate::Hist { .. } | Aggregate::Lhist { .. } | Aggregate::Quantiles { .. } => {
                     let what = Held::Aggregate(aggregate).text();
                     return Err(Diagnostic::error(
                         map.span,

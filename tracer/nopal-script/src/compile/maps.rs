@@ -40,7 +40,7 @@ impl Held {
                 Aggregate::Stats { .. } => "stats".into(),
                 Aggregate::Hist { bits } => format!("hist of {bits} bits"),
                 Aggregate::Lhist { min, max, step } => format!("lhist from {min} to {max} by {step}"),
-                Aggregate::Quantiles => "quantiles".into(),
+                Aggregate::Quantiles { .. } => "quantiles".into(),
             },
         }
     }

@@ -10,6 +10,7 @@ mod memory;
 mod names;
 mod operators;
 pub(crate) mod points;
+mod spans;
 mod statement;
 mod tidy;
 pub(crate) mod types;
@@ -88,6 +89,7 @@ fn compile_for(
         script,
         catalog,
         maps: Maps::default(),
+        span_keys: Maps::default(),
         diagnostics: Vec::new(),
         actions: Vec::new(),
         constants: Vec::new(),
@@ -96,7 +98,7 @@ fn compile_for(
     for _ in 0..MAX_WALKS {
         shared.begin_walk();
         codes = walk_bodies(&mut shared, &mut bodies);
-        if !shared.maps.has_changed {
+        if !shared.has_changed() {
             break;
         }
     }
@@ -116,6 +118,8 @@ pub(crate) struct Shared<'s> {
     pub script: &'s Script,
     pub catalog: &'s dyn Catalog,
     pub maps: Maps,
+    /// The keys of spans, by the names of their maps.
+    pub span_keys: Maps,
     pub diagnostics: Vec<Diagnostic>,
     actions: Vec<Action>,
     constants: Vec<Vec<u8>>,
@@ -144,9 +148,15 @@ fn walk_bodies(shared: &mut Shared<'_>, bodies: &mut [Vec<(Variant, Vec<Variable
 impl Shared<'_> {
     fn begin_walk(&mut self) {
         self.maps.has_changed = false;
+        self.span_keys.has_changed = false;
         self.diagnostics.clear();
         self.actions.clear();
         self.constants.clear();
+    }
+
+    /// Whether something was learnt that may change what came before it.
+    fn has_changed(&self) -> bool {
+        self.maps.has_changed || self.span_keys.has_changed
     }
 
     /// Once, however many points a body has.
@@ -179,7 +189,7 @@ impl Shared<'_> {
         bodies: Vec<Vec<(Variant, Vec<Variable>)>>,
         codes: Vec<Vec<Code>>,
     ) -> Result<(Program, Vec<Diagnostic>), Vec<Diagnostic>> {
-        if self.maps.has_changed {
+        if self.has_changed() {
             let message = "the types of the maps depend on each other without end";
             self.report(Diagnostic::error(Span::default(), message));
         }
@@ -197,6 +207,7 @@ impl Shared<'_> {
                 }
             }
         }
+        let spans = self.spans();
         let maps = self.maps.definitions();
         let declared = &self.script.declared;
         let room = |name: &str| declared.iter().find(|d| d.name == name).map(|d| d.room).unwrap_or_default();
@@ -208,6 +219,7 @@ impl Shared<'_> {
             clauses: names::shared(clauses),
             rooms,
             maps,
+            spans,
             actions: self.actions,
             constants: self.constants,
             limits: self.script.limits,

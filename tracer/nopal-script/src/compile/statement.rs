@@ -83,6 +83,7 @@ impl Body<'_, '_> {
                 self.for_map(variable, map, *map_span, body)
             }
             StmtKind::ForRange { variable, from, to, body } => self.for_range(variable, from, to, body),
+            StmtKind::SpanEdge { span: of, is_end, keys } => self.span_edge(*of, *is_end, keys, span),
             StmtKind::Block(body) => {
                 self.block(body);
                 Ok(())

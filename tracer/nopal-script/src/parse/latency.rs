@@ -1,11 +1,10 @@
-//! `latency(START, END, KEY)`: one statement for what takes two bodies and two maps.
+//! `latency(START, END, KEY)`: a span, and the map of quantiles named after its two points that its durations go into.
 //!
-//! Stands for a body at START that keeps the time under the key, a body at END that takes the difference into a map of
-//! quantiles named after the two, and a body at `END` that forgets what never ended.
+//! Stands for a body at each of the two that tells the tracer when it was hit, by whom, and with which key. The tracer pairs
+//! them as it pairs all spans.
 
 use super::{Parsed, Parser};
-use crate::ast::{BinaryOp, Clause, Expr, ExprKind, MapRef, PointRef, Stmt, StmtKind};
-use crate::catalog::PointSpec;
+use crate::ast::{Clause, DeclaredSpan, Expr, ExprKind, PointRef, Stmt, StmtKind};
 use crate::diagnostic::{Diagnostic, Span};
 
 impl Parser<'_> {
@@ -27,7 +26,7 @@ impl Parser<'_> {
             self.lexer.at = span.start as usize;
         }
         let name = self.pair_name(start, end);
-        self.expand(&name, start, end, keys, span);
+        self.expand(name, start, end, keys, span);
         Ok(())
     }
 
@@ -54,48 +53,25 @@ impl Parser<'_> {
             word.trim_matches('_').to_string()
         };
         let name = format!("@{}_to_{}", last(start), last(end));
-        let n_same = self.script.clauses.iter().filter(|clause| assigns(clause, &name)).count();
-        if n_same == 0 { name } else { format!("{name}_{}", n_same + 1) }
-    }
-
-    fn expand(&mut self, name: &str, start: PointRef, end: PointRef, keys: Vec<Expr>, span: Span) {
-        let depth = keys.iter().map(|key| key.depth).max().unwrap_or(0) + 1;
-        let expr = |kind| Expr { kind, span, depth };
-        let stmt = |kind| Stmt { kind, span };
-        let started = MapRef { name: format!("{name}_started"), keys, span };
-        let nsecs = || expr(ExprKind::Name("nsecs".into()));
-        let call =
-            |name: &str, arg| expr(ExprKind::Call { name: name.into(), name_span: span, args: vec![arg] });
-        let entry = || expr(ExprKind::Map(started.clone()));
-        let difference =
-            expr(ExprKind::Binary { op: BinaryOp::Sub, left: Box::new(nsecs()), right: Box::new(entry()) });
-        let taken = MapRef { name: name.into(), keys: Vec::new(), span };
-        let begin = stmt(StmtKind::AssignMap { map: started.clone(), op: None, value: nsecs() });
-        let finish = vec![
-            stmt(StmtKind::AssignMap { map: taken, op: None, value: call("quantiles", difference) }),
-            stmt(StmtKind::Expr(call("delete", entry()))),
-        ];
-        let whole = MapRef { keys: Vec::new(), ..started.clone() };
-        let forget = stmt(StmtKind::Expr(call("clear", expr(ExprKind::Map(whole)))));
-        let at_end = PointRef { spec: self.script.specs.len(), span };
-        self.script.specs.push(PointSpec { kind: "END".into(), parts: Vec::new() });
-        self.script.clauses.extend([
-            Clause { points: vec![start], predicate: None, body: vec![begin] },
-            Clause { points: vec![end], predicate: Some(entry()), body: finish },
-            Clause { points: vec![at_end], predicate: None, body: vec![forget] },
-        ]);
-    }
-}
-
-fn assigns(clause: &Clause, name: &str) -> bool {
-    clause.body.iter().any(|statement| match &statement.kind {
-        StmtKind::AssignMap { map, .. } => {
-            map.name == name
-                || map
-                    .name
-                    .strip_prefix(name)
-                    .is_some_and(|rest| rest.starts_with('_') && rest[1..].parse::<u32>().is_ok())
+        let is_taken = |name: &str| self.script.spans.iter().any(|span| span.map == name);
+        let mut numbered = (2..).map(|n| format!("{name}_{n}"));
+        match is_taken(&name) {
+            true => numbered.find(|name| !is_taken(name)).unwrap_or(name),
+            false => name,
         }
-        _ => false,
-    })
+    }
+
+    /// A body at each of the two. That of the end comes first: an event that is both ends one span and begins the next.
+    fn expand(&mut self, name: String, start: PointRef, end: PointRef, keys: Vec<Expr>, span: Span) {
+        let is_tid = |key: &Expr| matches!(&key.kind, ExprKind::Name(name) if name == "tid");
+        let is_by_thread = matches!(&keys[..], [key] if is_tid(key));
+        let number = self.script.spans.len();
+        // The thread is in every payload.
+        let keys = if is_by_thread { Vec::new() } else { keys };
+        self.script.spans.push(DeclaredSpan { map: name, is_by_thread });
+        for (point, is_end) in [(end, true), (start, false)] {
+            let edge = Stmt { kind: StmtKind::SpanEdge { span: number, is_end, keys: keys.clone() }, span };
+            self.script.clauses.push(Clause { points: vec![point], predicate: None, body: vec![edge] });
+        }
+    }
 }

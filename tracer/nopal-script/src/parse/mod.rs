@@ -72,6 +72,7 @@ impl<'a> Parser<'a> {
                 options: Options::default(),
                 parameters: Vec::new(),
                 declared: Vec::new(),
+                spans: Vec::new(),
                 missing_probes: MissingProbes::default(),
                 stack_form: StackForm::default(),
             },

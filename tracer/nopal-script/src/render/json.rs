@@ -83,9 +83,9 @@ fn frames(frames: &[String], out: &mut Vec<u8>) {
 pub(super) fn map(def: &MapDef, entries: &[Entry], div: u64, names: &dyn Names, out: &mut Vec<u8>) {
     let kind = match &def.value {
         MapValue::Aggregate(Aggregate::Hist { .. } | Aggregate::Lhist { .. }) => "hist",
-        MapValue::Aggregate(Aggregate::Avg { .. } | Aggregate::Stats { .. } | Aggregate::Quantiles) => {
-            "stats"
-        }
+        MapValue::Aggregate(
+            Aggregate::Avg { .. } | Aggregate::Stats { .. } | Aggregate::Quantiles { .. },
+        ) => "stats",
         MapValue::Aggregate(
             Aggregate::Count | Aggregate::Sum { .. } | Aggregate::Min { .. } | Aggregate::Max { .. },
         )
@@ -150,8 +150,8 @@ fn map_value(def: &MapDef, words: &[u64], div: u64, names: &dyn Names, out: &mut
             map::divided(average(words, is_signed) as u64, is_signed, div),
             map::divided(words[1], is_signed, div)
         )),
-        Aggregate::Quantiles => {
-            let q = Quantiles::of(words);
+        Aggregate::Quantiles { bits } => {
+            let q = Quantiles::of(words, bits);
             put(format!(
                 "{{\"count\": {}, \"p50\": {}, \"p90\": {}, \"p99\": {}, \"p99.9\": {}, \"max\": {}}}",
                 q.count, q.at[0], q.at[1], q.at[2], q.at[3], q.max

@@ -2,7 +2,7 @@
 
 use super::value::{self, Place};
 use super::{Names, word};
-use nopal_program::aggregate::{Aggregate, QUANTILE_BITS, average, hist_range, n_lhist_buckets};
+use nopal_program::aggregate::{Aggregate, average, hist_range, n_lhist_buckets};
 use nopal_program::{MapDef, MapValue, Type};
 use std::cmp::Ordering;
 
@@ -33,7 +33,7 @@ pub fn sorted(def: &MapDef, mut entries: Vec<Entry>, top: u32) -> Vec<Entry> {
                     Aggregate::Count
                     | Aggregate::Hist { .. }
                     | Aggregate::Lhist { .. }
-                    | Aggregate::Quantiles => false,
+                    | Aggregate::Quantiles { .. } => false,
                 };
                 number(aggregate.number(words), is_signed)
             }
@@ -124,8 +124,8 @@ fn aggregated(aggregate: Aggregate, words: &[u64], div: u64, out: &mut Vec<u8>) 
             divided(average(words, is_signed) as u64, is_signed, div),
             divided(words[1], is_signed, div)
         ),
-        Aggregate::Quantiles => {
-            let q = Quantiles::of(words);
+        Aggregate::Quantiles { bits } => {
+            let q = Quantiles::of(words, bits);
             let at = q.at.map(|value| value / div as i64);
             format!(
                 "count {}, p50 {}, p90 {}, p99 {}, p99.9 {}, max {}",
@@ -241,7 +241,7 @@ pub(super) struct Quantiles {
 }
 
 impl Quantiles {
-    pub(super) fn of(words: &[u64]) -> Quantiles {
+    pub(super) fn of(words: &[u64], bits: u8) -> Quantiles {
         let (max, counts) = (words[0], &words[1..]);
         let count = counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
         let at = [500, 900, 990, 999].map(|per_mille| {
@@ -250,7 +250,11 @@ impl Quantiles {
             for (bucket, n) in counts.iter().enumerate() {
                 seen += u128::from(*n);
                 if seen >= rank {
-                    let (low, high) = hist_range(bucket as u32, QUANTILE_BITS);
+                    // The last value is known exactly.
+                    if rank == u128::from(count) {
+                        return if bucket == 0 { -1 } else { max.min(i64::MAX as u64) as i64 };
+                    }
+                    let (low, high) = hist_range(bucket as u32, bits);
                     // The middle of the bucket, but never more than was seen.
                     let middle = low.map_or(-1, |low| low + (high - low) / 2);
                     return middle.min(max.min(i64::MAX as u64) as i64);
@@ -364,9 +368,10 @@ mod tests {
             let def = map(vec![], MapValue::Aggregate(aggregate));
             assert_eq!(shown(&def, vec![(vec![], gather(aggregate, &[10, -30]))], 0, 1), want);
         }
-        let def = map(vec![], MapValue::Aggregate(Aggregate::Quantiles));
+        let quantiles = Aggregate::Quantiles { bits: 4 };
+        let def = map(vec![], MapValue::Aggregate(quantiles));
         let values: Vec<i64> = (1..=1000).collect();
-        let out = shown(&def, vec![(vec![], gather(Aggregate::Quantiles, &values))], 0, 1);
+        let out = shown(&def, vec![(vec![], gather(quantiles, &values))], 0, 1);
         assert_eq!(out, "@x: count 1000, p50 503, p90 911, p99 975, p99.9 1000, max 1000\n");
     }
 

@@ -92,7 +92,7 @@ fn decode(aggregate: Aggregate, mut stored: Vec<u64>) -> Option<Vec<u64>> {
         | Aggregate::Stats { .. } => stored[0] > 0,
         Aggregate::Sum { .. } => stored.pop() != Some(0),
         Aggregate::Hist { .. } | Aggregate::Lhist { .. } => stored.iter().any(|n| *n > 0),
-        Aggregate::Quantiles => stored[1..].iter().any(|n| *n > 0),
+        Aggregate::Quantiles { .. } => stored[1..].iter().any(|n| *n > 0),
     };
     match aggregate {
         Aggregate::Min { is_signed } => stored[1] ^= identity(is_signed, false),
@@ -103,7 +103,7 @@ fn decode(aggregate: Aggregate, mut stored: Vec<u64>) -> Option<Vec<u64>> {
         | Aggregate::Stats { .. }
         | Aggregate::Hist { .. }
         | Aggregate::Lhist { .. }
-        | Aggregate::Quantiles => {}
+        | Aggregate::Quantiles { .. } => {}
     }
     is_hit.then_some(stored)
 }

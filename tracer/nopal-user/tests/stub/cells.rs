@@ -22,7 +22,7 @@ const AGGREGATES: [Aggregate; 13] = [
     Aggregate::Hist { bits: 3 },
     Aggregate::Lhist { min: -20, max: 100, step: 7 },
     Aggregate::Lhist { min: 0, max: 1 << 20, step: 1 << 14 },
-    Aggregate::Quantiles,
+    Aggregate::Quantiles { bits: 4 },
 ];
 
 fn aggregate(cells: Vec<Cell>) -> StubSpec {

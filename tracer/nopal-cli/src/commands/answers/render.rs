@@ -190,6 +190,14 @@ pub(crate) fn unmatched(unmatched: &Unmatched) -> Option<String> {
     Some(format!("{} unmatched: {}", unmatched.sum(), parts.join(", ")))
 }
 
+/// The same for programs.
+pub(crate) fn unmatched_json(unmatched: &Unmatched) -> [(String, Value); 2] {
+    let Unmatched { n_ends, n_begins, n_by_loss, n_open } = *unmatched;
+    let why =
+        json!({ "begun_before": n_ends, "not_ended": n_open, "never_ended": n_begins, "by_loss": n_by_loss });
+    [("unmatched".to_owned(), unmatched.sum().into()), ("unmatched_why".to_owned(), why)]
+}
+
 /// The last lines on standard error: what the reader should know, and whether anything is missing.
 pub(crate) fn conclude(gathered: &Gathered, answer: &Answer, n: u64, what: &str) {
     for note in answer.notes.iter().chain(&gathered.notes) {
@@ -224,12 +232,9 @@ pub(crate) fn json(
         })
         .collect();
     let slowest: Vec<Value> = answer.slowest.iter().map(|slow| slow_json(slow, has_strings)).collect();
-    let Unmatched { n_ends, n_begins, n_by_loss, n_open } = answer.unmatched;
     let notes: Vec<&String> = answer.notes.iter().chain(&gathered.notes).collect();
     let mut object = json!({
         "verdict": verdict::text(&gathered.verdict, gathered.manner()),
-        "unmatched": answer.unmatched.sum(),
-        "unmatched_why": { "begun_before": n_ends, "not_ended": n_open, "never_ended": n_begins, "by_loss": n_by_loss },
         "events": gathered.n_events,
         "duration_ns": gathered.duration_ns,
         "columns": columns,
@@ -238,6 +243,7 @@ pub(crate) fn json(
         "notes": notes,
     });
     if let Value::Object(object) = &mut object {
+        object.extend(unmatched_json(&answer.unmatched));
         object.extend(verdict::json(&gathered.verdict));
         object.extend(more);
     }

@@ -1,10 +1,12 @@
 //! Where a script's results go, and what is said at its end.
 
 use super::{Args, FormArg};
+use crate::commands::answers::render;
 use crate::failure::Failure;
 use crate::verdict::{self, Manner};
 use crate::words;
 use nopal_run::Performer;
+use nopal_spans::Unmatched;
 use nopal_trace::Verdict;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -75,11 +77,14 @@ impl Out {
         &mut self,
         args: &Args,
         verdict: &Verdict,
+        unmatched: Option<Unmatched>,
         rows: Option<Vec<u8>>,
     ) -> Result<(), Failure> {
         if let Some(rows) = rows {
-            let head = serde_json::Value::Object(verdict::json(verdict)).to_string();
-            let head = head.trim_end_matches('}').as_bytes();
+            let mut head = verdict::json(verdict);
+            head.extend(unmatched.iter().flat_map(render::unmatched_json));
+            let head = serde_json::Value::Object(head).to_string();
+            let head = head.strip_suffix('}').unwrap_or(&head).as_bytes();
             self.write(&[head, b",\"rows\":[", &rows, b"]}\n"].concat())?;
             return Ok(());
         }
@@ -96,6 +101,9 @@ impl Out {
             let strings = words::counted(verdict.n_cut, "string");
             let were = if verdict.n_cut == 1 { "was" } else { "were" };
             tell!("{strings} {were} longer than the script keeps; config = {{ max_strlen = N }} keeps more");
+        }
+        if let Some(text) = unmatched.as_ref().and_then(render::unmatched) {
+            tell!("{text}");
         }
         if args.format == FormArg::Json {
             let object = serde_json::json!({ "type": "verdict", "data": verdict::json(verdict) });

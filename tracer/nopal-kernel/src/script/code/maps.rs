@@ -6,7 +6,7 @@
 
 use super::super::super::insn::{Alu, Cond, Helper, Label, Reg, Width};
 use super::{CodeError, Gen, KEPT, STAT_FULL, TEMP};
-use nopal_program::aggregate::{Aggregate, QUANTILE_BITS};
+use nopal_program::aggregate::Aggregate;
 use nopal_program::op::{Op, Slot};
 use nopal_program::{MapDef, MapValue};
 
@@ -382,7 +382,7 @@ impl Gen<'_> {
                     gen_.asm.bind(worse);
                 }
                 Aggregate::Hist { .. } | Aggregate::Lhist { .. } => gen_.add_words(FIRST, first, n_words),
-                Aggregate::Quantiles => gen_.add_words(FIRST, first + 8, n_words - 1),
+                Aggregate::Quantiles { .. } => gen_.add_words(FIRST, first + 8, n_words - 1),
             }
         })?;
         match aggregate {
@@ -410,7 +410,7 @@ impl Gen<'_> {
             | Aggregate::Sum { .. }
             | Aggregate::Hist { .. }
             | Aggregate::Lhist { .. }
-            | Aggregate::Quantiles => self.load_temp(Reg::R0, FIRST),
+            | Aggregate::Quantiles { .. } => self.load_temp(Reg::R0, FIRST),
         }
         self.load_temp(Reg::R1, IS_THERE);
         Ok(())
@@ -480,7 +480,7 @@ impl Gen<'_> {
                 self.lhist_bucket(min, max, step, aggregate.n_words());
                 self.bump(first, aggregate.n_words());
             }
-            Aggregate::Quantiles => {
+            Aggregate::Quantiles { bits } => {
                 self.asm.mov(Reg::R3, Reg::R0);
                 self.asm.mov(Reg::R5, Reg::R1);
                 let positive = self.asm.label();
@@ -490,7 +490,7 @@ impl Gen<'_> {
                 self.raise(first);
                 self.asm.mov(Reg::R0, Reg::R3);
                 self.asm.mov(Reg::R1, Reg::R5);
-                self.hist_bucket(QUANTILE_BITS);
+                self.hist_bucket(bits);
                 self.bump(first + 8, aggregate.n_words() - 1);
             }
         }

@@ -6,7 +6,7 @@ use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::Value;
 use crate::diagnostic::{Diagnostic, Span};
-use nopal_program::aggregate::{Aggregate, n_lhist_buckets};
+use nopal_program::aggregate::{Aggregate, QUANTILE_BITS, n_lhist_buckets};
 
 /// bpftrace's limit too.
 const MAX_LHIST_BUCKETS: u32 = 1002;
@@ -76,7 +76,7 @@ pub(super) const FUNCTIONS: &[AggregateFunction] = &[
         signature: "quantiles(n)",
         doc: "p50, p90, p99, p99.9 and the maximum of the values.",
         n_args: 1..=1,
-        make: |body, call| Ok((Aggregate::Quantiles, body.number(&call.args[0])?)),
+        make: |body, call| Ok((Aggregate::Quantiles { bits: QUANTILE_BITS }, body.number(&call.args[0])?)),
     },
 ];
 

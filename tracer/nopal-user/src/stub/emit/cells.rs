@@ -5,7 +5,7 @@
 //! such sequences.
 
 use nopal_capture::cell::{Cell, identity};
-use nopal_program::aggregate::{Aggregate, QUANTILE_BITS, n_lhist_buckets};
+use nopal_program::aggregate::{Aggregate, n_lhist_buckets};
 
 use super::Stubber;
 use crate::stub::StubError;
@@ -112,7 +112,7 @@ impl Stubber<'_> {
             Aggregate::Min { is_signed } => vec![(1, extreme(is_signed, false)), (0, Step::Increment)],
             Aggregate::Max { is_signed } => vec![(1, extreme(is_signed, true)), (0, Step::Increment)],
             Aggregate::Hist { .. } | Aggregate::Lhist { .. } => vec![(0, Step::IncrementAt)],
-            Aggregate::Quantiles => vec![(0, extreme(false, true)), (1, Step::IncrementAt)],
+            Aggregate::Quantiles { .. } => vec![(0, extreme(false, true)), (1, Step::IncrementAt)],
         })
     }
 
@@ -139,7 +139,7 @@ impl Stubber<'_> {
                 self.frame.load(&mut self.asm, value, RAX, RDX)?;
                 self.linear_bucket(position, min, max, step);
             }
-            Aggregate::Quantiles if word == 0 => {
+            Aggregate::Quantiles { .. } if word == 0 => {
                 self.frame.load(&mut self.asm, value, position, RAX)?;
                 let positive = self.asm.label();
                 self.asm.test(position, position);
@@ -147,9 +147,9 @@ impl Stubber<'_> {
                 self.asm.clear(position);
                 self.asm.bind(positive);
             }
-            Aggregate::Quantiles => {
+            Aggregate::Quantiles { bits } => {
                 self.frame.load(&mut self.asm, value, RAX, RDX)?;
-                self.bucket(position, QUANTILE_BITS);
+                self.bucket(position, bits);
             }
         }
         Ok(())
