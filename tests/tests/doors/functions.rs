@@ -142,7 +142,7 @@ fn instructions(file: &Path) -> Vec<(u64, usize)> {
 }
 
 /// The code of a file as a process has it: link-time address, what the file has, what there is now.
-fn code_of(pid: u32, file: &Path) -> (u64, Vec<u8>, Vec<u8>) {
+pub(super) fn code_of(pid: u32, file: &Path) -> (u64, Vec<u8>, Vec<u8>) {
     let (address, offset, len) = section(file, ".text").unwrap();
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let is_first = |line: &&str| line.ends_with(file.to_str().unwrap()) && line.contains(" 00000000 ");
@@ -155,7 +155,7 @@ fn code_of(pid: u32, file: &Path) -> (u64, Vec<u8>, Vec<u8>) {
 }
 
 /// Starts nopal on a process and waits until it says that sites are open.
-fn attach(pid: u32, script: &str, log: &Path) -> Running {
+pub(super) fn attach(pid: u32, script: &str, log: &Path) -> Running {
     let mut command = Command::new(nopal());
     command.args(["run", "-v", "-e", script, "-p", &pid.to_string()]);
     command.stdout(Stdio::null()).stderr(fs::File::create(log).unwrap());
@@ -164,7 +164,7 @@ fn attach(pid: u32, script: &str, log: &Path) -> Running {
     running
 }
 
-fn stop(mut tracer: Running) {
+pub(super) fn stop(mut tracer: Running) {
     // SAFETY: sends a signal to a child that has not been waited for.
     unsafe { libc::kill(tracer.pid() as i32, libc::SIGINT) };
     assert!(tracer.0.wait().unwrap().success());

@@ -97,17 +97,29 @@ impl<'n> Landings<'n> {
         self.n.space.landing_at(page).is_some()
     }
 
-    /// Whether none of the pieces meets another site's, in pages that are there already.
+    /// Whether none of the pieces meets another site's, in pages that are there already, nor one of their own that another
+    /// address shows, too: a jump and its guard may land at the same place of two pages.
     pub(crate) fn fit(&self, pieces: &[Piece]) -> bool {
+        let mut contents: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         pages(pieces).into_iter().all(|page| {
-            let offset = self.n.space.landing_at(page);
-            offset.is_none_or(|offset| fit_into(&self.content(offset), page, pieces))
+            let Some(offset) = self.n.space.landing_at(page) else { return true };
+            let content = contents.entry(offset).or_insert_with(|| self.content(offset));
+            let is_fit = fit_into(content, page, pieces);
+            if is_fit {
+                for piece in pieces.iter().filter(|piece| page_of(piece.address) == page) {
+                    let at = (piece.address % PAGE) as usize;
+                    content[at..at + piece.code.len()].copy_from_slice(&piece.code);
+                }
+            }
+            is_fit
         })
     }
 
-    /// Writes the pieces, which must fit. The opcode of each last: whoever comes by meanwhile finds none.
+    /// Writes the pieces, which must fit. The opcode of each last: whoever comes by meanwhile finds none. Pages that are there
+    /// already come first, so that what is chosen for the others has room beside them.
     pub(crate) fn write(&self, pieces: &[Piece]) -> Result<()> {
-        for page in pages(pieces) {
+        let (there, new): (Vec<u64>, Vec<u64>) = pages(pieces).into_iter().partition(|page| self.has(*page));
+        for page in there.into_iter().chain(new) {
             let offset = match self.n.space.landing_at(page) {
                 Some(offset) => offset,
                 None => {
@@ -273,6 +285,35 @@ mod tests {
         let n_shown = shown.len();
         let n_pages = shown.iter().map(|(_, offset)| offset).collect::<BTreeSet<_>>().len();
         assert!(n_shown > 1000 && n_pages * 8 < n_shown, "{n_shown} at {n_pages}");
+    }
+
+    /// A jump and its guard, a multiple of a page apart, in pages of which one or both are there already and show the same
+    /// page of the memfd.
+    #[test]
+    fn a_jump_and_its_guard_at_one_place_of_their_pages_are_told_apart() {
+        const APART: u64 = 0x41_0000;
+        let main = 0x5000_1000_0c3c;
+        for there in [&[APART][..], &[0][..], &[0, APART][..]] {
+            let n = Neighbourhood::create(0x5000_0000_0000, 0x5305_3053).unwrap();
+            let thunk = n.address() + 0x1_0000;
+            let landings = Landings::of(&n);
+            for (i, at) in (0..).zip(there) {
+                // Somebody else's, elsewhere in the page.
+                let others = pieces([main + at - 0x800 + i * 0x40], thunk + 64, 0).unwrap();
+                landings.write(&others).unwrap();
+            }
+            let own = pieces([main, main + APART], thunk, 0).unwrap();
+            if landings.fit(&own) {
+                landings.write(&own).unwrap();
+                for piece in &own {
+                    let shown = n.space.landing_at(page_of(piece.address)).unwrap();
+                    let offset = (shown + piece.address % PAGE) as usize;
+                    assert_eq!(n.space.get(offset, piece.code.len()), piece.code, "{there:x?}");
+                }
+            } else {
+                assert_eq!(there.len(), 2, "one page can be chosen freely");
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,156 @@
+//! Hundreds of functions of real programs under load: counts against the program's own, every byte back afterwards.
+
+use super::functions::{code_of, stop};
+use nopal_tests::process::{Running, free_port, wait_until};
+use nopal_tests::{lab, nopal, scratch};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// memcached on loopback, and one connection to it.
+struct Memcached {
+    server: Running,
+    program: PathBuf,
+    to: TcpStream,
+    from: BufReader<TcpStream>,
+    port: u16,
+}
+
+impl Memcached {
+    fn start() -> Memcached {
+        let (program, port) = (lab::memcached(), free_port());
+        let mut command = Command::new(&program);
+        command.args(["-l", "127.0.0.1", "-t", "2", "-u", "root", "-p", &port.to_string()]);
+        let server = Running::start(&mut command);
+        wait_until("memcached listens", 60, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let to = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        to.set_nodelay(true).unwrap();
+        let from = BufReader::new(to.try_clone().unwrap());
+        Memcached { server, program, to, from, port }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// So many `set` and as many `get`, each answered as it must be.
+    fn work(&mut self, n: u32) {
+        for i in 0..n {
+            let (key, value) = (i % 977, i * 7);
+            let value = format!("{value:08}");
+            let commands = format!("set k{key} 0 0 8\r\n{value}\r\nget k{key}\r\n");
+            self.to.write_all(commands.as_bytes()).unwrap();
+            assert_eq!(self.line(), "STORED\r\n");
+            assert_eq!(self.line(), format!("VALUE k{key} 0 8\r\n"));
+            assert_eq!(self.line(), format!("{value}\r\n"));
+            assert_eq!(self.line(), "END\r\n");
+        }
+    }
+
+    /// What it says itself: one more command.
+    fn n_commands(&mut self) -> u64 {
+        self.to.write_all(b"stats\r\n").unwrap();
+        let mut sum = 0;
+        loop {
+            let line = self.line();
+            let mut words = line.split_whitespace().skip(1);
+            match words.next() {
+                None => return sum,
+                Some("cmd_get" | "cmd_set") => sum += words.next().unwrap().parse::<u64>().unwrap(),
+                Some(_) => {}
+            }
+        }
+    }
+
+    #[track_caller]
+    fn is_as_it_was(&self) {
+        let (start, then, now) = code_of(self.server.pid(), &self.program);
+        let changed: Vec<u64> =
+            (0..now.len()).filter(|at| now[*at] != then[*at]).map(|at| start + at as u64).collect();
+        assert!(changed.is_empty(), "{changed:x?}");
+    }
+}
+
+/// Starts nopal on a process, with its output in files, and waits until it says that sites are open.
+fn open(arguments: &[&str], pid: u32, folder: &Path) -> (Running, PathBuf, PathBuf) {
+    let (out, log) = (folder.join("out"), folder.join("log"));
+    let mut command = Command::new(nopal());
+    command.args(arguments).args(["-v", "--json", "-p", &pid.to_string()]);
+    command.stdout(fs::File::create(&out).unwrap()).stderr(fs::File::create(&log).unwrap());
+    let mut tracer = Running::start(&mut command);
+    wait_until("sites are open", 120, || {
+        assert!(tracer.0.try_wait().unwrap().is_none(), "{}", fs::read_to_string(&log).unwrap());
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("sites: "))
+    });
+    (tracer, out, log)
+}
+
+const COMMAND: &str = "process_command_ascii";
+
+#[test]
+fn memcached_enters_its_functions_as_often_as_it_leaves_them() {
+    let mut memcached = Memcached::start();
+    let folder = scratch("function_programs_counts");
+    let file = memcached.program.display().to_string();
+    let script = format!(
+        "uprobe:{file}:* {{ @in[probe] = count(); }} uretprobe:{file}:* {{ @out[probe] = count(); }}"
+    );
+    memcached.work(100);
+    let (tracer, out, log) = open(&["run", "-e", &script], memcached.server.pid(), &folder);
+    let before = memcached.n_commands();
+    memcached.work(4000);
+    let n_commands = memcached.n_commands() - before;
+    assert_eq!(n_commands, 8000);
+    stop(tracer);
+    let (out, log) = (fs::read_to_string(out).unwrap(), fs::read_to_string(log).unwrap());
+    let answer: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(answer["complete"], true, "{answer}{log}");
+    let mut counts: BTreeMap<String, [i64; 2]> = BTreeMap::new();
+    for row in answer["rows"].as_array().unwrap() {
+        let name = row["key"][0].as_str().unwrap().rsplit(':').next().unwrap();
+        counts.entry(name.to_owned()).or_default()[usize::from(row["map"] == "@out")] =
+            row["value"].as_i64().unwrap();
+    }
+    // The two questions for statistics are commands, too.
+    assert_eq!(counts[COMMAND], [n_commands as i64 + 2; 2], "{counts:?}");
+    for (name, [n_in, n_out]) in &counts {
+        // A thread may have been within one when tracing began or ended, never during thousands of commands.
+        let n_threads = fs::read_dir(format!("/proc/{}/task", memcached.server.pid())).unwrap().count();
+        let most = if *n_in >= n_commands as i64 / 2 { 0 } else { n_threads as i64 };
+        assert!((n_in - n_out).abs() <= most, "{name}: entered {n_in} times, left {n_out} times");
+    }
+    let is_entry = |line: &&str| line.contains("uprobe:") && line.contains(": user door: ");
+    let n_entries = log.lines().filter(is_entry).count();
+    assert!(n_entries >= 300, "{n_entries}: {log}");
+    memcached.is_as_it_was();
+    memcached.work(500);
+}
+
+#[test]
+fn calls_of_hundreds_of_functions_are_spans() {
+    let mut memcached = Memcached::start();
+    let folder = scratch("function_programs_spans");
+    let functions = format!("{}:*", memcached.program.display());
+    let arguments = ["top", "--functions", &functions, "--duration", "600s"];
+    let (tracer, out, log) = open(&arguments, memcached.server.pid(), &folder);
+    let before = memcached.n_commands();
+    memcached.work(1000);
+    let n_commands = memcached.n_commands() - before;
+    stop(tracer);
+    let (out, log) = (fs::read_to_string(out).unwrap(), fs::read_to_string(log).unwrap());
+    let answer: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let name = format!("memcached:{COMMAND}");
+    let row = answer["rows"].as_array().unwrap().iter().find(|row| row["span"] == name.as_str());
+    let row = row.unwrap_or_else(|| panic!("{answer}{log}"));
+    assert_eq!(row["count"], n_commands + 2, "{row}{log}");
+    assert!(answer["spans"].as_array().unwrap().len() >= 300, "{log}");
+    memcached.is_as_it_was();
+    assert!(TcpStream::connect(("127.0.0.1", memcached.port)).is_ok());
+    memcached.work(100);
+}
