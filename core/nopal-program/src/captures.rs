@@ -158,6 +158,7 @@ pub fn is_order_free(code: &Code) -> bool {
         | Op::Strncmp { .. }
         | Op::StrContains { .. }
         | Op::Strlen { .. }
+        | Op::Element { .. }
         | Op::Aggregate { .. }
         | Op::Jump { .. }
         | Op::JumpIf { .. }

@@ -4,10 +4,12 @@
 pub mod aggregate;
 pub mod captures;
 pub mod interpret;
+pub mod layout;
 pub mod lower;
 pub mod op;
 pub mod show;
 
+use layout::Layout;
 use op::Op;
 
 /// A compiled script.
@@ -188,6 +190,8 @@ pub enum Type {
         size_bytes: u8,
         is_signed: bool,
     },
+    /// 0 or another number, shown as `false` and `true`.
+    Bool,
     /// The bits of a double, in 8 bytes.
     Float,
     /// Shown in hexadecimal.
@@ -200,6 +204,10 @@ pub enum Type {
         max_bytes: u32,
     },
     Tuple(Vec<Type>),
+    /// A tuple whose members have names.
+    Record(Vec<(String, Type)>),
+    /// Bytes as C lays them out, then zeros.
+    Whole(Layout),
     /// u32 clause, u32 point in it.
     Probe,
     /// u64 address, u64 pid.
@@ -254,6 +262,7 @@ impl Type {
     pub fn size_bytes(&self) -> u32 {
         match self {
             Type::Int { .. }
+            | Type::Bool
             | Type::Float
             | Type::Pointer
             | Type::Probe
@@ -268,6 +277,8 @@ impl Type {
             Type::Str { max_bytes } => max_bytes.next_multiple_of(8),
             Type::Buffer { max_bytes } => 8 + max_bytes.next_multiple_of(8),
             Type::Tuple(members) => members.iter().map(Type::size_bytes).sum(),
+            Type::Record(members) => members.iter().map(|(_, member)| member.size_bytes()).sum(),
+            Type::Whole(layout) => layout.size_bytes().next_multiple_of(8),
             Type::UserStack { max_frames, .. } => 16 + 8 * max_frames,
             Type::KernelStack { max_frames, .. } => 8 + 8 * max_frames,
         }
@@ -278,6 +289,7 @@ impl Type {
         matches!(
             self,
             Type::Int { .. }
+                | Type::Bool
                 | Type::Float
                 | Type::Pointer
                 | Type::Probe

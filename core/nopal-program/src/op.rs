@@ -145,6 +145,15 @@ pub enum Op {
         size_bytes: u8,
         is_signed: bool,
     },
+    /// Element `index` of the `n` numbers that a slot begins with; 0 where there is none.
+    Element {
+        dst: Reg,
+        from: Slot,
+        index: Reg,
+        n: u32,
+        size_bytes: u8,
+        is_signed: bool,
+    },
     Store {
         at: u32,
         src: Reg,

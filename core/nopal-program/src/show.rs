@@ -93,6 +93,9 @@ impl Program {
             Op::StrContains { dst, haystack, needle } => {
                 format!("r{dst} = strcontains({}, {})", slot(haystack), slot(needle))
             }
+            Op::Element { dst, from, index, n, size_bytes, is_signed } => {
+                format!("r{dst} = {} of {n} in {} at r{index}", int(*size_bytes, *is_signed), slot(from))
+            }
             Op::Strlen { dst, a } => format!("r{dst} = strlen({})", slot(a)),
             Op::MapLoad { dst, map, key } => format!("r{dst} = {}", entry(map, key)),
             Op::MapRead { to, map, key } => format!("{} = {}", slot(to), entry(map, key)),
@@ -211,11 +214,17 @@ fn binary(op: Binary) -> &'static str {
 pub fn type_text(value_type: &Type) -> String {
     match value_type {
         Type::Int { size_bytes, is_signed } => int(*size_bytes, *is_signed),
+        Type::Bool => "bool".into(),
         Type::Float => "f64".into(),
         Type::Pointer => "pointer".into(),
         Type::Str { max_bytes } => format!("str {max_bytes}"),
         Type::Buffer { max_bytes } => format!("buf {max_bytes}"),
         Type::Tuple(members) => format!("({})", members.iter().map(type_text).collect::<Vec<_>>().join(", ")),
+        Type::Record(members) => {
+            let members = members.iter().map(|(name, member)| format!("{name} = {}", type_text(member)));
+            format!("({})", members.collect::<Vec<_>>().join(", "))
+        }
+        Type::Whole(layout) => format!("{} bytes of C", layout.size_bytes()),
         Type::Probe => "probe".into(),
         Type::UserSymbol => "usym".into(),
         Type::KernelSymbol => "ksym".into(),

@@ -270,6 +270,14 @@ fn strings_and_bytes() {
                     Op::Equal { dst: 6, a: slot(0, len), b: slot(136, 9) },
                     Op::Constant { to: slot(152, 9), constant: 1 },
                     Op::StrContains { dst: 7, haystack: slot(32, 16), needle: slot(152, 9) },
+                    Op::Element {
+                        dst: 2,
+                        from: slot(136, 9),
+                        index: 6,
+                        n: 9,
+                        size_bytes: 1,
+                        is_signed: true,
+                    },
                     Op::StrContains { dst: 8, haystack: slot(0, len), needle: slot(136, 3) },
                     Op::StrContains { dst: 9, haystack: slot(0, len), needle: slot(200, 8) },
                     Op::Move { to: slot(168, 13), from: slot(0, len) },
@@ -725,7 +733,7 @@ impl Maker {
         let at =
             self.random.below(u64::from(FREE_BYTES) / u64::from(size_bytes)) as u32 * u32::from(size_bytes);
         let index = self.random.below(12) as u8;
-        let op = match self.random.below(30) {
+        let op = match self.random.below(31) {
             0 => Op::Const { dst, value: constant },
             1 => Op::Copy { dst, src: a },
             2 => Op::Unary { op: self.random.pick(&[Unary::Neg, Unary::BitNot, Unary::Not]), dst, a },
@@ -775,6 +783,10 @@ impl Maker {
                 let map = self.map(|def| !is_plain(def));
                 let key = self.key(map as usize);
                 Op::Aggregate { map, key, value: a }
+            }
+            30 => {
+                let n = self.random.below(u64::from(to.len / u32::from(size_bytes)) + 1) as u32;
+                Op::Element { dst, from: to, index: a, n, size_bytes, is_signed }
             }
             27 if depth > 0 => return self.choice(a, depth),
             28 if depth > 0 => return self.repeat(depth),

@@ -231,6 +231,8 @@ pub(crate) enum ExprKind {
         value: Option<Box<Expr>>,
     },
     Tuple(Vec<Expr>),
+    /// `(a = 1, b = 2)`.
+    Record(Vec<(String, Expr)>),
     /// `++` and `--`, of a variable or an entry of a map.
     Step {
         target: Box<Expr>,

@@ -10,6 +10,7 @@ pub enum CType {
         size_bytes: u8,
         is_signed: bool,
     },
+    Bool,
     /// An `Int` that is text where it stands in an array.
     Char,
     Float,
@@ -31,6 +32,7 @@ impl CType {
     pub fn text(&self) -> String {
         match self {
             CType::Void => "void".into(),
+            CType::Bool => "bool".into(),
             CType::Char => "char".into(),
             CType::Float => "double".into(),
             CType::Int { size_bytes, is_signed } => {
@@ -77,7 +79,7 @@ impl Records {
     pub(crate) fn layout(&self, value_type: &CType) -> Option<(u64, u64)> {
         Some(match value_type {
             CType::Void => return None,
-            CType::Char => (1, 1),
+            CType::Bool | CType::Char => (1, 1),
             CType::Int { size_bytes, .. } => (u64::from(*size_bytes), u64::from(*size_bytes)),
             CType::Float | CType::Pointer(_) => (8, 8),
             CType::Enum(_) => (4, 4),

@@ -63,7 +63,7 @@ fn printed(script: &str, args: [i64; 6], memory: &'static [u8]) -> String {
         let Action::PrintValue { field } = &program.actions[emitted.action as usize] else { return };
         let bytes = &emitted.payload[field.at as usize..];
         lines.push(match &field.value_type {
-            Type::Int { is_signed: true, .. } => {
+            Type::Int { is_signed: true, .. } | Type::Bool => {
                 i64::from_le_bytes(bytes[..8].try_into().unwrap()).to_string()
             }
             Type::Int { .. } => u64::from_le_bytes(bytes[..8].try_into().unwrap()).to_string(),

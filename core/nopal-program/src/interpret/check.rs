@@ -107,6 +107,10 @@ impl Checker<'_> {
                 self.slots(&[haystack, needle])?;
                 self.regs(&[dst])
             }
+            Op::Element { dst, from, index, .. } => {
+                self.slots(&[from])?;
+                self.regs(&[dst, index])
+            }
             Op::Strlen { dst, a } => {
                 self.slots(&[a])?;
                 self.regs(&[dst])

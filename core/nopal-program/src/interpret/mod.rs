@@ -276,6 +276,15 @@ impl Interpreter {
                 Op::StrContains { dst, haystack, needle } => {
                     reg!(dst) = u64::from(bytes::contains(part(frame, haystack), part(frame, needle)));
                 }
+                Op::Element { dst, from, index, n, size_bytes, is_signed } => {
+                    let index = reg!(index);
+                    let at = (index as usize).saturating_mul(usize::from(size_bytes));
+                    let bytes = part(frame, from).get(at..at.saturating_add(usize::from(size_bytes)));
+                    reg!(dst) = match bytes.filter(|_| index < u64::from(n)) {
+                        Some(bytes) => crate::layout::number(bytes, size_bytes, is_signed, None) as u64,
+                        None => 0,
+                    };
+                }
                 Op::Strlen { dst, a } => reg!(dst) = bytes::length(part(frame, a)) as u64,
 
                 Op::MapLoad { dst, map, key } => {

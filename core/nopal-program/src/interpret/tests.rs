@@ -226,6 +226,8 @@ fn strings_of_the_frame() {
         (Op::StrContains { dst: 0, haystack: a, needle: b }, 1),
         (Op::StrContains { dst: 0, haystack: b, needle: a }, 0),
         (Op::Strlen { dst: 0, a }, 3),
+        (Op::Element { dst: 0, from: a, index: 0, n: 8, size_bytes: 2, is_signed: false }, 0x6567),
+        (Op::Element { dst: 0, from: a, index: 0, n: 0, size_bytes: 2, is_signed: false }, 0),
         (Op::Load { dst: 0, at: 1, size_bytes: 2, is_signed: false }, 0x7465),
     ] {
         let mut ops = both();

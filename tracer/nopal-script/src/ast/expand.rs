@@ -157,6 +157,9 @@ impl Expander<'_> {
             | ExprKind::SizeofType(_)
             | ExprKind::Offsetof { .. } => Ok(()),
             ExprKind::Tuple(members) => members.iter_mut().try_for_each(|member| self.expr(member, caller)),
+            ExprKind::Record(members) => {
+                members.iter_mut().try_for_each(|(_, member)| self.expr(member, caller))
+            }
             ExprKind::Member { base: inner, .. }
             | ExprKind::TupleMember { base: inner, .. }
             | ExprKind::Unary { operand: inner, .. }

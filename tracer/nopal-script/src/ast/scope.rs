@@ -137,6 +137,7 @@ impl Scopes {
             ExprKind::Call { args, .. } | ExprKind::Tuple(args) => {
                 args.iter_mut().for_each(|arg| self.expr(arg));
             }
+            ExprKind::Record(members) => members.iter_mut().for_each(|(_, member)| self.expr(member)),
             ExprKind::Member { base: inner, .. }
             | ExprKind::TupleMember { base: inner, .. }
             | ExprKind::Unary { operand: inner, .. }

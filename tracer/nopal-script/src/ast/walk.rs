@@ -70,6 +70,7 @@ fn each_expr(expr: &Expr, look: &mut dyn FnMut(&Expr)) {
         ExprKind::Call { args, .. } | ExprKind::Tuple(args) => {
             args.iter().for_each(|arg| each_expr(arg, look));
         }
+        ExprKind::Record(members) => members.iter().for_each(|(_, member)| each_expr(member, look)),
         ExprKind::Member { base: inner, .. }
         | ExprKind::TupleMember { base: inner, .. }
         | ExprKind::Unary { operand: inner, .. }

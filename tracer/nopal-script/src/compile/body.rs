@@ -287,23 +287,23 @@ impl<'a, 's> Body<'a, 's> {
 
     /// A value as what keeps it has it: members of a tuple may have more room there than here.
     pub(crate) fn fit(&mut self, value: Value, to: &Ty) -> Value {
-        let (Ty::Tuple(narrow), Ty::Tuple(wide), At::Slot(from)) = (&value.ty, to, value.at) else {
+        let (Some(narrow), Some(wide), At::Slot(from)) = (members(&value.ty), members(to), value.at) else {
             return value;
         };
         if value.ty.size_bytes() == to.size_bytes() || to.unify(&value.ty).as_ref() != Some(to) {
             return value;
         }
         let slot = self.alloc(to.size_bytes());
-        self.fit_members(narrow, wide, from.at, slot.at);
+        self.fit_members(&narrow, &wide, from.at, slot.at);
         Value { ty: to.clone(), at: At::Slot(slot), ..value }
     }
 
     fn fit_members(&mut self, narrow: &[Ty], wide: &[Ty], mut from: u32, mut to: u32) {
         for (narrow, wide) in narrow.iter().zip(wide) {
             let (from_len, to_len) = (narrow.size_bytes(), wide.size_bytes());
-            match (narrow, wide) {
-                (Ty::Tuple(narrow), Ty::Tuple(wide)) if from_len != to_len => {
-                    self.fit_members(narrow, wide, from, to);
+            match (members(narrow), members(wide)) {
+                (Some(narrow), Some(wide)) if from_len != to_len => {
+                    self.fit_members(&narrow, &wide, from, to);
                 }
                 _ => self.emit(Op::Move {
                     to: Slot { at: to, len: to_len },
@@ -404,5 +404,14 @@ impl<'a, 's> Body<'a, 's> {
     /// The number of the action, shared with an equal one.
     pub(crate) fn action(&mut self, action: Action) -> u32 {
         self.shared.action(action)
+    }
+}
+
+/// Of a tuple or a record the types of its members.
+fn members(ty: &Ty) -> Option<Vec<Ty>> {
+    match ty {
+        Ty::Tuple(members) => Some(members.clone()),
+        Ty::Record(members) => Some(members.iter().map(|(_, ty)| ty.clone()).collect()),
+        _ => None,
     }
 }

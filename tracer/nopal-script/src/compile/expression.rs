@@ -94,6 +94,7 @@ impl Body<'_, '_> {
                 }
             }
             ExprKind::Tuple(members) => self.tuple(members, span),
+            ExprKind::Record(members) => self.record(members, span),
             ExprKind::Step { target, by, is_prefix } => self.step(target, *by, *is_prefix, span),
             ExprKind::SizeofType(what) => {
                 let size_bytes = self.size_of(what, span)?;
@@ -137,12 +138,18 @@ impl Body<'_, '_> {
         if let Some(value) = builtins::variable(self, name, span) {
             return value;
         }
+        if matches!(name, "true" | "false") {
+            return Ok(Value::new(Ty::BOOL, At::Const(i64::from(name == "true")), span));
+        }
         let records = &self.shared.script.records;
         let constant = (records.constants.get(name).copied())
             .or_else(|| self.label(name))
             .or_else(|| self.shared.catalog.constant(name));
         if let Some(value) = constant {
-            return Ok(Value::number(value, span));
+            let of_script =
+                records.enums.values().find(|labels| labels.iter().any(|(_, label)| label == name));
+            let ty = of_script.map_or(Ty::I64, |labels| Ty::Plain(Type::Enum { labels: labels.clone() }));
+            return Ok(Value::new(ty, At::Const(value), span));
         }
         let message = format!("there is no builtin `{name}`");
         let known: Vec<&str> = builtins::variable_names()
@@ -216,6 +223,7 @@ impl Body<'_, '_> {
             let cursor = self.frame_top();
             let mark = self.mark();
             let value = self.expr(key)?;
+            let value = self.whole(value)?;
             let value = self.signed_of_function(key, value);
             self.check_storable(&value, "a key")?;
             let wanted = known.get(index).unwrap_or(&value.ty).clone();
@@ -254,7 +262,13 @@ impl Body<'_, '_> {
         let refused = match &value.ty {
             Ty::Nothing => "has no value".to_string(),
             Ty::Memory(memory) => format!("is a whole `{}`, which cannot be kept", memory.text()),
-            Ty::Unknown | Ty::Int { .. } | Ty::Pointer { .. } | Ty::Tuple(_) | Ty::Plain(_) => return Ok(()),
+            Ty::Unknown
+            | Ty::Int { .. }
+            | Ty::Pointer { .. }
+            | Ty::Tuple(_)
+            | Ty::Record(_)
+            | Ty::Whole { .. }
+            | Ty::Plain(_) => return Ok(()),
         };
         Err(Diagnostic::error(value.span, format!("{what} is needed, but this {refused}")))
     }
@@ -315,6 +329,7 @@ impl Body<'_, '_> {
             let cursor = self.frame_top();
             let mark = self.mark();
             let value = self.expr(member)?;
+            let value = self.whole(value)?;
             self.check_storable(&value, "a value")?;
             self.put(cursor, &value, value.ty.size_bytes());
             self.release_regs(mark);
@@ -329,6 +344,15 @@ impl Body<'_, '_> {
             ));
         }
         Ok(Value::new(ty, At::Slot(Slot { at: start, len }), span))
+    }
+
+    fn record(&mut self, members: &[(String, Expr)], span: Span) -> Lowered<Value> {
+        let (names, values): (Vec<String>, Vec<Expr>) = members.iter().cloned().unzip();
+        let tuple = self.tuple(&values, span)?;
+        match tuple.ty {
+            Ty::Tuple(types) => Ok(Value { ty: Ty::Record(names.into_iter().zip(types).collect()), ..tuple }),
+            _ => Ok(tuple),
+        }
     }
 
     pub(super) fn tuple_member(&mut self, base: &Expr, index: u32, span: Span) -> Lowered<Value> {
@@ -357,6 +381,7 @@ impl Body<'_, '_> {
     fn cast(&mut self, to: &CType, operand: &Expr, span: Span) -> Lowered<Value> {
         let mark = self.mark();
         let value = self.expr(operand)?;
+        let value = self.number_of_array(value, mark)?;
         if !value.ty.is_number() {
             return Err(Diagnostic::error(
                 span,
@@ -385,7 +410,12 @@ impl Body<'_, '_> {
                 };
                 return Ok(Value { ty: Ty::Plain(Type::Enum { labels: labels.clone() }), span, ..value });
             }
-            CType::Void | CType::Float | CType::Array(..) | CType::Record(_) => {
+            CType::Array(..) => return self.cast_array(&value, to, span),
+            CType::Bool => {
+                let zero = Value::number(0, span);
+                return self.combine(crate::ast::BinaryOp::Ne, value, zero, mark, span);
+            }
+            CType::Void | CType::Float | CType::Record(_) => {
                 return Err(Diagnostic::error(span, format!("a cast to `{}` is not supported", to.text()))
                     .help("cast to an integer, or to a pointer to it"));
             }
@@ -520,7 +550,9 @@ impl Body<'_, '_> {
             ExprKind::Map(map) => {
                 let mark = self.mark();
                 let (id, key) = self.key(map)?;
-                self.shared.maps.learn_value(id, Held::Plain(Ty::I64), map.span)?;
+                let (held, size) = self.held_pointer(id, span)?;
+                self.shared.maps.learn_value(id, Held::Plain(held.unwrap_or(Ty::I64)), map.span)?;
+                let by = by * size;
                 let delta = self.reg(&Value::number(by, span));
                 let value =
                     self.result(mark, Ty::I64, span, |dst| Op::MapAdd { dst, map: id as u32, key, delta });
@@ -548,8 +580,7 @@ impl Body<'_, '_> {
         let size_bytes = match &value.ty {
             Ty::Int { size_bytes, .. } => u32::from(*size_bytes),
             Ty::Memory(what) => self.size_of(what, span)?,
-            Ty::Plain(Type::Str { max_bytes }) => *max_bytes,
-            other => other.size_bytes(),
+            other => packed_bytes(other),
         };
         Ok(Value::number(i64::from(size_bytes), span))
     }
@@ -565,6 +596,29 @@ impl Body<'_, '_> {
             At::Nowhere | At::Const(_) | At::Reg(_) | At::Slot(_) | At::Memory { .. } => value,
         }
     }
+}
+
+/// Bytes a value has by itself: those of a tuple as bpftrace packs them, each member aligned to its own size.
+fn packed_bytes(ty: &Ty) -> u32 {
+    fn tuple<'t>(members: impl Iterator<Item = &'t Ty>) -> (u32, u32) {
+        let (end, align) = members.fold((0, 1), |(at, most): (u32, u32), member| {
+            let (size, align) = sizes(member);
+            (at.next_multiple_of(align) + size, most.max(align))
+        });
+        (end.next_multiple_of(align), align)
+    }
+    fn sizes(ty: &Ty) -> (u32, u32) {
+        match ty {
+            Ty::Int { size_bytes, .. } => (u32::from(*size_bytes), u32::from(*size_bytes)),
+            Ty::Plain(Type::Bool) => (1, 1),
+            Ty::Plain(Type::Str { max_bytes }) => (*max_bytes, 1),
+            Ty::Whole { layout, .. } => (layout.size_bytes(), 1),
+            Ty::Tuple(members) => tuple(members.iter()),
+            Ty::Record(members) => tuple(members.iter().map(|(_, member)| member)),
+            other => (other.size_bytes(), 8),
+        }
+    }
+    sizes(ty).0
 }
 
 /// Cuts a number to fewer bytes, then extends it.

@@ -47,6 +47,7 @@ impl Body<'_, '_> {
         let cursor = self.frame_top();
         let mark = self.mark();
         let value = self.expr(expr)?;
+        let value = self.whole(value)?;
         self.check_storable(&value, "a value")?;
         check(&value)?;
         let slot = self.put(cursor, &value, value.ty.size_bytes());
@@ -223,6 +224,7 @@ fn is_text(ty: &Ty) -> bool {
                 | Type::Mac
                 | Type::Username
                 | Type::ErrorText
+                | Type::Bool
         )
     )
 }

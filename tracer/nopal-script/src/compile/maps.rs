@@ -166,7 +166,12 @@ fn widened(ty: &Ty) -> Ty {
     match ty {
         Ty::Int { is_signed, .. } => Ty::Int { size_bytes: 8, is_signed: *is_signed },
         Ty::Tuple(members) => Ty::Tuple(members.iter().map(widened).collect()),
-        Ty::Unknown | Ty::Nothing | Ty::Pointer { .. } | Ty::Memory(_) | Ty::Plain(_) => ty.clone(),
+        Ty::Record(members) => {
+            Ty::Record(members.iter().map(|(name, member)| (name.clone(), widened(member))).collect())
+        }
+        Ty::Unknown | Ty::Nothing | Ty::Pointer { .. } | Ty::Memory(_) | Ty::Whole { .. } | Ty::Plain(_) => {
+            ty.clone()
+        }
     }
 }
 

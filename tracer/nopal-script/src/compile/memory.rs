@@ -96,6 +96,15 @@ impl Body<'_, '_> {
         if value.ty == Ty::Unknown {
             return Ok(Value::new(Ty::Unknown, At::Const(0), span));
         }
+        if let (Ty::Record(members), At::Slot(slot)) = (&value.ty, value.at) {
+            return named_member(members, name, slot, name_span, span);
+        }
+        if let (Ty::Whole { what: CType::Record(record), .. }, At::Slot(slot), false) =
+            (&value.ty, value.at, is_arrow)
+        {
+            let member = self.member_of(&record.clone(), name, name_span)?;
+            return self.part(&member.value_type, member.bits, slot.at + member.offset, mark, span);
+        }
         let is_curtask = matches!(&base.kind, ExprKind::Name(name) if name == "curtask");
         let (record_name, place) = match (&value.ty, value.at) {
             (Ty::Int { .. }, _) if is_curtask => {
@@ -158,17 +167,12 @@ impl Body<'_, '_> {
                 };
             }
             (Ty::Plain(Type::Str { max_bytes }), At::Slot(slot)) => {
-                let n = i64::from(*max_bytes);
-                let Some(constant) = self.number(index)?.constant().filter(|index| (0..n).contains(index))
-                else {
-                    let message = format!("a constant from 0 to {} is needed", n - 1);
-                    return Err(Diagnostic::error(index.span, message));
-                };
-                let at = slot.at + constant as u32;
-                let ty = Ty::Int { size_bytes: 1, is_signed: true };
-                let value =
-                    self.result(mark, ty, span, |dst| Op::Load { dst, at, size_bytes: 1, is_signed: true });
-                return Ok(value);
+                let n = *max_bytes;
+                return self.element(&CType::Char, n, slot, index, mark, span);
+            }
+            (Ty::Whole { what: CType::Array(of, n), .. }, At::Slot(slot)) => {
+                let (of, n) = ((**of).clone(), *n);
+                return self.element(&of, n, slot, index, mark, span);
             }
             (Ty::Pointer { to, space }, _) => {
                 let (to, space) = (to.clone(), *space);
@@ -239,16 +243,7 @@ impl Body<'_, '_> {
                 return Ok(Value { ty: Ty::Memory(what.clone()), at, space: Some(space), span });
             }
             CType::Void => return Err(Diagnostic::error(span, "`void` has no value")),
-            CType::Char => (1, true, Ty::Int { size_bytes: 1, is_signed: true }),
-            CType::Int { size_bytes, is_signed } => {
-                (*size_bytes, *is_signed, Ty::Int { size_bytes: *size_bytes, is_signed: *is_signed })
-            }
-            CType::Float => (8, false, Ty::Plain(Type::Float)),
-            CType::Pointer(to) => (8, false, Ty::Pointer { to: (**to).clone(), space }),
-            CType::Enum(name) => match self.shared.script.records.enums.get(name) {
-                Some(labels) => (4, true, Ty::Plain(Type::Enum { labels: labels.clone() })),
-                None => (4, true, Ty::Int { size_bytes: 4, is_signed: true }),
-            },
+            _ => self.scalar(what, space),
         };
         let address = self.address(base, offset);
         let to = Slot { len: u32::from(size_bytes), ..self.alloc(8) };
@@ -259,14 +254,36 @@ impl Body<'_, '_> {
             self.emit(Op::Load { dst, at: to.at, size_bytes, is_signed });
             return Ok(Value { ty, at: At::Reg(dst), space: Some(space), span });
         };
-        // The field's highest bit to the top, then down with or without its sign.
         self.emit(Op::Load { dst, at: to.at, size_bytes, is_signed: false });
+        self.cut_bits(dst, (shift, width), is_signed);
+        Ok(Value::new(ty, At::Reg(dst), span))
+    }
+
+    /// Size, sign and type of what fits a register.
+    pub(super) fn scalar(&self, what: &CType, space: Space) -> (u8, bool, Ty) {
+        match what {
+            CType::Bool => (1, false, Ty::BOOL),
+            CType::Char => (1, true, Ty::Int { size_bytes: 1, is_signed: true }),
+            CType::Int { size_bytes, is_signed } => {
+                (*size_bytes, *is_signed, Ty::Int { size_bytes: *size_bytes, is_signed: *is_signed })
+            }
+            CType::Float => (8, false, Ty::Plain(Type::Float)),
+            CType::Pointer(to) => (8, false, Ty::Pointer { to: (**to).clone(), space }),
+            CType::Enum(name) => match self.shared.script.records.enums.get(name) {
+                Some(labels) => (4, true, Ty::Plain(Type::Enum { labels: labels.clone() })),
+                None => (4, true, Ty::Int { size_bytes: 4, is_signed: true }),
+            },
+            CType::Void | CType::Array(..) | CType::Record(_) => (8, false, Ty::U64),
+        }
+    }
+
+    /// The field's highest bit to the top, then down with or without its sign.
+    pub(super) fn cut_bits(&mut self, dst: Reg, (shift, width): (u8, u8), is_signed: bool) {
         let up = 64u32.saturating_sub(u32::from(shift) + u32::from(width));
         let down = 64 - u32::from(width);
         let shift_down = if is_signed { Binary::ShrSigned } else { Binary::ShrUnsigned };
         self.emit(Op::BinaryConst { op: Binary::Shl, dst, a: dst, b: i64::from(up) });
         self.emit(Op::BinaryConst { op: shift_down, dst, a: dst, b: i64::from(down) });
-        Ok(Value::new(ty, At::Reg(dst), span))
     }
 
     pub(crate) fn address(&mut self, base: Reg, offset: i64) -> Reg {
@@ -425,4 +442,25 @@ impl Body<'_, '_> {
     pub(crate) fn arg_shape(&self, index: u8) -> Option<ArgType> {
         self.variant.args.get(usize::from(index)).map(|arg| arg.arg_type.clone())
     }
+}
+
+/// A member of a record that the script made.
+fn named_member(
+    members: &[(String, Ty)],
+    name: &str,
+    slot: Slot,
+    name_span: Span,
+    span: Span,
+) -> Lowered<Value> {
+    let mut at = slot.at;
+    for (known, ty) in members {
+        let part = Slot { at, len: ty.size_bytes() };
+        if known == name {
+            return Ok(Value::new(ty.clone(), At::Slot(part), span));
+        }
+        at += part.len;
+    }
+    let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+    Err(Diagnostic::error(name_span, format!("this record has no member `{name}`"))
+        .help(format!("it has {}", names.join(", "))))
 }

@@ -14,6 +14,7 @@ mod spans;
 mod statement;
 mod tidy;
 pub(crate) mod types;
+mod whole;
 
 use crate::ast::MissingProbes;
 use crate::ast::{self, Script, walk};

@@ -20,7 +20,8 @@ impl Body<'_, '_> {
         let mark = self.mark();
         let value = self.number(operand)?;
         let ty = match op {
-            Unary::Neg | Unary::Not => Ty::I64,
+            Unary::Neg => Ty::I64,
+            Unary::Not => Ty::BOOL,
             Unary::BitNot => Ty::Int { size_bytes: 8, is_signed: value.ty.is_signed() },
         };
         if let Some(constant) = value.constant() {
@@ -57,6 +58,21 @@ impl Body<'_, '_> {
             let members = (left.clone(), right.clone());
             return self.compare_tuples(op, &a, &b, members, mark, span);
         }
+        if let (Ty::Record(left), Ty::Record(right)) = (&a.ty, &b.ty) {
+            let types =
+                |members: &[(String, Ty)]| members.iter().map(|(_, ty)| ty.clone()).collect::<Vec<_>>();
+            let members = (types(left), types(right));
+            return self.compare_tuples(op, &a, &b, members, mark, span);
+        }
+        let is_buffer = |ty: &Ty| matches!(ty, Ty::Plain(Type::Buffer { .. }));
+        if is_buffer(&a.ty) && is_buffer(&b.ty) {
+            return self.compare_slots(op, &a, &b, mark, span);
+        }
+        if matches!(a.ty, Ty::Memory(_) | Ty::Whole { .. })
+            && matches!(b.ty, Ty::Memory(_) | Ty::Whole { .. })
+        {
+            return self.compare_whole(op, a, b, mark, span);
+        }
         if !a.ty.is_number() || !b.ty.is_number() {
             let message = format!("`{}` cannot be used with {} and {}", op.text(), a.ty.text(), b.ty.text());
             return Err(Diagnostic::error(span, message));
@@ -71,7 +87,7 @@ impl Body<'_, '_> {
         self.warn_of_signs(op, &a, &b, span);
         let machine_op = machine(op, if is_shift { is_left_signed } else { is_signed });
         let ty = if op.is_comparison() {
-            Ty::I64
+            Ty::BOOL
         } else {
             Ty::Int { size_bytes: 8, is_signed: if is_shift { is_left_signed } else { is_signed } }
         };
@@ -126,6 +142,11 @@ impl Body<'_, '_> {
                 self.result(mark, ty, span, |dst| Op::Binary { op, dst, a, b })
             }
         }
+    }
+
+    /// A number of elements in bytes.
+    pub(super) fn scaled(&mut self, n: &Value, size: i64, mark: super::body::Mark, span: Span) -> Value {
+        self.arithmetic(Binary::Mul, n, &Value::number(size, span), Ty::I64, mark, span)
     }
 
     /// By whole elements, as in C.
@@ -192,7 +213,7 @@ impl Body<'_, '_> {
                 .help("strings can be compared with `==`, `!=` and strncmp()"));
         }
         let (a, b) = (self.slot(&a), self.slot(&b));
-        let value = self.result(mark, Ty::I64, span, |dst| Op::Equal { dst, a, b });
+        let value = self.result(mark, Ty::BOOL, span, |dst| Op::Equal { dst, a, b });
         self.release_frame(mark);
         if op == BinaryOp::Ne {
             let reg = self.reg(&value);
@@ -220,7 +241,7 @@ impl Body<'_, '_> {
             return Err(Diagnostic::error(span, message));
         }
         let (a, b) = (self.slot(a), self.slot(b));
-        let all = self.result(mark, Ty::I64, span, |dst| Op::Const { dst, value: 1 });
+        let all = self.result(mark, Ty::BOOL, span, |dst| Op::Const { dst, value: 1 });
         let dst = self.reg(&all);
         let (mut at_a, mut at_b) = (a.at, b.at);
         for (ty_a, ty_b) in left.into_iter().zip(right) {
@@ -251,14 +272,14 @@ impl Body<'_, '_> {
         let no = self.jump_unless(whole)?;
         self.release(mark);
         if no.is_empty() && self.here() == start {
-            return Ok(Value::number(1, whole.span));
+            return Ok(Value::new(Ty::BOOL, At::Const(1), whole.span));
         }
         self.emit(Op::Const { dst, value: 1 });
         let end = self.jump(Op::Jump { to: 0 });
         self.patch(&no);
         self.emit(Op::Const { dst, value: 0 });
         self.patch(&[end]);
-        Ok(Value::new(Ty::I64, At::Reg(dst), whole.span))
+        Ok(Value::new(Ty::BOOL, At::Reg(dst), whole.span))
     }
 
     // Conditions. The jumps wait for their target.

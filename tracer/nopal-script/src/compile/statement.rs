@@ -175,6 +175,7 @@ impl Body<'_, '_> {
                 .help(format!("write `@name = {name}(...)`")));
         }
         let value = self.expr(expr)?;
+        let value = self.whole(value)?;
         self.check_storable(&value, "a value")?;
         Ok(value)
     }
@@ -244,6 +245,7 @@ impl Body<'_, '_> {
             Some(CType::Int { size_bytes, is_signed }) => {
                 Some(Ty::Int { size_bytes: *size_bytes, is_signed: *is_signed })
             }
+            Some(CType::Bool) => Some(Ty::BOOL),
             Some(CType::Pointer(to)) => Some(Ty::Pointer { to: (**to).clone(), space: self.variant.space() }),
             Some(other) => {
                 return Err(Diagnostic::error(
@@ -318,9 +320,15 @@ impl Body<'_, '_> {
         let new = self.number(value)?;
         let new = map.keys.iter().fold(new, |new, key| self.guarded(new, key));
         let id = self.shared.maps.id(&map.name);
+        let (held, size) = self.held_pointer(id, span)?;
         let first = if new.ty.is_signed() { Ty::I64 } else { Ty::U64 };
-        self.shared.maps.learn_value(id, Held::Plain(first), map.span)?;
+        self.shared.maps.learn_value(id, Held::Plain(held.unwrap_or(first)), map.span)?;
         if matches!(op, BinaryOp::Add | BinaryOp::Sub) {
+            let mark = self.mark();
+            let new = match size {
+                1 => new,
+                _ => self.scaled(&new, size, mark, span),
+            };
             let delta = match (op, new.constant()) {
                 (BinaryOp::Sub, Some(constant)) => self.reg(&Value::number(constant.wrapping_neg(), span)),
                 (BinaryOp::Sub, None) => {
@@ -346,6 +354,17 @@ impl Body<'_, '_> {
         let src = self.reg(&result);
         self.emit(Op::MapStore { map: id as u32, key, src });
         Ok(())
+    }
+
+    /// If a map holds pointers: their type, and the bytes from one element to the next; else 1.
+    pub(super) fn held_pointer(&mut self, id: usize, span: Span) -> Lowered<(Option<Ty>, i64)> {
+        match self.shared.maps.get(id).value.clone() {
+            Some((Held::Plain(ty @ Ty::Pointer { .. }), _)) => {
+                let size = self.pointer_step(&ty, span)?;
+                Ok((Some(ty), size))
+            }
+            _ => Ok((None, 1)),
+        }
     }
 
     // Loops.
@@ -467,6 +486,7 @@ fn written_mut(op: &mut Op) -> Option<&mut Reg> {
         | Op::Register { dst, .. }
         | Op::Probe { dst }
         | Op::Load { dst, .. }
+        | Op::Element { dst, .. }
         | Op::Equal { dst, .. }
         | Op::Strncmp { dst, .. }
         | Op::StrContains { dst, .. }

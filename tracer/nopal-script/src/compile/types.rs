@@ -4,6 +4,7 @@
 use crate::ctype::CType;
 use crate::diagnostic::Span;
 use nopal_program::Type;
+use nopal_program::layout::Layout;
 use nopal_program::op::{Reg, Slot, Space};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -23,12 +24,20 @@ pub(crate) enum Ty {
     /// A record or an array where it lies.
     Memory(CType),
     Tuple(Vec<Ty>),
+    /// A tuple whose members have names.
+    Record(Vec<(String, Ty)>),
+    /// A record or an array that was copied to the frame.
+    Whole {
+        what: CType,
+        layout: Layout,
+    },
     /// As in the program.
     Plain(Type),
 }
 
 impl Ty {
     pub(crate) const U64: Ty = Ty::Int { size_bytes: 8, is_signed: false };
+    pub(crate) const BOOL: Ty = Ty::Plain(Type::Bool);
     pub(crate) const I64: Ty = Ty::Int { size_bytes: 8, is_signed: true };
 
     pub(crate) fn str(max_bytes: u32) -> Ty {
@@ -41,6 +50,10 @@ impl Ty {
             Ty::Int { size_bytes, is_signed } => Type::Int { size_bytes: *size_bytes, is_signed: *is_signed },
             Ty::Pointer { .. } => Type::Pointer,
             Ty::Tuple(members) => Type::Tuple(members.iter().map(Ty::to_type).collect()),
+            Ty::Record(members) => {
+                Type::Record(members.iter().map(|(name, ty)| (name.clone(), ty.to_type())).collect())
+            }
+            Ty::Whole { layout, .. } => Type::Whole(layout.clone()),
             Ty::Plain(plain) => plain.clone(),
         }
     }
@@ -48,6 +61,8 @@ impl Ty {
     pub(crate) fn size_bytes(&self) -> u32 {
         match self {
             Ty::Tuple(members) => members.iter().map(Ty::size_bytes).sum(),
+            Ty::Record(members) => members.iter().map(|(_, member)| member.size_bytes()).sum(),
+            Ty::Whole { layout, .. } => layout.size_bytes().next_multiple_of(8),
             Ty::Plain(plain) => plain.size_bytes(),
             Ty::Unknown | Ty::Nothing | Ty::Int { .. } | Ty::Pointer { .. } | Ty::Memory(_) => 8,
         }
@@ -57,18 +72,21 @@ impl Ty {
     pub(crate) fn is_scalar(&self) -> bool {
         match self {
             Ty::Unknown | Ty::Int { .. } | Ty::Pointer { .. } => true,
-            Ty::Nothing | Ty::Memory(_) | Ty::Tuple(_) => false,
+            Ty::Nothing | Ty::Memory(_) | Ty::Tuple(_) | Ty::Record(_) | Ty::Whole { .. } => false,
             Ty::Plain(plain) => plain.is_scalar(),
         }
     }
 
     /// Numbers can be calculated with; pointers and labels of enums count as such.
     pub(crate) fn is_number(&self) -> bool {
-        matches!(self, Ty::Unknown | Ty::Int { .. } | Ty::Pointer { .. } | Ty::Plain(Type::Enum { .. }))
+        matches!(
+            self,
+            Ty::Unknown | Ty::Int { .. } | Ty::Pointer { .. } | Ty::Plain(Type::Enum { .. } | Type::Bool)
+        )
     }
 
     pub(crate) fn is_signed(&self) -> bool {
-        matches!(self, Ty::Int { is_signed: true, .. } | Ty::Plain(Type::Enum { .. }))
+        matches!(self, Ty::Int { is_signed: true, .. } | Ty::Plain(Type::Enum { .. } | Type::Bool))
     }
 
     pub(crate) fn is_str(&self) -> bool {
@@ -83,10 +101,16 @@ impl Ty {
                 Ty::Int { size_bytes: *a.max(b), is_signed: *is_signed }
             }
             (Ty::Plain(a), Ty::Plain(b)) => Ty::Plain(unify_plain(a, b)?),
-            (Ty::Int { .. }, Ty::Plain(Type::Enum { .. })) => self.clone(),
-            (Ty::Plain(Type::Enum { .. }), Ty::Int { .. }) => other.clone(),
+            (Ty::Int { .. }, Ty::Plain(Type::Enum { .. } | Type::Bool)) => self.clone(),
+            (Ty::Plain(Type::Enum { .. } | Type::Bool), Ty::Int { .. }) => other.clone(),
             (Ty::Tuple(a), Ty::Tuple(b)) if a.len() == b.len() => {
                 Ty::Tuple(a.iter().zip(b).map(|(a, b)| a.unify(b)).collect::<Option<_>>()?)
+            }
+            (Ty::Record(a), Ty::Record(b)) if a.len() == b.len() => {
+                let both = |((name, a), (other, b)): (&(String, Ty), &(String, Ty))| {
+                    Some((name.clone(), a.unify(b)?)).filter(|_| name == other)
+                };
+                Ty::Record(a.iter().zip(b).map(both).collect::<Option<_>>()?)
             }
             _ if self == other => self.clone(),
             _ => return None,
@@ -106,7 +130,15 @@ impl Ty {
             Ty::Tuple(members) => {
                 format!("({})", members.iter().map(Ty::text).collect::<Vec<_>>().join(", "))
             }
+            Ty::Record(members) => {
+                let members = members.iter().map(|(name, ty)| format!("{name} = {}", ty.text()));
+                format!("({})", members.collect::<Vec<_>>().join(", "))
+            }
+            Ty::Whole { what, .. } => what.text(),
             Ty::Plain(plain) => match plain {
+                Type::Bool => "bool".into(),
+                Type::Record(_) => "record".into(),
+                Type::Whole(_) => "memory".into(),
                 Type::Int { .. } => "integer".into(),
                 Type::Float => "double".into(),
                 Type::Pointer => "pointer".into(),

@@ -269,6 +269,27 @@ impl Parser<'_> {
         make(ExprKind::Offsetof { record, path }, span, 0)
     }
 
+    /// `(a = 1, b = 2)` from its first `=` on.
+    fn record(&mut self, first: String, start: Span) -> Parsed<Expr> {
+        let mut members: Vec<(String, Expr)> = Vec::new();
+        let mut name = first;
+        loop {
+            self.expect("=")?;
+            members.push((name, self.expression()?));
+            if !self.accept(",")? || self.is_next(")")? {
+                break;
+            }
+            let span;
+            (name, span) = self.name("the name of a member")?;
+            if members.iter().any(|(known, _)| *known == name) {
+                return Err(Diagnostic::error(span, format!("there are two members `{name}`")));
+            }
+        }
+        let span = start.to(self.expect(")")?);
+        let depth = members.iter().map(|(_, member)| member.depth).max().unwrap_or(0);
+        make(ExprKind::Record(members), span, depth)
+    }
+
     /// `(value)`, `(a, b)` or the cast `(type)value`.
     fn parenthesised(&mut self, start: Span) -> Parsed<Expr> {
         if self.is_type_next()? {
@@ -279,6 +300,10 @@ impl Parser<'_> {
             return make(ExprKind::Cast { to, operand: Box::new(operand) }, span, depth);
         }
         let first = self.expression()?;
+        if let (ExprKind::Name(name), true) = (&first.kind, self.is_next("=")?) {
+            let name = name.clone();
+            return self.record(name, start);
+        }
         if !self.is_next(",")? {
             let end = self.expect(")")?;
             return Ok(Expr { span: start.to(end), ..first });

@@ -147,7 +147,10 @@ impl Parser<'_> {
                     break;
                 }
             }
-            self.expect(";")?;
+            // The last one may do without, as bpftrace has it.
+            if !self.is_next("}")? {
+                self.expect(";")?;
+            }
         }
         Ok(layout.finish())
     }
@@ -379,7 +382,8 @@ fn number_type(words: &[&str]) -> Option<CType> {
             "void" => Some(CType::Void),
             "char" => Some(CType::Char),
             "float" | "double" => (*word == "double").then_some(CType::Float),
-            "bool" | "_Bool" | "uint8" | "uint8_t" | "u8" | "__u8" => int(1, false),
+            "bool" | "_Bool" => Some(CType::Bool),
+            "uint8" | "uint8_t" | "u8" | "__u8" => int(1, false),
             "int8" | "int8_t" | "s8" | "__s8" => int(1, true),
             "uint16" | "uint16_t" | "u16" | "__u16" | "__be16" | "__le16" => int(2, false),
             "int16" | "int16_t" | "s16" | "__s16" => int(2, true),

@@ -4,6 +4,7 @@ use super::map::{self, Entry, Quantiles};
 use super::value::{self, buffer, kernel_frames, user_frames};
 use super::{Names, word};
 use nopal_program::aggregate::{Aggregate, average};
+use nopal_program::layout::{self, Layout};
 use nopal_program::{MapDef, MapValue, Type};
 
 /// A string in quotes; bytes that are no text are replaced.
@@ -34,6 +35,7 @@ pub(super) fn value(value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mu
     let number = || word(bytes, 0);
     match value_type {
         Type::Int { is_signed: true, .. } => out.extend_from_slice((number() as i64).to_string().as_bytes()),
+        Type::Bool => out.extend_from_slice(if number() == 0 { b"false" } else { b"true" }),
         Type::Int { .. } | Type::Pointer => out.extend_from_slice(number().to_string().as_bytes()),
         Type::Float if f64::from_bits(number()).is_finite() => {
             out.extend_from_slice(f64::from_bits(number()).to_string().as_bytes());
@@ -51,6 +53,22 @@ pub(super) fn value(value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mu
             });
             out.push(b']');
         }
+        Type::Record(members) => {
+            let mut rest = bytes;
+            out.push(b'{');
+            for (index, (name, member)) in members.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                string(name.as_bytes(), out);
+                out.push(b':');
+                let (own, behind) = rest.split_at((member.size_bytes() as usize).min(rest.len()));
+                value(member, own, names, out);
+                rest = behind;
+            }
+            out.push(b'}');
+        }
+        Type::Whole(layout) => whole(layout, None, bytes, out),
         Type::UserStack { form, .. } => frames(&user_frames(bytes, *form, names), out),
         Type::KernelStack { form, .. } => frames(&kernel_frames(bytes, *form, names), out),
         Type::Buffer { .. } => {
@@ -71,6 +89,55 @@ pub(super) fn value(value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mu
             let mut text = Vec::new();
             value::value(value_type, bytes, names, &mut text);
             string(&text, out);
+        }
+    }
+}
+
+/// Arrays and records of C as those of JSON.
+fn whole(layout: &Layout, bits: Option<(u8, u8)>, bytes: &[u8], out: &mut Vec<u8>) {
+    match layout {
+        Layout::Int { size_bytes, is_signed } => {
+            let number = layout::number(bytes, *size_bytes, *is_signed, bits);
+            let text = if *is_signed { number.to_string() } else { (number as u64).to_string() };
+            out.extend_from_slice(text.as_bytes());
+        }
+        Layout::Float if f64::from_bits(word(bytes, 0)).is_finite() => {
+            out.extend_from_slice(f64::from_bits(word(bytes, 0)).to_string().as_bytes());
+        }
+        Layout::Float => out.extend_from_slice(b"null"),
+        Layout::Bool => {
+            let is_false = bytes.first().is_none_or(|byte| *byte == 0);
+            out.extend_from_slice(if is_false { b"false" } else { b"true" });
+        }
+        Layout::Pointer => out.extend_from_slice(word(bytes, 0).to_string().as_bytes()),
+        Layout::Text { n } => string(value::string(&bytes[..bytes.len().min(*n as usize)]), out),
+        Layout::Array { of, n } => {
+            out.push(b'[');
+            let size = of.size_bytes() as usize;
+            for index in 0..*n as usize {
+                if index > 0 {
+                    out.push(b',');
+                }
+                whole(of, None, bytes.get(index * size..).unwrap_or_default(), out);
+            }
+            out.push(b']');
+        }
+        Layout::Record { members, .. } => {
+            out.push(b'{');
+            for (index, member) in members.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                string(member.name.as_bytes(), out);
+                out.push(b':');
+                whole(
+                    &member.layout,
+                    member.bits,
+                    bytes.get(member.offset as usize..).unwrap_or_default(),
+                    out,
+                );
+            }
+            out.push(b'}');
         }
     }
 }

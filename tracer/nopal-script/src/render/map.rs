@@ -54,6 +54,7 @@ fn compare_keys(types: &[Type], a: &[u8], b: &[u8]) -> Ordering {
         let order = match member {
             Type::Int { is_signed: true, .. } => (word(own_a, 0) as i64).cmp(&(word(own_b, 0) as i64)),
             Type::Int { .. }
+            | Type::Bool
             | Type::Pointer
             | Type::Probe
             | Type::KernelSymbol
@@ -64,7 +65,12 @@ fn compare_keys(types: &[Type], a: &[u8], b: &[u8]) -> Ordering {
             | Type::ErrorText => word(own_a, 0).cmp(&word(own_b, 0)),
             Type::Float => f64::from_bits(word(own_a, 0)).total_cmp(&f64::from_bits(word(own_b, 0))),
             Type::Tuple(members) => compare_keys(members, own_a, own_b),
+            Type::Record(members) => {
+                let members: Vec<Type> = members.iter().map(|(_, member)| member.clone()).collect();
+                compare_keys(&members, own_a, own_b)
+            }
             Type::Str { .. }
+            | Type::Whole(_)
             | Type::Buffer { .. }
             | Type::UserStack { .. }
             | Type::KernelStack { .. }

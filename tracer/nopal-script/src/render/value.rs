@@ -1,6 +1,7 @@
 //! One value as text, as `print` shows it.
 
 use super::{Names, word};
+use nopal_program::layout::{self, Layout};
 use nopal_program::{StackForm, Type};
 use std::io::Write;
 
@@ -22,6 +23,7 @@ pub(crate) fn at(value_type: &Type, bytes: &[u8], names: &dyn Names, place: Plac
     match value_type {
         Type::Int { is_signed: true, .. } => put(&(number() as i64).to_string()),
         Type::Int { is_signed: false, .. } => put(&number().to_string()),
+        Type::Bool => put(if number() == 0 { "false" } else { "true" }),
         Type::Float => put(&f64::from_bits(number()).to_string()),
         Type::Pointer => put(&format!("{:#x}", number())),
         Type::Str { .. } => out.extend_from_slice(string(bytes)),
@@ -31,6 +33,10 @@ pub(crate) fn at(value_type: &Type, bytes: &[u8], names: &dyn Names, place: Plac
             tuple(members, bytes, out, |member, bytes, out| at(member, bytes, names, Place::Value, out));
             out.push(b')');
         }
+        Type::Record(members) => record(members, bytes, out, |member, bytes, out| {
+            at(member, bytes, names, Place::Value, out);
+        }),
+        Type::Whole(layout) => whole(layout, None, bytes, out),
         Type::Probe => put(&probe(number(), names)),
         Type::UserSymbol => put(&symbol(names.user_symbol(word(bytes, 1) as u32, number()), number(), false)),
         Type::KernelSymbol => put(&symbol(names.kernel_symbol(number()), number(), false)),
@@ -75,6 +81,68 @@ pub(crate) fn tuple(
         let (own, behind) = rest.split_at((member.size_bytes() as usize).min(rest.len()));
         each(member, own, out);
         rest = behind;
+    }
+}
+
+/// As `{ .a = 1, .b = text }`.
+fn record(
+    members: &[(String, Type)],
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+    mut each: impl FnMut(&Type, &[u8], &mut Vec<u8>),
+) {
+    let mut rest = bytes;
+    for (index, (name, member)) in members.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"{ ." } else { b", ." });
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b" = ");
+        let (own, behind) = rest.split_at((member.size_bytes() as usize).min(rest.len()));
+        each(member, own, out);
+        rest = behind;
+    }
+    out.extend_from_slice(if members.is_empty() { b"{}" } else { b" }" });
+}
+
+/// A record or an array of C.
+fn whole(layout: &Layout, bits: Option<(u8, u8)>, bytes: &[u8], out: &mut Vec<u8>) {
+    match layout {
+        Layout::Int { size_bytes, is_signed } => {
+            let number = layout::number(bytes, *size_bytes, *is_signed, bits);
+            let text = if *is_signed { number.to_string() } else { (number as u64).to_string() };
+            out.extend_from_slice(text.as_bytes());
+        }
+        Layout::Float => out.extend_from_slice(f64::from_bits(word(bytes, 0)).to_string().as_bytes()),
+        Layout::Bool => {
+            let is_false = bytes.first().is_none_or(|byte| *byte == 0);
+            out.extend_from_slice(if is_false { b"false" } else { b"true" });
+        }
+        Layout::Pointer => out.extend_from_slice(format!("{:#x}", word(bytes, 0)).as_bytes()),
+        Layout::Text { n } => out.extend_from_slice(string(&bytes[..bytes.len().min(*n as usize)])),
+        Layout::Array { of, n } => {
+            out.push(b'[');
+            let size = of.size_bytes() as usize;
+            for index in 0..*n as usize {
+                if index > 0 {
+                    out.push(b',');
+                }
+                whole(of, None, bytes.get(index * size..).unwrap_or_default(), out);
+            }
+            out.push(b']');
+        }
+        Layout::Record { members, .. } => {
+            for (index, member) in members.iter().enumerate() {
+                out.extend_from_slice(if index == 0 { b"{ ." } else { b", ." });
+                out.extend_from_slice(member.name.as_bytes());
+                out.extend_from_slice(b" = ");
+                whole(
+                    &member.layout,
+                    member.bits,
+                    bytes.get(member.offset as usize..).unwrap_or_default(),
+                    out,
+                );
+            }
+            out.extend_from_slice(if members.is_empty() { b"{}" } else { b" }" });
+        }
     }
 }
 

@@ -18,6 +18,25 @@ impl Gen<'_> {
                 }
                 self.store(dst, Reg::R1);
             }
+            Op::Element { dst, from, index, n, size_bytes, is_signed } => {
+                self.number_inside(at, from.at, size_bytes)?;
+                let n = n.min(from.len / u32::from(size_bytes.max(1)));
+                let (outside, done) = (self.asm.label(), self.asm.label());
+                self.load(Reg::R2, index);
+                self.asm.jump_if_imm(Cond::Ge, Reg::R2, n as i32, outside);
+                self.asm.alu_imm(Alu::Lsh, Reg::R2, i32::from(size_bytes.trailing_zeros() as u8));
+                self.slot_address(Reg::R3, from);
+                self.asm.alu(Alu::Add, Reg::R3, Reg::R2);
+                self.asm.load(Width::of(size_bytes), Reg::R1, Reg::R3, 0);
+                if is_signed {
+                    self.extend(Reg::R1, size_bytes, true);
+                }
+                self.asm.jump(done);
+                self.asm.bind(outside);
+                self.asm.mov_imm(Reg::R1, 0);
+                self.asm.bind(done);
+                self.store(dst, Reg::R1);
+            }
             Op::Store { at: to, src, size_bytes } => {
                 self.number_inside(at, to, size_bytes)?;
                 self.load(Reg::R1, src);

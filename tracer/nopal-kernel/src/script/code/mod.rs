@@ -380,7 +380,12 @@ impl Gen<'_> {
             | Op::String { .. }
             | Op::Buffer { .. }
             | Op::Read { .. } => self.read(op)?,
-            Op::Load { .. } | Op::Store { .. } | Op::Zero { .. } | Op::Constant { .. } | Op::Move { .. } => {
+            Op::Load { .. }
+            | Op::Element { .. }
+            | Op::Store { .. }
+            | Op::Zero { .. }
+            | Op::Constant { .. }
+            | Op::Move { .. } => {
                 self.frame(at, op)?;
             }
             Op::Equal { .. } | Op::Strncmp { .. } | Op::StrContains { .. } | Op::Strlen { .. } => {

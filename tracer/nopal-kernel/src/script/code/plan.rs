@@ -124,6 +124,7 @@ fn slots(op: &Op) -> Vec<Slot> {
         Op::Equal { a, b, .. } | Op::Strncmp { a, b, .. } => vec![a, b],
         Op::StrContains { haystack, needle, .. } => vec![haystack, needle],
         Op::Strlen { a, .. } => vec![a],
+        Op::Element { from, .. } => vec![from],
         Op::MapLoad { key, .. }
         | Op::MapStore { key, .. }
         | Op::MapAdd { key, .. }

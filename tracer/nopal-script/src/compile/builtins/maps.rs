@@ -99,7 +99,7 @@ fn entry(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<(usize, Slot)> {
 fn delete(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let mark = body.mark();
     let (id, key) = entry(body, call)?;
-    let was_there = body.result(mark, Ty::I64, call.span, |dst| Op::MapHas { dst, map: id as u32, key });
+    let was_there = body.result(mark, Ty::BOOL, call.span, |dst| Op::MapHas { dst, map: id as u32, key });
     body.emit(Op::MapDelete { map: id as u32, key });
     body.release_frame(mark);
     Ok(was_there)
@@ -108,7 +108,7 @@ fn delete(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 fn has_key(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let mark = body.mark();
     let (id, key) = entry(body, call)?;
-    let value = body.result(mark, Ty::I64, call.span, |dst| Op::MapHas { dst, map: id as u32, key });
+    let value = body.result(mark, Ty::BOOL, call.span, |dst| Op::MapHas { dst, map: id as u32, key });
     body.release_frame(mark);
     Ok(value)
 }

@@ -89,14 +89,13 @@ pub fn reference() -> Vec<(&'static str, &'static str)> {
 }
 
 /// What bpftrace has and this has not.
-const LEFT_OUT_FUNCTIONS: [&str; 17] = [
+const LEFT_OUT_FUNCTIONS: [&str; 16] = [
     "signal",
     "override",
     "cgroup_path",
     "skboutput",
     "path",
     "unwatch",
-    "pton",
     "socket_cookie",
     "percpu_kaddr",
     "errorf",

@@ -1,4 +1,4 @@
-//! ntop, macaddr, AF_INET, AF_INET6: addresses of networks.
+//! ntop, pton, macaddr, AF_INET, AF_INET6: addresses of networks.
 
 use super::{Builtin as Variable, Call, Function};
 use crate::ast::{Expr, ExprKind};
@@ -9,6 +9,7 @@ use crate::compile::types::{At, Ty, Value};
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::Type;
+use nopal_program::layout::Layout;
 use nopal_program::op::{Op, Slot, Space};
 
 const AF_INET: i64 = 2;
@@ -28,6 +29,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
         lower: ntop,
     },
     Function {
+        name: "pton",
+        signature: "pton(\"address\")",
+        doc: "The 4 or 16 bytes of an IPv4 or IPv6 address that stands in the script.",
+        n_args: 1..=1,
+        lower: pton,
+    },
+    Function {
         name: "macaddr",
         signature: "macaddr(address)",
         doc: "Six bytes at an address as text.",
@@ -35,6 +43,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
         lower: macaddr,
     },
 ];
+
+/// An array of bytes in the order of the network.
+fn pton(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let text = body.literal_text(call.name, &call.args[0])?;
+    let octets = match text.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V4(address)) => address.octets().to_vec(),
+        Ok(std::net::IpAddr::V6(address)) => address.octets().to_vec(),
+        Err(_) => {
+            let message = format!("`{text}` is not an address of IPv4 or IPv6");
+            return Err(Diagnostic::error(call.args[0].span, message).help("write \"127.0.0.1\" or \"::1\""));
+        }
+    };
+    let byte = CType::Int { size_bytes: 1, is_signed: false };
+    let n = octets.len() as u32;
+    let of = Box::new(Layout::Int { size_bytes: 1, is_signed: false });
+    let to = body.alloc(n.next_multiple_of(8));
+    let constant = body.shared.constant(&octets);
+    body.emit(Op::Constant { to, constant });
+    let what = CType::Array(Box::new(byte), n);
+    Ok(Value::new(Ty::Whole { what, layout: Layout::Array { of, n } }, At::Slot(to), call.span))
+}
 
 /// Bytes at an address.
 struct Bytes {
@@ -96,6 +125,11 @@ fn address_bytes(
         return Ok(len);
     }
     let value = body.place(expr)?;
+    if let (Ty::Whole { layout, .. }, At::Slot(from)) = (&value.ty, value.at) {
+        let len = layout.size_bytes().min(place.len);
+        body.emit(Op::Move { to: Slot { at: place.at, len }, from: Slot { at: from.at, len } });
+        return Ok(len);
+    }
     if let Some(bytes) = bytes(body, &value, expr.span)? {
         let len = match (bytes.size_bytes, family.and_then(Value::constant)) {
             (Some(n @ (4 | 16)), _) => n,

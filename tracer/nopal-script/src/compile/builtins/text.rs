@@ -47,8 +47,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "buf",
-        signature: "buf(address, length)",
-        doc: "Bytes at an address, shown by `%r`.",
+        signature: "buf(address, length), buf(string, length)",
+        doc: "Bytes at an address or of a string, shown by `%r`.",
         n_args: 1..=2,
         lower: buf,
     },
@@ -186,6 +186,45 @@ fn constant_length(body: &mut Body<'_, '_>, expr: Option<&Expr>) -> Lowered<Opti
     }
 }
 
+fn max_bytes_of(length: Option<i64>, has: u32) -> u32 {
+    length.map_or(has, |length| length as u32).max(1)
+}
+
+/// Bytes of a string, its NUL and what follows included where so many are asked for.
+fn text_bytes(
+    body: &mut Body<'_, '_>,
+    call: &Call<'_>,
+    from: Slot,
+    has: u32,
+    max_bytes: u32,
+) -> Lowered<Value> {
+    let Some(expr) = call.args.get(1) else {
+        return Err(Diagnostic::error(call.span, "the length of this is not known")
+            .help("write `buf(string, length)`"));
+    };
+    let length = body.number(expr)?;
+    let len = match length.constant() {
+        Some(constant) => body.reg(&Value::number(constant.min(i64::from(max_bytes)), call.span)),
+        None => {
+            // Not more than there is room for.
+            let (a, is_more) = (body.reg(&length), body.temp());
+            let len = body.temp();
+            body.emit(Op::Copy { dst: len, src: a });
+            body.emit(Op::BinaryConst { op: Binary::GtUnsigned, dst: is_more, a, b: i64::from(max_bytes) });
+            let fits = body.jump(Op::JumpUnless { condition: is_more, to: 0 });
+            body.emit(Op::Const { dst: len, value: i64::from(max_bytes) });
+            body.patch(&[fits]);
+            len
+        }
+    };
+    let (to, ty) = buffer(body, max_bytes);
+    body.emit(Op::Zero { to });
+    body.emit(Op::Store { at: to.at, src: len, size_bytes: 8 });
+    let room = Slot { at: to.at + 8, len: to.len - 8 };
+    body.emit(Op::Move { to: room, from: Slot { at: from.at, len: from.len.min(has) } });
+    Ok(Value::new(ty, At::Slot(to), call.span))
+}
+
 fn buf(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let length = constant_length(body, call.args.get(1))?;
     let max_bytes = match length {
@@ -205,6 +244,10 @@ fn buf(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let value = body.place(&call.args[0])?;
     let (n_elements, address) = match (&value.ty, value.at) {
         (Ty::Plain(Type::Buffer { .. }), _) if call.args.len() == 1 => return Ok(value),
+        (Ty::Plain(Type::Str { max_bytes }), At::Slot(from)) => {
+            let has = *max_bytes;
+            return text_bytes(body, call, from, has, max_bytes_of(length, has));
+        }
         (Ty::Memory(array @ CType::Array(..)), At::Memory { base, offset, space }) => {
             let array = array.clone();
             (Some(body.size_of(&array, call.span)?), (base, offset, space))
@@ -309,7 +352,7 @@ fn strncmp(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 fn strcontains(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let mark = body.mark();
     let (haystack, needle) = two_strings(body, call)?;
-    let result = body.result(mark, Ty::I64, call.span, |dst| Op::StrContains { dst, haystack, needle });
+    let result = body.result(mark, Ty::BOOL, call.span, |dst| Op::StrContains { dst, haystack, needle });
     body.release_frame(mark);
     Ok(result)
 }
