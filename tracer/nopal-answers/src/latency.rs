@@ -7,8 +7,8 @@ use crate::groups::Groups;
 use crate::table::{Answer, Cell, Column, Slow};
 use nopal_spans::fingerprint;
 use nopal_spans::{
-    Available, Done, Fields, Finished, KnownField, Needs, Pairing, Sink, Slowest, Span, Summary, Unmatched,
-    Value,
+    Available, Done, Fields, Finished, KnownField, Needs, Pairing, STACK, Sink, Slowest, Span, Summary,
+    Unmatched, Value,
 };
 use nopal_trace::EventType;
 use std::collections::BTreeMap;
@@ -86,6 +86,7 @@ pub(crate) struct SpanAsk {
     condition: Option<Condition>,
     pub error: Option<Condition>,
     pub carries: Vec<String>,
+    is_call: bool,
 }
 
 #[derive(Debug)]
@@ -343,6 +344,7 @@ impl SpanAsk {
             },
             by: found,
             carries: span.carries.iter().map(|carry| carry.name.clone()).collect(),
+            is_call: span.is_call,
             name,
         })
     }
@@ -461,7 +463,7 @@ impl Sink for Sums {
             self_ns: span.self_ns,
             task: span.task,
             is_error,
-            fields: shown(span, &asks[span.span].carries, fields),
+            fields: shown(span, &asks[span.span], fields),
         };
         self.slowest.offer(duration_ns, slow);
         let each = self.slowest_each.get(group).and_then(Slowest::threshold);
@@ -474,10 +476,10 @@ impl Sink for Sums {
 }
 
 /// The fields of a span with their names: of its begin, what it carries, and of its end what is new.
-pub(crate) fn shown(span: &Finished<'_>, carries: &[String], names: &[Vec<String>]) -> Vec<(String, Cell)> {
+pub(crate) fn shown(span: &Finished<'_>, ask: &SpanAsk, names: &[Vec<String>]) -> Vec<(String, Cell)> {
     let mut shown: Vec<(String, Cell)> = Vec::new();
     let (class, begin) = span.begin();
-    let begin_names = names[class].iter().chain(carries);
+    let begin_names = names[class].iter().chain(&ask.carries);
     for (at, name) in begin_names.enumerate() {
         shown.push((name.clone(), Cell::from(begin.get(at))));
     }
@@ -485,7 +487,8 @@ pub(crate) fn shown(span: &Finished<'_>, carries: &[String], names: &[Vec<String
         let ends = names[class].iter().enumerate().map(|(at, name)| (name.clone(), Cell::from(end.get(at))));
         add_ends(&mut shown, ends);
     }
-    shown.retain(|(_, cell)| *cell != Cell::None);
+    // What tells calls apart tells people nothing.
+    shown.retain(|(name, cell)| *cell != Cell::None && !(ask.is_call && name == STACK));
     shown
 }
 

@@ -240,7 +240,7 @@ impl<T: Taker> Sink for Grown<T> {
             is_error: span.is_failed || ask.error.as_ref().is_some_and(|error| error.holds(get)),
             key: self.keys[span.span].map_or(Cell::None, |wanted| Cell::from(span.get(wanted))),
             fields: match self.has_fields && self.taker.wants_fields(span.end_ns, span.duration_ns()) {
-                true => shown(span, &ask.carries, &self.fields),
+                true => shown(span, ask, &self.fields),
                 false => Vec::new(),
             },
         };
