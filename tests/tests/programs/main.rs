@@ -3,7 +3,9 @@
 mod abi;
 mod answers_runtimes;
 mod answers_servers;
+mod book;
 mod catalog;
+mod completions;
 mod demo;
 mod doctor;
 mod list_errors;

@@ -10,12 +10,24 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// A tmux of its own with one window.
-struct Tmux {
+pub(super) struct Tmux {
     socket: PathBuf,
 }
 
 impl Tmux {
-    fn start(name: &str, (width, height): (u32, u32), environment: &[&str], words: &[&str]) -> Tmux {
+    fn start(name: &str, size: (u32, u32), environment: &[&str], words: &[&str]) -> Tmux {
+        let program: Vec<&str> =
+            std::iter::once(nopal().to_str().expect("a plain path")).chain(words.iter().copied()).collect();
+        Tmux::start_program(name, size, environment, &program)
+    }
+
+    /// With any program in it.
+    pub(super) fn start_program(
+        name: &str,
+        (width, height): (u32, u32),
+        environment: &[&str],
+        words: &[&str],
+    ) -> Tmux {
         let dir = scratch(&format!("screens-{name}"));
         let config = dir.join("tmux.conf");
         // What is left on the screen in the end is wanted, too.
@@ -26,7 +38,7 @@ impl Tmux {
         let mut command = tmux.command();
         command.args(["-f", &config.display().to_string(), "new-session", "-d"]);
         command.args(["-x", &width.to_string(), "-y", &height.to_string(), "env"]);
-        run(command.args(environment).arg(nopal()).args(words));
+        run(command.args(environment).args(words));
         tmux
     }
 
@@ -45,7 +57,7 @@ impl Tmux {
 
     /// The screen once this is on it.
     #[track_caller]
-    fn wait_for(&self, what: &str, fact: impl Fn(&str) -> bool) -> String {
+    pub(super) fn wait_for(&self, what: &str, fact: impl Fn(&str) -> bool) -> String {
         let mut seen = String::new();
         wait_until(&format!("the screen shows {what}"), 60, || {
             seen = self.screen(false);
@@ -54,7 +66,12 @@ impl Tmux {
         seen
     }
 
-    fn press(&self, key: &str) {
+    /// Types these letters.
+    pub(super) fn type_in(&self, text: &str) {
+        run(self.command().args(["send-keys", "-l", "--", text]));
+    }
+
+    pub(super) fn press(&self, key: &str) {
         run(self.command().args(["send-keys", key]));
     }
 

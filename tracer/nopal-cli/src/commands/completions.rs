@@ -2,19 +2,35 @@
 
 use crate::failure::Failure;
 use clap::Command;
+use clap_complete::CompleteEnv;
 use nopal_files::own::Folder;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Prints the completions of a shell.
+mod candidates;
+mod shells;
+
+/// Prints the completions of a shell, which ask nopal for running programs, their probes, spans and fields, and sessions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nopal completions bash > /etc/bash_completion.d/nopal
-  nopal completions zsh > ~/.zfunc/_nopal")]
+  source <(nopal completions bash)                        in ~/.bashrc
+  nopal completions zsh > ~/.zfunc/_nopal                 in a folder of $fpath
+  nopal completions fish > ~/.config/fish/completions/nopal.fish
+
+With them nopal trace -n mem<TAB> names the programs with probes, and nopal trace -n memcached <TAB> their probes.")]
 pub(super) struct Args {
-    pub shell: clap_complete::Shell,
+    pub shell: Shell,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(super) enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
 }
 
 /// Writes the manual pages, one for each verb.
@@ -27,10 +43,39 @@ pub(super) struct ManArgs {
     pub dir: PathBuf,
 }
 
-pub(super) fn run(args: Args, mut command: Command) -> Result<(), Failure> {
+/// Set by what `nopal completions` prints: the shell that asks for the words that fit.
+const ASKING_SHELL: &str = "NOPAL_COMPLETE";
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let name = match args.shell {
+        Shell::Bash => "bash",
+        Shell::Elvish => "elvish",
+        Shell::Fish => "fish",
+        Shell::Powershell => "powershell",
+        Shell::Zsh => "zsh",
+    };
     let mut out = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "nopal", &mut out);
-    std::io::stdout().write_all(&out).map_err(|e| Failure::new("output", format!("cannot print: {e}")))
+    let printed = match shells::ALL.completer(name) {
+        Some(shell) => shell.write_registration(ASKING_SHELL, "nopal", "nopal", "nopal", &mut out),
+        None => Ok(()),
+    };
+    printed
+        .and_then(|()| std::io::stdout().write_all(&out))
+        .map_err(|e| Failure::new("output", format!("cannot print: {e}")))
+}
+
+/// Answers a shell that asks for the words that fit; says whether one did.
+pub(super) fn answer(command: impl Fn() -> Command) -> bool {
+    let knowing = || {
+        command().mut_subcommands(|verb| {
+            let name = verb.get_name().to_owned();
+            verb.mut_args(|arg| candidates::attach(&name, arg))
+        })
+    };
+    let asked = CompleteEnv::with_factory(knowing).var(ASKING_SHELL).shells(shells::ALL);
+    let here = std::env::current_dir().ok();
+    // What goes wrong must not be written over the line that somebody is typing.
+    asked.try_complete(std::env::args_os(), here.as_deref()).unwrap_or(true)
 }
 
 pub(super) fn man(args: ManArgs, command: Command) -> Result<(), Failure> {

@@ -101,6 +101,9 @@ pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
     if called_as == "bpftrace" {
         return bpftrace::run(args.into_iter().skip(1));
     }
+    if completions::answer(Cli::command) {
+        return ExitCode::SUCCESS;
+    }
     let wants_json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
     let cli = match Cli::try_parse_from(crate::pids::spread(args)) {
         Ok(cli) => cli,
@@ -161,7 +164,7 @@ pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Detach(args) => (args.json, detach::run(args)),
         Verb::Mcp(args) => (false, mcp::run(args)),
         Verb::Demo(args) => (args.json, demo::run(args)),
-        Verb::Completions(args) => (false, completions::run(args, Cli::command())),
+        Verb::Completions(args) => (false, completions::run(args)),
         Verb::Man(args) => (false, completions::man(args, Cli::command())),
     };
     finish(result, is_json)

@@ -16,11 +16,11 @@ const MAX_PROGRAMS: usize = 8;
 const MAX_LETTERS: usize = 40;
 
 /// The processes of one program that have probes.
-struct Program {
-    name: String,
+pub(super) struct Program {
+    pub(super) name: String,
     /// The eldest first; the others are counted.
-    pids: Vec<u32>,
-    probes: Vec<KnownProbe>,
+    pub(super) pids: Vec<u32>,
+    pub(super) probes: Vec<KnownProbe>,
     spans: Vec<Span>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn run() -> Result<(), Failure> {
 }
 
 /// The running programs with probes, and how many processes could not be looked at.
-fn programs() -> (Vec<Program>, usize) {
+pub(super) fn programs() -> (Vec<Program>, usize) {
     let me = std::process::id();
     let mut n_hidden = 0;
     // The same file is read once for all processes that map it.
