@@ -288,3 +288,18 @@ fn help_shows_examples() {
         assert!(help.contains(part), "{help}");
     }
 }
+
+/// The build id is the one that readelf reads from the file.
+#[test]
+fn the_long_version_names_the_build() {
+    let notes = run(Command::new("readelf").arg("-n").arg(nopal()));
+    let build_id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).unwrap().to_owned();
+    let said = run(Command::new(nopal()).args(["--version", "-v"]));
+    let short = run(Command::new(nopal()).arg("--version"));
+    assert!(said.starts_with(&short), "{said}");
+    assert!(said.lines().any(|line| line == format!("build id  {build_id}")), "{said}");
+    assert!(said.contains("\nfeatures  screen\n") && said.contains("\nlinked    dynamic\n"), "{said}");
+    let json: serde_json::Value =
+        serde_json::from_str(&run(Command::new(nopal()).args(["--version", "-v", "--json"]))).unwrap();
+    assert_eq!(json["build_id"], build_id.as_str());
+}

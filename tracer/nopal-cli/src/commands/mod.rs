@@ -30,6 +30,7 @@ mod serve;
 mod sessions;
 mod test;
 mod trace;
+mod version;
 mod view;
 
 pub(crate) use view::failure_of as recording_failure;
@@ -37,6 +38,7 @@ pub(crate) use view::failure_of as recording_failure;
 /// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.
 #[derive(Debug, Parser)]
 #[command(name = "nopal", version, max_term_width = 110)]
+#[command(after_help = "`nopal --version -v` adds the build id and how it was built.")]
 struct Cli {
     /// Without one: what is running here that can be traced, and what to type next.
     #[command(subcommand)]
@@ -102,6 +104,10 @@ pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
         return bpftrace::run(args.into_iter().skip(1));
     }
     if completions::answer(Cli::command) {
+        return ExitCode::SUCCESS;
+    }
+    if let Some(is_json) = version::is_asked(&args) {
+        version::print(is_json);
         return ExitCode::SUCCESS;
     }
     let wants_json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
