@@ -1,6 +1,7 @@
 //! Recordings and sessions, and the answers given from them and from live processes.
 
 mod answers;
+mod contexts;
 mod otel;
 mod recording;
 mod recording_dead;

@@ -6,7 +6,8 @@ use crate::processes::ProcessArgs;
 use crate::reading::provider_file;
 use crate::signals;
 use crate::words::{counted, duration, ring_size, string_size};
-use nopal_live::plan::Limits;
+use nopal_live::context::ContextField;
+use nopal_live::plan::{Limits, STACK_BYTES};
 use nopal_live::registry::{Choice, SpanRoles};
 use nopal_live::{Door, Live, LiveError, Opened, Options, Request, Way, attach_when_free};
 use nopal_proc::possible_cpus;
@@ -42,6 +43,9 @@ pub(crate) struct TargetArgs {
     /// (OTEP 4947). Read by the user door; empty where there is nothing to read.
     #[arg(long)]
     pub otel: bool,
+    /// What stands in front of each event's own fields, where a verb asks for it.
+    #[arg(skip)]
+    pub contexts: Vec<ContextField>,
     /// A `.d` file that names the arguments of probes; may be given several times.
     #[arg(long = "provider", value_name = "FILE.d")]
     pub providers: Vec<PathBuf>,
@@ -100,8 +104,8 @@ impl TargetArgs {
             given,
             limits: Limits {
                 max_string_bytes: self.max_string as u32,
+                stack_bytes: if self.contexts.contains(&ContextField::Ustack) { STACK_BYTES } else { 0 },
                 has_thread_context: self.otel,
-                ..Limits::default()
             },
             options: Options {
                 without_children: self.only,
@@ -134,6 +138,7 @@ impl TargetArgs {
 
     fn open_for(&self, request: Request) -> Result<Open, Failure> {
         let mut live = Live::new(request).map_err(|e| failure_of(&e))?;
+        live.registry().keep_for(&self.contexts);
         let mut opened = Vec::new();
         for pid in &self.processes.pids {
             opened

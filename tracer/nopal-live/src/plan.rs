@@ -13,6 +13,9 @@ use nopal_sdt::operand::{Base, Operand, Place, Register};
 use nopal_sdt::probe::{ArgDescription, Description, Probe, Site};
 use nopal_trace::{EventType, Type};
 
+/// How much of a stack is kept for `ustack`: some twenty frames.
+pub const STACK_BYTES: u32 = 4096;
+
 /// Limits of what is copied at a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

@@ -6,7 +6,7 @@ use super::flight_buffer::{FlightBuffer, Past};
 use super::recording_dir::{Written, free_dir, recorder_in};
 use super::watch::{Fired, Watch};
 use crate::ctf_recorder::Recorder;
-use nopal_live::plan::Limits;
+use nopal_live::plan::{Limits, STACK_BYTES};
 use nopal_live::registry::{Registry, Unfit};
 use nopal_live::{
     Live, LiveError, News, Opened, Options, Request, Way, attach_when_free, closed_in_words, late_in_words,
@@ -20,9 +20,6 @@ use std::path::{Path, PathBuf};
 
 /// Per CPU, where the channel does not say.
 const RING_BYTES: u64 = 4 << 20;
-
-/// How much of a stack is kept for `ustack`: some twenty frames.
-const STACK_BYTES: u32 = 4096;
 
 #[derive(Debug)]
 pub(super) struct Running {

@@ -15,6 +15,7 @@ use nopal_files::own::Folder;
 use nopal_live::context::ContextField;
 use nopal_live::registry::Registry;
 use nopal_live::{Hit, Loss};
+use nopal_session::config::context_field;
 use nopal_session::ctf_recorder::{Closed, Recorder};
 use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{EnvValue, Error, RecordingInfo, Verdict};
@@ -33,6 +34,8 @@ Examples:
   nopal record -e 'function:libssl:SSL_*' -p 1234 -o ssl.rec  functions, entered and left
   nopal record --trigger 'latency(query) > 50ms' --before 2s -e 'postgresql:*' -p 1234 -o slow.rec
                                                               only what led to slow statements
+  nopal record -e 'libstdcxx:throw' --context ustack -o throws.rec -- ./app
+                                                              each with its callers
   nopal view pg.rec                                           the events
   babeltrace2 pg.rec                                          the same
 
@@ -59,6 +62,10 @@ pub(super) struct Args {
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub target: TargetArgs,
+    /// More fields in front of each event's own: procname, ip (the address of the probe), ustack (that and those of the callers, by the
+    /// unwind tables), otel; may be given several times.
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    pub context: Vec<String>,
     /// Leaves out vpid and vtid, which cost 8 bytes an event.
     #[arg(long)]
     pub no_context: bool,
@@ -77,6 +84,9 @@ const STATUS: Duration = Duration::from_millis(500);
 
 pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     signals::stop_on_signals();
+    let contexts = contexts(&args)?;
+    args.target.otel |= contexts.contains(&ContextField::Otel);
+    args.target.contexts = contexts;
     args.target.resolve()?;
     nopal_kernel::leftovers::sweep();
     let dir = args.output.clone().unwrap_or_else(default_dir);
@@ -102,8 +112,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         }
     })?;
     let info = RecordingInfo { n_event_types: open.live.registry().plans.len(), ..info(&args) };
-    let context = if args.no_context { &[][..] } else { &ContextField::USUAL };
-    let recorder = Recorder::create(&dir, info, context)
+    let recorder = Recorder::create(&dir, info, &args.target.contexts)
         .and_then(|mut recorder| recorder.declare(&open.live.registry()).map(|()| recorder));
     let recorder = recorder.map_err(|e| {
         open.live.close();
@@ -157,6 +166,16 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         (None, Some(failure)) if n_events == 0 => Err(failure),
         (None, _) => Ok(()),
     }
+}
+
+/// What stands in front of each event's own fields.
+fn contexts(args: &Args) -> Result<Vec<ContextField>, Failure> {
+    let mut fields = if args.no_context { Vec::new() } else { ContextField::USUAL.to_vec() };
+    for name in &args.context {
+        let field = context_field(name)?;
+        fields.extend(field.filter(|field| !fields.contains(field)));
+    }
+    Ok(fields)
 }
 
 /// Moves events from the rings into the recording until something ends it. After an error what was written stays.

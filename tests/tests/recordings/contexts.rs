@@ -1,0 +1,55 @@
+//! `nopal record --context`: what stands in front of each event's own fields.
+
+use nopal_tests::{nopal, run, scratch};
+use serde_json::Value;
+use std::fs;
+use std::process::Command;
+
+/// A C++ program whose callers only the unwind tables know, through libraries and its own code. It has ended when its
+/// recording is read; what its functions are called, addr2line says.
+#[test]
+fn exceptions_are_recorded_with_their_callers() {
+    let dir = scratch("contexts-throw");
+    let (source, program, recording) = (dir.join("throws.cc"), dir.join("throws"), dir.join("rec"));
+    let text = r#"
+__attribute__((noinline)) int inner(int n) { char room[200]; asm volatile("" :: "r"(room) : "memory"); if (n > 0) throw n; return n + room[0]; }
+__attribute__((noinline)) int middle(int n) { char room[100]; asm volatile("" :: "r"(room) : "memory"); return inner(n + 1) + room[1]; }
+__attribute__((noinline)) int outer(int n) { return middle(n * 2) + 3; }
+int main() { int sum = 0; for (int n = 0; n < 7; n++) try { sum += outer(n); } catch (int thrown) { sum += thrown; } return sum == 49 ? 0 : 1; }
+"#;
+    fs::write(&source, text).unwrap();
+    // At a fixed address, so that addresses are those of the file.
+    let flags =
+        ["-O2", "-g", "-fomit-frame-pointer", "-fno-inline", "-fno-optimize-sibling-calls", "-fno-ipa-icf"];
+    run(Command::new("g++").args(flags).args(["-no-pie", "-o"]).arg(&program).arg(&source));
+    let mut record = Command::new(nopal());
+    record.args(["record", "-e", "libstdcxx:throw", "--context", "ustack,procname", "--json", "-v", "-o"]);
+    let output = record.arg(&recording).arg("--").arg(&program).output().unwrap();
+    let (said, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{words}"));
+    assert_eq!((&said["events"], &said["lost"]), (&7.into(), &0.into()), "{said} {words}");
+    let text = run(Command::new("babeltrace2").arg(&recording));
+    assert_eq!(text.lines().count(), 7);
+    for line in text.lines() {
+        assert!(line.contains("vpid = ") && line.contains("procname = \"throws\""), "{line}");
+        let stack = line.split_once("ustack = [ ").unwrap().1.split_once(" ]").unwrap().0;
+        let address = |part: &str| u64::from_str_radix(part.split_once("0x").unwrap().1, 16).unwrap();
+        let own = stack.split(", ").map(address).filter(|address| *address < 1 << 32);
+        // A caller goes on behind its call.
+        let own = own.map(|address| format!("{:#x}", address - 1));
+        let names = run(Command::new("addr2line").args(["-f", "-C", "-e"]).arg(&program).args(own));
+        let names: Vec<&str> = names.lines().step_by(2).take(4).collect();
+        assert_eq!(names, ["inner(int)", "middle(int)", "outer(int)", "main"], "{line}");
+    }
+}
+
+#[test]
+fn a_context_that_there_is_not_is_told_what_there_is() {
+    let output = Command::new(nopal())
+        .args(["record", "-e", "a:b", "--context", "callers", "-o", "/nonexistent/x", "--", "true"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("there is no context `callers`"), "{said}");
+    assert!(said.contains("ustack") && said.contains("procname"), "{said}");
+}
