@@ -1,11 +1,11 @@
 //! The book in `docs/`: the commands of a page, typed into one shell one after the other, print what the page says, numbers
 //! and times aside. A line `...` of a page stands for any lines.
 
+use nopal_tests::postgres::Postgres;
 use nopal_tests::{nopal, root, scratch};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::process::Command;
 
 /// A command of a page, and the lines that it prints.
@@ -77,9 +77,12 @@ fn fits(expected: &[String], printed: &[String]) -> bool {
     }
 }
 
-/// Runs a page with these variables, in a folder of its own that has these files.
+/// The programs that a page asks its reader to save.
+const SAVED: [(&str, &str); 2] = [("```python\n", "app.py"), ("```ruby\n", "app.rb")];
+
+/// Runs a page with these variables, in a folder of its own.
 #[track_caller]
-fn follow(name: &str, variables: &[(&str, &str)], prepare: impl FnOnce(&Path)) {
+fn follow(name: &str, variables: &[(&str, &str)]) {
     let page = fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
     let steps = steps(&page);
     assert!(!steps.is_empty(), "docs/{name}.md has no `console` block");
@@ -88,7 +91,10 @@ fn follow(name: &str, variables: &[(&str, &str)], prepare: impl FnOnce(&Path)) {
     symlink(nopal(), folder.join("bin/nopal")).unwrap();
     let here = folder.join("here");
     fs::create_dir(&here).unwrap();
-    prepare(&here);
+    for (fence, file) in SAVED {
+        let Some((_, rest)) = page.split_once(fence) else { continue };
+        fs::write(here.join(file), rest.split("```").next().unwrap()).unwrap();
+    }
     // What a page leaves running ends with it.
     let mut script = "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nexec 2>&1\n".to_owned();
     for step in &steps {
@@ -159,5 +165,28 @@ fn the_table_of_contents_is_whole() {
 
 #[test]
 fn tutorial() {
-    follow("tutorial", &[], |_| {});
+    follow("tutorial", &[]);
+}
+
+#[test]
+fn troubleshooting() {
+    follow("troubleshooting", &[]);
+}
+
+#[test]
+fn python() {
+    follow("python", &[]);
+}
+
+#[test]
+fn ruby() {
+    follow("ruby", &[]);
+}
+
+#[test]
+fn postgresql() {
+    let server = Postgres::start("book");
+    let pid = server.pid().to_string();
+    let folder = server.folder().to_str().unwrap();
+    follow("postgresql", &[("SERVER", &pid), ("PGHOST", folder), ("PGUSER", "postgres")]);
 }
