@@ -1,7 +1,9 @@
 //! Hundreds of functions of real programs under load: counts against the program's own, every byte back afterwards.
 
-use super::functions::{code_of, stop};
+use super::functions::{attach, code_of, end, stop};
+use nopal_tests::cycles::cycles;
 use nopal_tests::process::{Running, free_port, wait_until};
+use nopal_tests::targets::{Build, build_with};
 use nopal_tests::{lab, nopal, scratch};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -9,14 +11,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// memcached on loopback, and one connection to it.
 struct Memcached {
     server: Running,
     program: PathBuf,
-    to: TcpStream,
-    from: BufReader<TcpStream>,
+    client: Client,
     port: u16,
 }
 
@@ -27,10 +29,35 @@ impl Memcached {
         command.args(["-l", "127.0.0.1", "-t", "2", "-u", "root", "-p", &port.to_string()]);
         let server = Running::start(&mut command);
         wait_until("memcached listens", 60, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Memcached { server, program, client: Client::connect(port), port }
+    }
+
+    #[track_caller]
+    fn is_as_it_was(&self) {
+        let (start, then, now) = code_of(self.server.pid(), &self.program);
+        let changed: Vec<u64> =
+            (0..now.len()).filter(|at| now[*at] != then[*at]).map(|at| start + at as u64).collect();
+        assert!(changed.is_empty(), "{changed:x?}");
+    }
+
+    /// One more connection to the same server.
+    fn another(&self) -> Client {
+        Client::connect(self.port)
+    }
+}
+
+/// A connection, and what must come of commands.
+struct Client {
+    to: TcpStream,
+    from: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn connect(port: u16) -> Client {
         let to = TcpStream::connect(("127.0.0.1", port)).unwrap();
         to.set_nodelay(true).unwrap();
         let from = BufReader::new(to.try_clone().unwrap());
-        Memcached { server, program, to, from, port }
+        Client { to, from }
     }
 
     fn line(&mut self) -> String {
@@ -67,14 +94,6 @@ impl Memcached {
             }
         }
     }
-
-    #[track_caller]
-    fn is_as_it_was(&self) {
-        let (start, then, now) = code_of(self.server.pid(), &self.program);
-        let changed: Vec<u64> =
-            (0..now.len()).filter(|at| now[*at] != then[*at]).map(|at| start + at as u64).collect();
-        assert!(changed.is_empty(), "{changed:x?}");
-    }
 }
 
 /// Starts nopal on a process, with its output in files, and waits until it says that sites are open.
@@ -101,11 +120,11 @@ fn memcached_enters_its_functions_as_often_as_it_leaves_them() {
     let script = format!(
         "uprobe:{file}:* {{ @in[probe] = count(); }} uretprobe:{file}:* {{ @out[probe] = count(); }}"
     );
-    memcached.work(100);
+    memcached.client.work(100);
     let (tracer, out, log) = open(&["run", "-e", &script], memcached.server.pid(), &folder);
-    let before = memcached.n_commands();
-    memcached.work(4000);
-    let n_commands = memcached.n_commands() - before;
+    let before = memcached.client.n_commands();
+    memcached.client.work(4000);
+    let n_commands = memcached.client.n_commands() - before;
     assert_eq!(n_commands, 8000);
     stop(tracer);
     let (out, log) = (fs::read_to_string(out).unwrap(), fs::read_to_string(log).unwrap());
@@ -129,7 +148,7 @@ fn memcached_enters_its_functions_as_often_as_it_leaves_them() {
     let n_entries = log.lines().filter(is_entry).count();
     assert!(n_entries >= 300, "{n_entries}: {log}");
     memcached.is_as_it_was();
-    memcached.work(500);
+    memcached.client.work(500);
 }
 
 #[test]
@@ -139,9 +158,9 @@ fn calls_of_hundreds_of_functions_are_spans() {
     let functions = format!("{}:*", memcached.program.display());
     let arguments = ["top", "--functions", &functions, "--duration", "600s"];
     let (tracer, out, log) = open(&arguments, memcached.server.pid(), &folder);
-    let before = memcached.n_commands();
-    memcached.work(1000);
-    let n_commands = memcached.n_commands() - before;
+    let before = memcached.client.n_commands();
+    memcached.client.work(1000);
+    let n_commands = memcached.client.n_commands() - before;
     stop(tracer);
     let (out, log) = (fs::read_to_string(out).unwrap(), fs::read_to_string(log).unwrap());
     let answer: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
@@ -152,5 +171,60 @@ fn calls_of_hundreds_of_functions_are_spans() {
     assert!(answer["spans"].as_array().unwrap().len() >= 300, "{log}");
     memcached.is_as_it_was();
     assert!(TcpStream::connect(("127.0.0.1", memcached.port)).is_ok());
-    memcached.work(100);
+    memcached.client.work(100);
+}
+
+/// Opens functions at entry and exit and closes them again, others each time.
+fn toggle(pid: u32, file: &Path, patterns: &[&str], n_cycles: u32, log: &Path, mut each: impl FnMut()) {
+    for cycle in 0..n_cycles {
+        let pattern = patterns[cycle as usize % patterns.len()];
+        let file = file.display();
+        let script = format!(
+            "uprobe:{file}:{pattern} {{ @in = count(); }} uretprobe:{file}:{pattern} {{ @out = count(); }}"
+        );
+        stop(attach(pid, &script, log));
+        each();
+    }
+}
+
+#[test]
+fn functions_of_memcached_are_opened_and_closed_under_load() {
+    let memcached = Memcached::start();
+    let (is_over, n_rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut client = memcached.another();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                client.work(50);
+                n_rounds.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let log = scratch("function_programs_toggles").join("log");
+        let patterns = ["process_*", "[a-d]*", "item_*", "conn_*", "do_*", "[r-z]*"];
+        let pid = memcached.server.pid();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            toggle(pid, &memcached.program, &patterns, cycles(15), &log, || {
+                memcached.is_as_it_was();
+                // The client is answered rightly, before and after.
+                let n = n_rounds.load(Ordering::SeqCst);
+                wait_until("the client goes on", 120, || n_rounds.load(Ordering::SeqCst) > n);
+            });
+        }));
+        is_over.store(true, Ordering::SeqCst);
+        result.unwrap();
+    });
+}
+
+#[test]
+fn exceptions_pass_functions_that_are_opened_and_closed() {
+    let program = build_with("thrown", &["thrown.cpp"], Build::Pie, &["-lstdc++"]);
+    let mut command = Command::new(&program);
+    command.arg("2").stdout(Stdio::piped());
+    let target = Running::start(&mut command);
+    let log = scratch("function_programs_thrown").join("log");
+    toggle(target.pid(), &program, &["t_*", "*", "t_[dp]*"], cycles(15), &log, || {
+        let (_, then, now) = code_of(target.pid(), &program);
+        assert!(then == now, "all bytes are back");
+    });
+    end(target);
 }

@@ -181,7 +181,7 @@ fn busy_program(name: &str) -> (Running, PathBuf) {
 }
 
 /// Ends the program, which has checked every result of its own.
-fn end(mut target: Running) {
+pub(super) fn end(mut target: Running) {
     // SAFETY: sends a signal to a child that has not been waited for.
     unsafe { libc::kill(target.pid() as i32, libc::SIGTERM) };
     let mut said = String::new();
