@@ -17,6 +17,15 @@ pub(crate) fn names(clause: &Clause, is_it: impl Fn(&str) -> bool) -> bool {
     found
 }
 
+/// Whether a value is chosen, or made by statements, somewhere in it.
+pub(crate) fn has_choice(expr: &Expr) -> bool {
+    let mut found = false;
+    each_expr(expr, &mut |expr| {
+        found |= matches!(expr.kind, ExprKind::Ternary { .. } | ExprKind::Block { .. });
+    });
+    found
+}
+
 /// Whether reading it changes a variable.
 pub(crate) fn has_step(expr: &Expr) -> bool {
     let mut found = false;

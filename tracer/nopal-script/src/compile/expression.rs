@@ -381,6 +381,9 @@ impl Body<'_, '_> {
     fn cast(&mut self, to: &CType, operand: &Expr, span: Span) -> Lowered<Value> {
         let mark = self.mark();
         let value = self.expr(operand)?;
+        if let (CType::Array(..), Ty::Plain(Type::Str { .. })) = (to, &value.ty) {
+            return self.array_of_text(value, to, span);
+        }
         let value = self.number_of_array(value, mark)?;
         if !value.ty.is_number() {
             return Err(Diagnostic::error(
@@ -449,8 +452,12 @@ impl Body<'_, '_> {
             _ => self.string_bytes(),
         };
         let mark = self.mark();
+        let both = self.type_of_both(then, otherwise)?;
         let to = self.jump_unless(condition)?;
         self.release(mark);
+        if let Some(ty) = both {
+            return self.choose(&to, then, otherwise, ty, span);
+        }
         // The type is that of the first; where it is text, room is made before the second is known.
         let start = self.frame_top();
         let dst = self.temp();
@@ -504,6 +511,48 @@ impl Body<'_, '_> {
         let slot = self.alloc(len);
         let at = if ty == Ty::Nothing { At::Nowhere } else { At::Slot(slot) };
         Ok(Value::new(ty, at, span))
+    }
+
+    /// Of two values that are neither numbers nor strings the type that holds both.
+    fn type_of_both(&mut self, then: &Expr, otherwise: &Expr) -> Lowered<Option<Ty>> {
+        if walk::has_choice(then) || walk::has_choice(otherwise) {
+            return Ok(None);
+        }
+        // Made for their types alone; nothing of it runs.
+        let (mark, start) = (self.mark(), self.here());
+        let mut types = Vec::new();
+        for side in [then, otherwise] {
+            let value = self.expr(side)?;
+            types.push(self.whole(value)?.ty);
+        }
+        self.truncate(start);
+        self.release(mark);
+        let is_large = |ty: &Ty| !ty.is_scalar() && !ty.is_str() && *ty != Ty::Nothing;
+        match types.iter().all(is_large) {
+            true => Ok(types[0].unify(&types[1])),
+            false => Ok(None),
+        }
+    }
+
+    fn choose(&mut self, no: &[usize], then: &Expr, otherwise: &Expr, ty: Ty, span: Span) -> Lowered<Value> {
+        let start = self.frame_top();
+        let mark = self.mark();
+        let mut end = None;
+        for side in [then, otherwise] {
+            let value = self.expr(side)?;
+            let value = self.whole(value)?;
+            let value = self.fit(value, &ty);
+            self.put(start, &value, ty.size_bytes());
+            self.release(mark);
+            if end.is_none() {
+                end = Some(self.jump(Op::Jump { to: 0 }));
+                self.patch(no);
+            }
+        }
+        self.patch(&[end.unwrap_or_default()]);
+        self.set_frame_top(start);
+        let slot = self.alloc(ty.size_bytes());
+        Ok(Value::new(ty, At::Slot(slot), span))
     }
 
     pub(crate) fn copy_to(&mut self, dst: u16, value: &Value) {

@@ -7,6 +7,7 @@ use super::types::{At, Ty, Value};
 use crate::ast::{BinaryOp, Expr};
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
+use nopal_program::Type;
 use nopal_program::layout::{Layout, Member};
 use nopal_program::op::{Op, Slot, Unary};
 
@@ -183,6 +184,17 @@ impl Body<'_, '_> {
 
     /// `(int8[4])number`, `(uint32)array`.
     pub(super) fn cast_array(&mut self, value: &Value, to: &CType, span: Span) -> Lowered<Value> {
+        // `(int8[])number` has as many elements as the number has room for.
+        let to = &match to {
+            CType::Array(of, 0) => {
+                let size = match &value.ty {
+                    Ty::Int { size_bytes, .. } => u32::from(*size_bytes),
+                    _ => 8,
+                };
+                CType::Array(of.clone(), size / self.size_of(of, span)?.max(1))
+            }
+            other => other.clone(),
+        };
         let layout = self.layout_of(to, span, 0)?;
         let size_bytes = layout.size_bytes();
         let of_bytes = match &value.ty {
@@ -199,6 +211,25 @@ impl Body<'_, '_> {
         self.emit(Op::Zero { to: slot });
         self.emit(Op::Store { at: slot.at, src, size_bytes: size_bytes as u8 });
         Ok(Value::new(Ty::Whole { what: to.clone(), layout }, At::Slot(slot), span))
+    }
+
+    /// `(int8[])"text"`, its NUL included.
+    pub(super) fn array_of_text(&mut self, value: Value, to: &CType, span: Span) -> Lowered<Value> {
+        let (Ty::Plain(Type::Str { max_bytes }), CType::Array(of, n)) = (&value.ty, to) else {
+            return Ok(value);
+        };
+        let n = if *n == 0 { *max_bytes } else { *n };
+        if n > *max_bytes || !matches!(**of, CType::Int { size_bytes: 1, .. } | CType::Bool) {
+            let message = format!("a string of {max_bytes} bytes cannot be made a `{}`", to.text());
+            return Err(Diagnostic::error(span, message).help("write `(int8[])string` or `(uint8[])string`"));
+        }
+        let what = CType::Array(of.clone(), n);
+        let layout = self.layout_of(&what, span, 0)?;
+        let from = self.slot(&value);
+        let slot = self.alloc(n.next_multiple_of(8));
+        self.emit(Op::Zero { to: slot });
+        self.emit(Op::Move { to: Slot { at: slot.at, len: n }, from });
+        Ok(Value::new(Ty::Whole { what, layout }, At::Slot(slot), span))
     }
 
     /// A whole array of at most 8 bytes as the number its bytes are.

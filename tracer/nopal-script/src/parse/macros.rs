@@ -14,6 +14,8 @@ macro ppid() { ((struct task_struct *)curtask)->real_parent->tgid }
 macro pcomm() { str(((struct task_struct *)curtask)->real_parent->comm) }
 macro leader_tid() { ((struct task_struct *)curtask)->group_leader->pid }
 macro leader_comm() { str(((struct task_struct *)curtask)->group_leader->comm) }
+macro find(@map, key, $value) { let $found = has_key(@map, key); if ($found) { $value = @map[key]; } $found }
+macro strcap(text) { sizeof(text) }
 macro is_err(p) { ((uint64)(p)) >= (uint64)18446744073709547521 }
 "#;
 

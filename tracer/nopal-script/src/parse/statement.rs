@@ -102,8 +102,8 @@ impl Parser<'_> {
                 "return" => {
                     self.take()?;
                     if !self.is_next(";")? && !self.is_next("}")? {
-                        let (_, span) = self.peek()?.clone();
-                        return Err(Diagnostic::error(span, "`return` in a probe has no value"));
+                        // A probe has nobody to give a value to.
+                        self.expression()?;
                     }
                     StmtKind::Return
                 }
@@ -214,6 +214,12 @@ impl Parser<'_> {
         match left.kind {
             ExprKind::Var(name) => Ok(StmtKind::AssignVar { name, op, value, target: left.span }),
             ExprKind::Map(map) => Ok(StmtKind::AssignMap { map, op, value }),
+            // `_ = value` says that the value is not wanted.
+            ExprKind::Name(name) if name == "_" && op.is_none() => {
+                let (span, depth) = (value.span, value.depth.saturating_add(1));
+                let kind = ExprKind::Block { body: Vec::new(), value: Some(Box::new(value)) };
+                Ok(StmtKind::Expr(Expr { kind, span, depth }))
+            }
             _ => Err(Diagnostic::error(left.span, "only variables and maps can be assigned to")
                 .related(span, "assigned here")
                 .help("a variable is `$name`, a map `@name` or `@name[key]`")),

@@ -114,20 +114,45 @@ impl Parser<'_> {
         };
         if self.is_next("{")? {
             let record = self.deeper(|parser| parser.record_body(word == "union", start))?;
-            self.skip_attributes()?;
+            let record = match self.is_packed()? {
+                true => self.packed(record, word == "union", start)?,
+                false => record,
+            };
             self.script.records.records.insert(name.clone(), record);
         }
         Ok(CType::Record(name))
     }
 
-    /// `__attribute__((packed))` and the like change the layout, so they are refused.
-    fn skip_attributes(&mut self) -> Parsed<()> {
-        match self.peek()? {
-            (Token::Name(name), span) if name == "__attribute__" => {
-                Err(Diagnostic::error(*span, "`__attribute__` is not supported"))
+    /// Whether `__attribute__((packed))` follows. Others change the layout in ways of their own, so they are refused.
+    fn is_packed(&mut self) -> Parsed<bool> {
+        let mut is_packed = false;
+        while matches!(self.peek()?, (Token::Name(name), _) if name == "__attribute__") {
+            self.take()?;
+            self.expect("(")?;
+            self.expect("(")?;
+            let (name, span) = self.name("an attribute")?;
+            if !matches!(name.as_str(), "packed" | "__packed__") {
+                return Err(Diagnostic::error(span, format!("the attribute `{name}` is not supported"))
+                    .help("`packed` is"));
             }
-            _ => Ok(()),
+            self.expect(")")?;
+            self.expect(")")?;
+            is_packed = true;
         }
+        Ok(is_packed)
+    }
+
+    /// The same members without room between them.
+    fn packed(&self, record: Record, is_union: bool, span: Span) -> Parsed<Record> {
+        let mut layout = Layout { is_union, ..Layout::default() };
+        for member in record.members {
+            if member.bits.is_some() {
+                return Err(Diagnostic::error(span, "bit fields in packed records are not supported"));
+            }
+            let size = self.script.records.layout(&member.value_type).map_or(0, |(size, _)| size);
+            layout.place(member.name, member.value_type, size, 1, None);
+        }
+        Ok(layout.finish())
     }
 
     fn record_body(&mut self, is_union: bool, start: Span) -> Parsed<Record> {

@@ -58,10 +58,10 @@ pub(super) fn value(value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mu
             out.push(b'{');
             for (index, (name, member)) in members.iter().enumerate() {
                 if index > 0 {
-                    out.push(b',');
+                    out.extend_from_slice(b", ");
                 }
                 string(name.as_bytes(), out);
-                out.push(b':');
+                out.extend_from_slice(b": ");
                 let (own, behind) = rest.split_at((member.size_bytes() as usize).min(rest.len()));
                 value(member, own, names, out);
                 rest = behind;
@@ -126,10 +126,10 @@ fn whole(layout: &Layout, bits: Option<(u8, u8)>, bytes: &[u8], out: &mut Vec<u8
             out.push(b'{');
             for (index, member) in members.iter().enumerate() {
                 if index > 0 {
-                    out.push(b',');
+                    out.extend_from_slice(b", ");
                 }
                 string(member.name.as_bytes(), out);
-                out.push(b':');
+                out.extend_from_slice(b": ");
                 whole(
                     &member.layout,
                     member.bits,

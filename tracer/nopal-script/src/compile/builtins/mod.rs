@@ -107,7 +107,7 @@ const LEFT_OUT_FUNCTIONS: [&str; 16] = [
     "memcmp",
     "kfunc_exist",
 ];
-const LEFT_OUT_VARIABLES: [&str; 3] = ["numaid", "jiffies", "usermode"];
+const LEFT_OUT_VARIABLES: [&str; 2] = ["numaid", "jiffies"];
 
 /// The code of a call.
 pub(crate) fn call(
@@ -121,12 +121,24 @@ pub(crate) fn call(
         return Err(Diagnostic::error(span, format!("`{name}` can only be assigned to a map"))
             .help(format!("write `@name = {name}(...)`")));
     }
+    // `cpu()` is `cpu`.
+    if args.is_empty()
+        && !functions().any(|function| function.name == name)
+        && let Some(variable) = variables().find(|variable| variable.name == written(name))
+    {
+        return (variable.lower)(body, span);
+    }
     let Some(function) = functions().find(|function| function.name == name) else {
         return Err(no_function(name, name_span));
     };
     let call = Call { name: function.name, args, span };
     check_count(&call, &function.n_args, function.signature)?;
     (function.lower)(body, &call)
+}
+
+/// A builtin by either of its names: bpftrace calls `cpu` `__builtin_cpu`, too.
+fn written(name: &str) -> &str {
+    name.strip_prefix("__builtin_").unwrap_or(name)
 }
 
 fn check_count(call: &Call<'_>, n_args: &RangeInclusive<usize>, signature: &str) -> Lowered<()> {
@@ -155,7 +167,7 @@ fn no_function(name: &str, span: Span) -> Diagnostic {
 
 /// The code of a builtin variable, if there is one of that name.
 pub(crate) fn variable(body: &mut Body<'_, '_>, name: &str, span: Span) -> Option<Lowered<Value>> {
-    if let Some(variable) = variables().find(|variable| variable.name == name) {
+    if let Some(variable) = variables().find(|variable| variable.name == written(name)) {
         return Some((variable.lower)(body, span));
     }
     if let Some(value) = probe::numbered(body, name, span) {

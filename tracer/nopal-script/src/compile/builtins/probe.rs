@@ -46,6 +46,25 @@ pub(super) const VARIABLES: &[Variable] = &[
             Ok(body.literal(name.as_bytes(), span))
         },
     },
+    Variable {
+        name: "usermode",
+        doc: "1 where the point is in a program, 0 where it is in the kernel.",
+        lower: |body, span| match body.variant.kind() {
+            PointKind::Begin
+            | PointKind::End
+            | PointKind::Usdt { .. }
+            | PointKind::UsdtLater(_)
+            | PointKind::Uprobe { .. }
+            | PointKind::Uretprobe { .. } => Ok(Value::new(Ty::U64, At::Const(1), span)),
+            PointKind::Tracepoint { .. } | PointKind::Kprobe { .. } | PointKind::Kretprobe { .. } => {
+                Ok(Value::new(Ty::U64, At::Const(0), span))
+            }
+            PointKind::Interval { .. } | PointKind::Profile { .. } | PointKind::Software { .. } => Err(
+                Diagnostic::error(span, "what such a point meets is not known to be a program or the kernel")
+                    .help("`usermode` is known at usdt, uprobe, tracepoint and kprobe"),
+            ),
+        },
+    },
     Variable { name: "probe", doc: "Full name of the point.", lower: probe },
     Variable { name: "func", doc: "Function the point is in.", lower: func },
     Variable {
