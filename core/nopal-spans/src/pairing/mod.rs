@@ -582,8 +582,8 @@ fn hand_over(
     }
 }
 
-/// A call that has the stack pointer of one that begins now was left by an exception or a jump. Looks no further than calls
-/// that are less deep.
+/// A call that has the stack pointer of one that begins now was left by an exception or a jump. So a thread has no more
+/// calls open than there are places on its stacks where they began.
 fn drop_left_call(
     classes: &[Class],
     rules: &mut [Rule],
@@ -597,11 +597,8 @@ fn drop_left_call(
         frame.fields.get(usize::from(at)).integer()
     };
     let Some(own) = stack(begun) else { return };
-    let is_left = thread.frames.iter().rposition(|frame| {
-        let is_call = rules[frame.rule].span.is_call;
-        is_call && stack(frame).is_none_or(|other| other >= own)
-    });
-    if let Some(at) = is_left.filter(|at| stack(&thread.frames[*at]) == Some(own)) {
+    let is_left = |frame: &Frame| rules[frame.rule].span.is_call && stack(frame) == Some(own);
+    if let Some(at) = thread.frames.iter().rposition(is_left) {
         let left = thread.frames.remove(at);
         rules[left.rule].unmatched.n_begins += 1;
         spare.push(left.fields);

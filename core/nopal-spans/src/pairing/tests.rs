@@ -126,6 +126,12 @@ fn calls_pair_by_their_stack_pointer() {
             [0, 1, 0, 0],
         ),
         ("1 1 b 90, 3 1 b 90, 4 1 e 90", &["f 3..4 self 1"], [0, 1, 0, 0]),
+        // Left by exceptions at two depths by turns, from below a call that returns.
+        (
+            "1 1 c 95, 2 1 b 80, 3 1 d 95, 4 1 b 85, 5 1 c 95, 6 1 b 80, 7 1 d 95, 8 1 b 85",
+            &["g 1..3 self 2", "g 5..7 self 2"],
+            [0, 2, 0, 2],
+        ),
         // Two stacks of one thread: neither call is an end of the other.
         ("1 1 b 90, 2 1 b 500, 4 1 e 90, 7 1 e 500", &["f 1..4 self 3", "f 2..7 self 5"], [0; 4]),
         ("1 1 b 500, 2 1 b 90, 4 1 e 500, 7 1 e 90", &["f 1..4 self 3", "f 2..7 self 5"], [0; 4]),
