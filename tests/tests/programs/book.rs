@@ -48,6 +48,10 @@ fn mask(line: &str) -> String {
     while let Some(c) = chars.next() {
         if c.is_ascii_digit() && !before.is_alphanumeric() && before != '_' {
             while chars.next_if(|&c| c.is_ascii_alphanumeric() || matches!(c, '.' | ',' | ':')).is_some() {}
+            // Of a number below zero.
+            if out.ends_with("=-") || out.ends_with(" -") {
+                out.pop();
+            }
             out.push('#');
             before = '#';
         } else {
@@ -55,7 +59,10 @@ fn mask(line: &str) -> String {
             before = c;
         }
     }
-    out.split_whitespace().collect::<Vec<_>>().join(" ")
+    // The unit of a size changes with the number.
+    let is_unit =
+        |word: &&str| !matches!(*word, "B" | "KiB" | "MiB" | "GiB" | "B;" | "KiB;" | "MiB;" | "GiB;");
+    out.split_whitespace().filter(is_unit).collect::<Vec<_>>().join(" ")
 }
 
 /// A line that ends in `...` may go on.
@@ -134,6 +141,8 @@ fn steps_and_masks() {
     };
     assert_eq!(steps(page), [step("a \\\n  b", &["out 1"]), step("c", &[])]);
     assert_eq!(mask("  12.5ms   i32 user:77 ███▏ x_1 01:37:32.4"), "# i32 user:# x_1 #");
+    assert_eq!(mask("size=-1 a-1"), "size=# a-#");
+    assert_eq!(mask("1.1 MiB; complete"), mask("496.5 KiB; complete"));
     let lines = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     for (expected, printed, holds) in [
         ("a b", "a b", true),

@@ -54,7 +54,9 @@ fn check(shell: usize) {
         tmux.press("Tab");
         let expected = expected.replace("PID", &pid);
         tmux.wait_for(&format!("`{expected}` in {name}"), |screen| screen.contains(&expected));
-        tmux.press("C-c");
+        // Not Ctrl-C: a shell that is interrupted forgets what is typed at that moment.
+        tmux.press("C-u");
+        tmux.wait_for("an empty line", |screen| !screen.contains(&expected));
     }
     // A process by its number: the last digit may be that of others, too, which are then shown beside it.
     tmux.type_in("clear");
