@@ -5,12 +5,21 @@ use std::ffi::OsString;
 use std::io::{Error, Write};
 use std::path::Path;
 
-pub(super) const ALL: Shells<'static> = Shells(&[&ColonBash, &Elvish, &Fish, &Powershell, &AutoloadedZsh]);
+pub(super) const ALL: Shells<'static> = Shells(&[
+    &OwnRegistration { shell: &Bash, text: BASH },
+    &Elvish,
+    &Fish,
+    &Powershell,
+    &OwnRegistration { shell: &Zsh, text: ZSH },
+]);
+
+/// A shell of clap's that runs our text.
+struct OwnRegistration {
+    shell: &'static dyn EnvCompleter,
+    text: &'static str,
+}
 
 /// Bash takes `a:b` and `a=b` for three words, and puts what is chosen in the place of the last.
-#[derive(Debug)]
-struct ColonBash;
-
 const BASH: &str = r#"_nopal() {
     local IFS=$'\013' line=$COMP_LINE words=() cword=0 i word
     for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do
@@ -38,9 +47,6 @@ complete -o bashdefault -F _nopal nopal
 "#;
 
 /// As a file of `$fpath` it is the function itself when it is first called.
-#[derive(Debug)]
-struct AutoloadedZsh;
-
 const ZSH: &str = r#"#compdef nopal
 _nopal() {
     local -a found dirs others
@@ -55,13 +61,13 @@ _nopal() {
 if [[ $funcstack[1] == _nopal ]]; then _nopal "$@"; else compdef _nopal nopal; fi
 "#;
 
-impl EnvCompleter for ColonBash {
+impl EnvCompleter for OwnRegistration {
     fn name(&self) -> &'static str {
-        Bash.name()
+        self.shell.name()
     }
 
     fn is(&self, name: &str) -> bool {
-        Bash.is(name)
+        self.shell.is(name)
     }
 
     fn write_registration(
@@ -72,7 +78,7 @@ impl EnvCompleter for ColonBash {
         completer: &str,
         buf: &mut dyn Write,
     ) -> Result<(), Error> {
-        buf.write_all(BASH.replace("VAR", var).replace("COMPLETER", completer).as_bytes())
+        buf.write_all(self.text.replace("VAR", var).replace("COMPLETER", completer).as_bytes())
     }
 
     fn write_complete(
@@ -82,37 +88,6 @@ impl EnvCompleter for ColonBash {
         current_dir: Option<&Path>,
         buf: &mut dyn Write,
     ) -> Result<(), Error> {
-        Bash.write_complete(cmd, args, current_dir, buf)
-    }
-}
-
-impl EnvCompleter for AutoloadedZsh {
-    fn name(&self) -> &'static str {
-        Zsh.name()
-    }
-
-    fn is(&self, name: &str) -> bool {
-        Zsh.is(name)
-    }
-
-    fn write_registration(
-        &self,
-        var: &str,
-        _name: &str,
-        _bin: &str,
-        completer: &str,
-        buf: &mut dyn Write,
-    ) -> Result<(), Error> {
-        buf.write_all(ZSH.replace("VAR", var).replace("COMPLETER", completer).as_bytes())
-    }
-
-    fn write_complete(
-        &self,
-        cmd: &mut clap::Command,
-        args: Vec<OsString>,
-        current_dir: Option<&Path>,
-        buf: &mut dyn Write,
-    ) -> Result<(), Error> {
-        Zsh.write_complete(cmd, args, current_dir, buf)
+        self.shell.write_complete(cmd, args, current_dir, buf)
     }
 }
