@@ -20,6 +20,8 @@ pub struct Captures {
     pub needs_who: bool,
     pub needs_cpu: bool,
     pub needs_address: bool,
+    /// `ustack`: registers and a part of the stack.
+    pub needs_stack: bool,
 }
 
 /// How an argument is used.
@@ -53,6 +55,7 @@ impl Captures {
         self.needs_who |= other.needs_who;
         self.needs_cpu |= other.needs_cpu;
         self.needs_address |= other.needs_address;
+        self.needs_stack |= other.needs_stack;
     }
 
     fn arg(&mut self, index: u8) -> &mut ArgUse {
@@ -78,6 +81,7 @@ impl Captures {
                 arg.buffer_bytes = arg.buffer_bytes.max(bytes);
             }
             Op::Comm { .. } => (self.needs_who, self.needs_task) = (true, true),
+            Op::UserStack { .. } => (self.needs_stack, self.needs_task) = (true, true),
             Op::Builtin { what, .. } => match what {
                 Builtin::Pid | Builtin::Tid => self.needs_task = true,
                 Builtin::Uid | Builtin::Gid | Builtin::Cgroup => {
@@ -95,14 +99,15 @@ impl Captures {
     }
 }
 
-/// The first thing a clause does that only the kernel can do, in words: `kstack`, "reads memory".
-pub fn obstacle(code: &Code) -> Option<&'static str> {
+/// The first thing a clause does that only the kernel can do, in words: `kstack`, "reads memory". `has_stacks`: whether hits bring
+/// a part of their stack.
+pub fn obstacle(code: &Code, has_stacks: bool) -> Option<&'static str> {
     code.ops.iter().find_map(|op| match op {
         Op::Register { .. } => Some("it reads a register of the traced program (reg)"),
         Op::Field { .. } | Op::FieldString { .. } | Op::FieldBytes { .. } => {
             Some("it reads fields of a kernel tracepoint")
         }
-        Op::UserStack { .. } => Some("it takes stacks (ustack)"),
+        Op::UserStack { .. } if !has_stacks => Some("it takes stacks (ustack)"),
         Op::KernelStack { .. } => Some("it takes kernel stacks (kstack)"),
         Op::String { .. } | Op::Buffer { .. } | Op::Read { .. } => {
             Some("it reads memory behind something else than an argument")
@@ -196,6 +201,7 @@ mod tests {
             needs_who: true,
             needs_cpu: false,
             needs_address: false,
+            needs_stack: false,
         };
         assert_eq!(captures, want);
     }
@@ -203,8 +209,10 @@ mod tests {
     #[test]
     fn what_only_the_kernel_can_do_is_named() {
         let code = |op| Code { ops: vec![op], n_regs: 1, frame_bytes: 64 };
-        assert_eq!(obstacle(&code(Op::Arg { dst: 0, index: 0 })), None);
-        assert!(obstacle(&code(Op::KernelStack { to: KEY })).unwrap().contains("kstack"));
+        assert_eq!(obstacle(&code(Op::Arg { dst: 0, index: 0 }), false), None);
+        let stack = code(Op::UserStack { to: KEY });
+        assert!(obstacle(&stack, false).unwrap().contains("ustack") && obstacle(&stack, true).is_none());
+        assert!(obstacle(&code(Op::KernelStack { to: KEY }), true).unwrap().contains("kstack"));
         assert!(is_order_free(&code(COUNT)) && !is_order_free(&code(Op::Emit { action: 0, payload: KEY })));
     }
 }

@@ -37,8 +37,11 @@ pub enum Place {
     Memory(Memory),
 }
 
+/// The number of x86-64's instruction pointer. No operand of a note has it, and only the kernel door reads it.
+pub const RIP: u8 = 16;
+
 /// A general purpose register as the instruction set numbers it (x86-64: rax 0, rcx 1, rdx 2, rbx 3, rsp 4, rbp 5,
-/// rsi 6, rdi 7, r8 8 and so on; arm64: x0 0 to x30 30, sp 31).
+/// rsi 6, rdi 7, r8 8 and so on, [`RIP`]; arm64: x0 0 to x30 30, sp 31).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Register {
     pub number: u8,

@@ -144,3 +144,74 @@ fn what_has_no_thread_context_is_said() {
     let said = String::from_utf8_lossy(&said.expect("nopal can be run").stderr).into_owned();
     assert!(said.contains("--otel cannot be combined with --door kernel"), "{said}");
 }
+
+/// The rows of an answer by a field: how many spans each value has.
+fn counts_by(said: &Value, field: &str) -> HashMap<String, u64> {
+    let rows = said["rows"].as_array().expect("rows").iter();
+    rows.map(|row| (row[field].as_str().expect("a text").to_owned(), number(&row["count"]))).collect()
+}
+
+/// Spans group by the ids that the program published for them, live, in a recording and in a session's.
+#[test]
+fn spans_are_grouped_by_their_ids() {
+    let program = program(Build::Pie);
+    let dir = scratch("otel-by");
+    let [plan_file, recording, home] = ["plan", "rec", "home"].map(|name| dir.join(name));
+    let latency = ["latency", "otel:req__start", "otel:req__done", "--json", "--by"];
+    let planned = |plan: &HashMap<u64, (String, String)>, is_trace: bool| {
+        let mut counts: HashMap<String, u64> = HashMap::new();
+        for (trace, span) in plan.values() {
+            *counts.entry(if is_trace { trace } else { span }.clone()).or_default() += 1;
+        }
+        counts
+    };
+    for (field, is_trace) in [("trace_id", true), ("span_id", false)] {
+        let live = run(Command::new(nopal())
+            .args(latency)
+            .args([field, "--otel", "--"])
+            .arg(&program)
+            .arg(&plan_file));
+        let live: Value = serde_json::from_str(&live).expect("JSON");
+        assert_eq!(live["complete"], true, "{live}");
+        let wanted = planned(&plan(&plan_file), is_trace);
+        assert!(wanted.len() > 20, "{wanted:?}");
+        assert_eq!(counts_by(&live, field), wanted);
+    }
+    run(Command::new(nopal())
+        .args(["record", "-e", "otel:*", "--context", "otel", "-o"])
+        .arg(&recording)
+        .arg("--")
+        .arg(&program)
+        .arg(&plan_file));
+    let by_trace = planned(&plan(&plan_file), true);
+    let of_recording = |recording: &Path| -> Value {
+        let text = run(Command::new(nopal()).args(latency).args(["trace_id", "--recording"]).arg(recording));
+        serde_json::from_str(&text).expect("JSON")
+    };
+    assert_eq!(counts_by(&of_recording(&recording), "trace_id"), by_trace);
+
+    // A session that was told to add them.
+    let [session_plan, go, output] = ["session-plan", "go", "session"].map(|name| dir.join(name));
+    let target = Running::start(Command::new(&program).arg(&session_plan).arg(&go));
+    let session = |words: &[&str]| run(Command::new(nopal()).args(words).env("NOPAL_HOME", &home));
+    fs::create_dir_all(&home).expect("the folder can be made");
+    session(&["create", "otel", "--output", output.to_str().expect("UTF-8")]);
+    session(&["enable-event", "-u", "otel:*"]);
+    session(&["add-context", "-u", "-t", "otel"]);
+    session(&["track", "-u", "-p", &target.pid().to_string()]);
+    session(&["start"]);
+    fs::write(&go, "").expect("the file can be made");
+    let mut target = target;
+    assert!(target.0.wait().expect("it ends").success());
+    session(&["stop"]);
+    let plan = plan(&session_plan);
+    check(&run(Command::new(nopal()).args(["view", "--json"]).arg(&output)), &plan);
+    assert_eq!(counts_by(&of_recording(&output), "trace_id"), planned(&plan, true));
+    session(&["destroy", "otel"]);
+
+    // Without --otel there are none, and the error says how to get them.
+    let mut command = Command::new(nopal());
+    let said = command.args(latency).args(["trace_id", "--"]).arg(&program).arg(&plan_file).output();
+    let said = String::from_utf8_lossy(&said.expect("nopal can be run").stderr).into_owned();
+    assert!(said.contains("no field `trace_id`") && said.contains("--otel"), "{said}");
+}

@@ -11,4 +11,5 @@ mod run_points;
 mod run_tools;
 mod run_user;
 mod shim;
+mod stacks;
 mod tools_agree;

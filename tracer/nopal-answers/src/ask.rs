@@ -1,5 +1,6 @@
 //! What the words of a question mean: spans, probes, fields, conditions; and what is wrong with those that mean nothing.
 
+use nopal_live::plan::thread_context_names;
 use nopal_live::predicate::PredicateError;
 use nopal_sdt::pattern::nearest;
 use nopal_spans::{Available, FieldKind, KeyField, KnownField, Mode, NoSpan, Shape, Span};
@@ -93,6 +94,9 @@ impl Wrong {
         };
         match self {
             Wrong::Span(no_span) => no_span.hint(),
+            Wrong::NoField { field, fields, .. } if is_of_thread_context(field) => {
+                format!("--otel adds it, where it is traced or recorded; {}", has(fields))
+            }
             Wrong::NoField { field, fields, .. } | Wrong::NoKey { field, fields, .. } => {
                 match nearest(field, fields.iter().map(String::as_str)) {
                     Some(near) => format!("did you mean `{near}`? {}", has(fields)),
@@ -113,6 +117,12 @@ impl Wrong {
             Wrong::Condition { fields, .. } => has(fields),
         }
     }
+}
+
+/// Whether a field is one that every event has where the thread context of OpenTelemetry is read.
+fn is_of_thread_context(field: &str) -> bool {
+    let field = field.strip_prefix("begin.").or(field.strip_prefix("end.")).unwrap_or(field);
+    thread_context_names(|_| false).iter().any(|name| name == field)
 }
 
 /// The spans that words name; two probes are the ends of a span of their own. A key given replaces theirs.

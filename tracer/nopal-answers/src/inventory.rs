@@ -1,6 +1,6 @@
 //! The probes of what is asked about: processes, a program, a recording.
 
-use nopal_live::plan::{EventPlan, Limits};
+use nopal_live::plan::{EventPlan, Limits, thread_context_names};
 use nopal_proc::TargetError;
 use nopal_run::catalog::LiveCatalog;
 use nopal_sdt::probe::{PairRole, Probe};
@@ -51,6 +51,15 @@ pub fn known(probe: &Probe, given: &[nopal_provider::File]) -> KnownProbe {
         });
     }
     known
+}
+
+/// Adds the fields that every probe has where the thread context of OpenTelemetry is read.
+pub fn add_thread_context(probes: &mut [KnownProbe]) {
+    for probe in probes {
+        let names = thread_context_names(|name| probe.fields.iter().any(|field| field.name == name));
+        let field = |name| KnownField { name, kind: FieldKind::Text, labels: Vec::new() };
+        probe.fields.extend(names.map(field));
+    }
 }
 
 pub fn of_recording(recording: &Recording) -> Vec<KnownProbe> {

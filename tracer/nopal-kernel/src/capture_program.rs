@@ -138,7 +138,7 @@ pub fn reads_memory(sites: &[ProgramSite]) -> bool {
 }
 
 /// Whether a pointer is the stack pointer itself.
-fn is_stack(pointer: &Operand) -> bool {
+pub(super) fn is_stack(pointer: &Operand) -> bool {
     const RSP: u8 = 4;
     matches!(pointer.place, Place::Register(register) if register.number == RSP)
 }

@@ -4,6 +4,7 @@
 //!
 //! Everything made is removed when the door is dropped, and what a killed tracer left when the next one opens.
 
+use super::capture_program::is_stack;
 use super::leftovers::{self, command};
 use nopal_abi::record::text;
 use nopal_capture::Capture;
@@ -194,6 +195,9 @@ pub fn arguments(captures: &[Capture]) -> Result<Vec<(Operand, bool)>, String> {
             let (operand, is_string) = match capture {
                 Capture::Value { operand } => (operand, false),
                 Capture::CString { pointer, .. } => (pointer, true),
+                Capture::Bytes { pointer, .. } if is_stack(pointer) => {
+                    return Err("stacks (ustack)".to_owned());
+                }
                 Capture::Bytes { .. } => return Err("bytes with a length of their own".to_owned()),
                 Capture::ThreadContext { .. } => return Err("the thread context of OpenTelemetry".to_owned()),
             };

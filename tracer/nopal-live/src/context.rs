@@ -5,7 +5,7 @@ use crate::process_cache::name_at;
 use crate::registry::Registry;
 use crate::tasks::Tasks;
 use nopal_capture::Hit;
-use nopal_proc::unwind::StackTop;
+use nopal_proc::unwind::CodeRange;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,10 @@ pub struct Contexts {
     names: HashMap<(u32, u32), (Vec<u8>, Instant)>,
     addresses: HashMap<(u32, u32), u64>,
     frames: Vec<u64>,
+    /// By process: the code of its addresses so far, and which look at the process has shown it.
+    code: HashMap<u32, Vec<(u64, CodeRange)>>,
+    /// Pieces of code whose first addresses have come, until somebody takes them: process, CLOCK_MONOTONIC.
+    pub new_code: Vec<(u32, u64, CodeRange)>,
 }
 
 impl Contexts {
@@ -43,6 +47,7 @@ impl Contexts {
                 ContextField::Ip => into.extend_from_slice(&self.address(registry, hit).to_le_bytes()),
                 ContextField::Ustack => {
                     self.unwind(registry, hit);
+                    self.note_code(registry, hit);
                     into.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
                     self.frames.iter().for_each(|frame| into.extend_from_slice(&frame.to_le_bytes()));
                 }
@@ -58,12 +63,29 @@ impl Contexts {
         let ip = self.address(registry, hit);
         let pid = self.tasks.translate(hit.task).pid;
         let event = &registry.events[hit.event as usize];
-        match event.plan.stack(event.site_idx, hit.payload) {
-            Some((bp, sp, bytes)) => {
-                let top = StackTop { ip, sp, bp, bytes };
-                registry.unwind(pid, hit.event, top, MAX_FRAMES, &mut self.frames);
+        let stack = event.plan.stack(event.site_idx, hit.payload);
+        registry.unwind(pid, hit.event, ip, stack, MAX_FRAMES, &mut self.frames);
+    }
+
+    /// Takes note of where the code of the frames is.
+    fn note_code(&mut self, registry: &Registry, hit: &Hit<'_>) {
+        let pid = self.tasks.translate(hit.task).pid;
+        let look = registry.look_of(pid, hit.event);
+        let known = self.code.entry(hit.task.pid).or_default();
+        for address in &self.frames {
+            let holds = |code: &CodeRange| (code.start..code.end).contains(address);
+            if known.iter().any(|(seen, code)| *seen == look && holds(code)) {
+                continue;
             }
-            None => self.frames.push(ip),
+            let Some(code) = registry.code_at(pid, hit.event, *address) else { continue };
+            match known.iter_mut().find(|(_, old)| *old == code) {
+                Some((seen, _)) => *seen = look,
+                None => {
+                    known.retain(|(_, old)| old.end <= code.start || code.end <= old.start);
+                    self.new_code.push((hit.task.pid, hit.ns, code.clone()));
+                    known.push((look, code));
+                }
+            }
         }
     }
 

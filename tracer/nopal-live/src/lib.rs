@@ -1,5 +1,6 @@
 //! Tracing in progress: which sites are wanted, both doors as one stream of hits, what each hit leaves.
 
+mod callers;
 pub mod clock;
 pub mod context;
 mod context_field;
@@ -11,9 +12,13 @@ pub mod predicate;
 mod process_cache;
 pub mod registry;
 mod selection;
+mod stack;
 pub mod tasks;
 
+pub use callers::Callers;
 pub use door_order::{DoorOrder, NEAR_NS, OrderWithin};
 pub use live::*;
 pub use nopal_proc::launch::hold_at_exec;
+pub use nopal_proc::unwind::CodeRange;
 pub use selection::{Chosen, Place, Places, Selection};
+pub use stack::{STACK_BYTES, StackCopy, StackPlace};

@@ -6,15 +6,13 @@
 mod shape;
 
 use crate::predicate::Value;
+use crate::stack::{StackCopy, StackPlace};
 use nopal_capture::packed::{self, Block, Shape};
 use nopal_capture::record::{Field, FieldKind, RecordLayout, Text};
 use nopal_capture::{Capture, thread_context};
-use nopal_sdt::operand::{Base, Operand, Place, Register};
+use nopal_sdt::operand::{Base, Operand, Place};
 use nopal_sdt::probe::{ArgDescription, Description, Probe, Site};
 use nopal_trace::{EventType, Type};
-
-/// How much of a stack is kept for `ustack`: some twenty frames.
-pub const STACK_BYTES: u32 = 4096;
 
 /// Limits of what is copied at a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +56,7 @@ pub struct SitePlan {
     /// The capture that holds the packed block; the last one.
     packed: Option<usize>,
     /// Captures of the frame pointer, the stack pointer and the stack from there on.
-    stack: Option<[usize; 3]>,
+    stack: Option<StackPlace>,
     /// The capture that holds the thread context.
     thread_context: Option<usize>,
     /// How the event's fields are made of a record, where that takes copying alone: most sites.
@@ -128,7 +126,7 @@ impl EventPlan {
             };
         }
         if limits.has_thread_context {
-            for name in thread_context_names(&fields) {
+            for name in thread_context_names(|name| fields.iter().any(|field| field.name == name)) {
                 event_type = event_type.field(&name, Type::String);
             }
         }
@@ -241,12 +239,10 @@ impl EventPlan {
         packed::element(bytes, shape, index, *is_big_endian).map_or(Value::Absent, Value::from)
     }
 
-    /// The frame pointer, the stack pointer and the stack from there on, if the record has them.
-    pub fn stack<'a>(&self, site: usize, payload: &'a [u8]) -> Option<(u64, u64, &'a [u8])> {
+    /// The stack of a hit, if its record has it.
+    pub(crate) fn stack<'a>(&self, site: usize, payload: &'a [u8]) -> Option<StackCopy<'a>> {
         let plan = &self.sites[site];
-        let [bp, sp, bytes] = plan.stack?;
-        let stack = plan.layout.text(payload, bytes)?;
-        Some((plan.layout.bits(payload, bp)?, plan.layout.bits(payload, sp)?, stack.bytes))
+        plan.stack?.read(&plan.layout, payload)
     }
 
     /// Appends the event's fields, as its type lays them out, to `into`.
@@ -379,7 +375,7 @@ impl SitePlan {
             }
         }
         if limits.stack_bytes > 0 {
-            plan.stack = Some(stack_captures(limits.stack_bytes).map(|capture| plan.push(capture)));
+            plan.stack = Some(StackPlace::plan(site, limits.stack_bytes, |capture| plan.push(capture)));
         }
         if limits.has_thread_context {
             plan.thread_context = Some(plan.push(Capture::ThreadContext { offset: None }));
@@ -425,29 +421,9 @@ impl SitePlan {
     }
 }
 
-/// What unwinding needs of a thread: `%rbp`, `%rsp`, and the bytes from `%rsp` on as far as they can be read.
-fn stack_captures(max_bytes: u32) -> [Capture; 3] {
-    let operand = |place| Operand { size_bytes: 8, is_signed: false, is_float: false, place };
-    let register =
-        |number| operand(Place::Register(Register { number, width_bytes: 8, is_high_byte: false }));
-    const RSP: u8 = 4;
-    const RBP: u8 = 5;
-    [
-        Capture::Value { operand: register(RBP) },
-        Capture::Value { operand: register(RSP) },
-        Capture::Bytes {
-            pointer: register(RSP),
-            length: operand(Place::Constant(max_bytes.into())),
-            unit_bytes: 1,
-            max_bytes,
-            is_trusted: false,
-        },
-    ]
-}
-
 /// What the fields of the thread context are called: as OpenTelemetry calls them, unless the probe has such a field.
-fn thread_context_names(fields: &[PlannedField]) -> [String; 2] {
-    ["trace_id", "span_id"].map(|name| match fields.iter().any(|field| field.name == name) {
+pub fn thread_context_names(is_field: impl Fn(&str) -> bool) -> [String; 2] {
+    ["trace_id", "span_id"].map(|name| match is_field(name) {
         true => format!("otel_{name}"),
         false => name.to_owned(),
     })

@@ -2,8 +2,9 @@
 //! their stacks are unwound. Hits are often read when their process has ended, those of a flight recorder long after.
 
 use crate::context_field::ContextField;
+use crate::stack::StackCopy;
 use nopal_capture::Task;
-use nopal_proc::unwind::{StackTop, Stacks};
+use nopal_proc::unwind::{CodeRange, StackTop, Stacks};
 use nopal_proc::{FileId, mapped_objects};
 use nopal_sdt::Object;
 use std::collections::{HashMap, HashSet};
@@ -130,19 +131,43 @@ impl ProcessCache {
         self.processes.iter().find(|(_, process)| process.biases.contains_key(&file)).map(|(pid, _)| *pid)
     }
 
+    /// The process whose code is looked at for another one.
+    fn known_as(&self, pid: u32, file: FileId) -> u32 {
+        match self.stacks.knows(pid) {
+            true => pid,
+            false => self.stand_in(file).filter(|_| !nopal_proc::Process::is_alive(pid)).unwrap_or(pid),
+        }
+    }
+
+    /// What is at an address of a process with this file.
+    pub(crate) fn code_at(&self, pid: u32, file: FileId, address: u64) -> Option<&CodeRange> {
+        self.stacks.code_at(self.known_as(pid, file), address)
+    }
+
+    /// Another number whenever the code of a process was looked at again.
+    pub(crate) fn look_of(&self, pid: u32, file: FileId) -> u64 {
+        self.stacks.look_of(self.known_as(pid, file))
+    }
+
+    /// Appends where a thread was: a site's address in its process, and those of the callers if there is a copy of the stack.
     pub(crate) fn unwind(
         &mut self,
         pid: u32,
         file: FileId,
-        top: StackTop<'_>,
+        address: u64,
+        stack: Option<StackCopy<'_>>,
         max: usize,
         into: &mut Vec<u64>,
     ) {
-        let pid = match self.stacks.knows(pid) {
-            true => pid,
-            false => self.stand_in(file).filter(|_| !nopal_proc::Process::is_alive(pid)).unwrap_or(pid),
+        let Some(StackCopy { ip, bp, sp, bytes }) = stack else {
+            into.push(address);
+            return;
         };
-        self.stacks.unwind(pid, top, max, into);
+        let pid = self.known_as(pid, file);
+        // Who has returned is in the caller, and was in the function of the site.
+        into.extend(ip.map(|_| address));
+        let top = StackTop { ip: ip.unwrap_or(address), sp, bp, bytes };
+        self.stacks.unwind(pid, top, max.saturating_sub(usize::from(ip.is_some())), into);
     }
 }
 

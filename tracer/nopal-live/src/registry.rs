@@ -9,10 +9,11 @@ use crate::predicate::{
 };
 use crate::process_cache::ProcessCache;
 use crate::selection::{Chosen, Places, Selection};
+use crate::stack::StackCopy;
 use nopal_capture::Task;
 use nopal_capture::span::KEPT_BYTES;
 use nopal_capture::{Action, Capture, Hit, Relation, SpanSite, SpanStep, Wanted};
-use nopal_proc::unwind::StackTop;
+use nopal_proc::unwind::CodeRange;
 use nopal_proc::{FileId, MappedObject};
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{Probe, Site};
@@ -227,17 +228,29 @@ impl Registry {
         event.site.address.wrapping_add(bias.unwrap_or(0))
     }
 
-    /// Appends where an event's thread was, from its stack.
+    /// Appends where an event's thread was: its site, which is at `address`, and the callers.
     pub(crate) fn unwind(
         &self,
         pid: u32,
         event: u32,
-        top: StackTop<'_>,
+        address: u64,
+        stack: Option<StackCopy<'_>>,
         max_frames: usize,
         into: &mut Vec<u64>,
     ) {
         let file = self.events[event as usize].file;
-        self.remembered.borrow_mut().unwind(pid, file, top, max_frames, into);
+        self.remembered.borrow_mut().unwind(pid, file, address, stack, max_frames, into);
+    }
+
+    /// The code at an address of a process, as far as its stacks need it.
+    pub(crate) fn code_at(&self, pid: u32, event: u32, address: u64) -> Option<CodeRange> {
+        let file = self.events[event as usize].file;
+        self.remembered.borrow().code_at(pid, file, address).cloned()
+    }
+
+    /// Another number whenever the code of a process was looked at again.
+    pub(crate) fn look_of(&self, pid: u32, event: u32) -> u64 {
+        self.remembered.borrow().look_of(pid, self.events[event as usize].file)
     }
 
     /// What cannot be decided is let through, and counted.

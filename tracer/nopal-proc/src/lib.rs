@@ -10,6 +10,7 @@ mod cpus;
 mod error;
 pub mod exec_gate;
 pub mod file_functions;
+pub mod file_names;
 pub mod functions;
 pub mod groups;
 mod image;

@@ -7,6 +7,7 @@ use framehop::{ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, Unwin
 use object::{Object, ObjectSection, ReadRef};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ pub struct Stacks {
     processes: HashMap<u32, Known>,
     /// By file: forked processes map the same ones.
     tables: HashMap<(u32, u32, u64), Option<Arc<Tables>>>,
+    n_looks: u64,
 }
 
 impl std::fmt::Debug for Stacks {
@@ -35,7 +37,22 @@ impl std::fmt::Debug for Stacks {
     }
 }
 
+/// A piece of a file in the memory of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeRange {
+    pub start: u64,
+    pub end: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+    pub path: PathBuf,
+    /// Empty if the file has none.
+    pub build_id: Vec<u8>,
+}
+
 struct Known {
+    ranges: Vec<CodeRange>,
+    /// How many looks there were before this one.
+    n_looks: u64,
     unwinder: UnwinderX86_64<Shared, MayAllocateDuringUnwind>,
     cache: CacheX86_64<MayAllocateDuringUnwind>,
     read_at: Instant,
@@ -87,6 +104,17 @@ impl Stacks {
         }
     }
 
+    /// The code at an address of a process that is known.
+    pub fn code_at(&self, pid: u32, address: u64) -> Option<&CodeRange> {
+        let ranges = &self.processes.get(&pid)?.ranges;
+        ranges.iter().find(|range| (range.start..range.end).contains(&address))
+    }
+
+    /// Another number whenever a process was looked at again.
+    pub fn look_of(&self, pid: u32) -> u64 {
+        self.processes.get(&pid).map_or(0, |known| known.n_looks)
+    }
+
     pub fn knows(&self, pid: u32) -> bool {
         self.processes.contains_key(&pid)
     }
@@ -97,7 +125,9 @@ impl Stacks {
         if objects.is_empty() {
             return false;
         }
-        let known = self.read(&objects);
+        let mut known = self.read(&objects);
+        self.n_looks += 1;
+        known.n_looks = self.n_looks;
         self.processes.insert(pid, known);
         true
     }
@@ -120,6 +150,15 @@ impl Stacks {
             let Some(tables) = self.tables.entry(key).or_insert_with(read).clone() else { continue };
             let Some(bias) = mapped.load_biases(&tables.object).first().copied() else { continue };
             known.unwinder.add_module(tables.module(mapped.path.display().to_string(), bias));
+            let build_id = tables.object.build_id.clone().unwrap_or_default();
+            let code = mapped.mappings.iter().filter(|mapping| mapping.is_executable);
+            known.ranges.extend(code.map(|mapping| CodeRange {
+                start: mapping.start,
+                end: mapping.end,
+                offset: mapping.offset,
+                path: mapped.path.clone(),
+                build_id: build_id.clone(),
+            }));
         }
         known
     }
@@ -170,7 +209,13 @@ impl Tables {
 
 impl Known {
     fn new() -> Known {
-        Known { unwinder: UnwinderX86_64::new(), cache: CacheX86_64::new(), read_at: Instant::now() }
+        Known {
+            ranges: Vec::new(),
+            n_looks: 0,
+            unwinder: UnwinderX86_64::new(),
+            cache: CacheX86_64::new(),
+            read_at: Instant::now(),
+        }
     }
 
     /// Whether the stack was walked to its end.

@@ -15,6 +15,9 @@ use nopal_user::ring::Rings;
 use std::cell::Cell;
 use std::sync::Arc;
 
+/// No script can have more.
+const MAX_FRAMES: usize = 127;
+
 /// Runs the clauses of hits.
 pub(super) struct Runner<'a> {
     pub interpreter: &'a mut Interpreter,
@@ -52,6 +55,8 @@ impl Consumer<ScriptSites> for Runner<'_> {
         let who =
             if self.needs.needs_task { self.everyone.who_if(self.needs, task) } else { TaskInfo::default() };
         let hit = UserHit {
+            sites,
+            event: hit.event,
             reader: &event.reader,
             payload: hit.payload,
             ns: hit.ns,
@@ -80,6 +85,8 @@ impl Consumer<ScriptSites> for Runner<'_> {
 
 /// A record as a clause sees it.
 pub(super) struct UserHit<'a> {
+    pub(super) sites: &'a ScriptSites,
+    pub(super) event: u32,
     pub(super) reader: &'a SiteReader,
     pub(super) payload: &'a [u8],
     pub(super) ns: u64,
@@ -119,6 +126,12 @@ impl Hit for UserHit<'_> {
     }
     fn comm(&self) -> &[u8] {
         self.who.comm()
+    }
+    fn user_stack(&self, each: &mut dyn FnMut(u64)) {
+        let mut frames = Vec::new();
+        let stack = self.reader.stack(self.payload);
+        self.sites.unwind(self.task.pid, self.event, stack, MAX_FRAMES, &mut frames);
+        frames.into_iter().for_each(each);
     }
 }
 

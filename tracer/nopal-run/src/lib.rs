@@ -27,7 +27,7 @@ pub use perform::{MapAccess, Performer};
 use nopal_kernel::script::ScriptError;
 use nopal_live::LiveError;
 use nopal_proc::launch::LaunchError;
-use nopal_program::captures::obstacle;
+use nopal_program::captures::{Captures, obstacle};
 use nopal_program::interpret::{BadProgram, Maps};
 use nopal_program::{LaterProbes, PointKind, Program};
 use nopal_script::render::Entry;
@@ -98,13 +98,13 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
     program.clauses.iter().find_map(|clause| {
         clause.points.iter().find_map(|point| {
             let what = match &point.kind {
-                PointKind::Begin
-                | PointKind::End
-                | PointKind::Usdt { .. }
+                PointKind::Begin | PointKind::End | PointKind::Interval { .. } => {
+                    obstacle(&clause.code, false)?
+                }
+                PointKind::Usdt { .. }
                 | PointKind::UsdtLater(_)
                 | PointKind::Uprobe { .. }
-                | PointKind::Uretprobe { .. }
-                | PointKind::Interval { .. } => obstacle(&clause.code)?,
+                | PointKind::Uretprobe { .. } => obstacle(&clause.code, true)?,
                 PointKind::Tracepoint { .. } => "tracepoints are the kernel's",
                 PointKind::Kprobe { .. } | PointKind::Kretprobe { .. } => "functions of the kernel",
                 PointKind::Profile { .. } => "samples are taken by the kernel",
@@ -112,6 +112,13 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
             };
             Some(format!("{}: {what}", point.name))
         })
+    })
+}
+
+/// Whether the script asks for stacks where hits can bring a part of theirs.
+pub fn takes_stacks(program: &Program) -> bool {
+    program.clauses.iter().any(|clause| {
+        clause.points.iter().any(|point| is_of_site(&point.kind)) && Captures::of(&clause.code).needs_stack
     })
 }
 

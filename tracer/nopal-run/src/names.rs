@@ -1,8 +1,10 @@
 //! Names for numbers: functions of processes and of the kernel, users, times.
 
+use nopal_proc::file_names::FileNames;
 use nopal_proc::symbols::{Symbol, Symbolizer};
 use nopal_program::{Action, MapValue, Piece, Program, Type};
 use nopal_script::render::Names;
+use nopal_trace::CodeTable;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
@@ -17,6 +19,8 @@ pub struct TracerNames {
     users: RefCell<Option<HashMap<u32, String>>>,
     /// CLOCK_REALTIME less CLOCK_MONOTONIC.
     epoch_offset_ns: i64,
+    /// Of a recording.
+    recorded: Option<(Vec<CodeTable>, FileNames)>,
 }
 
 impl TracerNames {
@@ -27,12 +31,15 @@ impl TracerNames {
             symbolizer: RefCell::default(),
             users: RefCell::default(),
             epoch_offset_ns: nopal_trace::clock::monotonic_to_epoch_ns(),
+            recorded: None,
         }
     }
 
-    /// Times of a recording are since the epoch already.
-    pub fn set_epoch_times(&mut self) {
+    /// From now on numbers are those of a recording: its times are since the epoch already, and its processes have ended; what their
+    /// addresses are, its tables say.
+    pub fn set_recorded(&mut self, code: Vec<CodeTable>) {
         self.epoch_offset_ns = 0;
+        self.recorded = Some((code, FileNames::default()));
     }
 
     /// Looks at the code a process maps now, so that its addresses can be named when it has ended.
@@ -55,6 +62,12 @@ impl TracerNames {
     }
 
     fn function(&self, pid: u32, address: u64) -> Option<Symbol> {
+        if let Some((tables, names)) = &self.recorded {
+            let code = tables.iter().find_map(|table| table.always_at(pid.into(), address))?;
+            let place = address.checked_sub(code.start)?.checked_add(code.offset)?;
+            let (name, offset) = names.at(&code.path, &code.build_id, place)?;
+            return Some(Symbol { name, offset, module: code.path.display().to_string() });
+        }
         let mut symbolizer = self.symbolizer.borrow_mut();
         symbolizer.catch_up();
         symbolizer.user(pid, address)

@@ -41,7 +41,7 @@ pub struct RecordingRun {
 const ROUND: u64 = 4096;
 
 impl RecordingRun {
-    pub fn new(program: Arc<Program>, form: Form) -> Result<RecordingRun, RunError> {
+    pub fn new(program: Arc<Program>, recording: &Recording, form: Form) -> Result<RecordingRun, RunError> {
         let of_function =
             program.clauses.iter().flat_map(|clause| &clause.points).find(|p| is_function(&p.kind));
         let of_function = of_function.map(|point| format!("{}: functions are not recorded", point.name));
@@ -51,7 +51,7 @@ impl RecordingRun {
         }
         let seed = random() << 32 | random();
         let mut performer = Performer::new(Arc::clone(&program), form);
-        performer.names.set_epoch_times();
+        performer.names.set_recorded(recording.traces().iter().map(|trace| trace.code.clone()).collect());
         let interpreter = Interpreter::new(Arc::clone(&program), seed).map_err(RunError::Program)?;
         Ok(RecordingRun { program, performer, interpreter })
     }

@@ -3,6 +3,7 @@
 
 use nopal_capture::Capture;
 use nopal_capture::record::{Field, RecordLayout};
+use nopal_live::{STACK_BYTES, StackCopy, StackPlace};
 use nopal_program::captures::Captures;
 use nopal_sdt::operand::{Base, Operand, Place};
 use nopal_sdt::probe::{ArgDescription, Description, Kind, Site};
@@ -15,6 +16,7 @@ pub(crate) struct SiteReader {
     layout: RecordLayout,
     /// Indexes of fields whose texts are cut only because the script has no more room for strings.
     roomless: Vec<usize>,
+    stack: Option<StackPlace>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,6 +82,10 @@ pub(crate) fn plan(
                 reader.roomless.push(field);
             }
         }
+    }
+    if wanted.needs_stack {
+        let stack = StackPlace::plan(site, STACK_BYTES, |capture| reader.push(capture, &mut captures));
+        reader.stack = Some(stack);
     }
     (captures, reader, unread)
 }
@@ -164,6 +170,11 @@ impl SiteReader {
 
     fn text<'a>(&self, payload: &'a [u8], field: Option<usize>) -> &'a [u8] {
         field.and_then(|field| self.layout.text(payload, field)).map_or(&[], |text| text.bytes)
+    }
+
+    /// The stack of the thread, if the record has it.
+    pub(crate) fn stack<'a>(&self, payload: &'a [u8]) -> Option<StackCopy<'a>> {
+        self.stack?.read(&self.layout, payload)
     }
 
     /// How many strings of a record were longer than what the script has room for.

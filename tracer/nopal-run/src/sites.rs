@@ -6,12 +6,13 @@ use super::function_sites::{FunctionPoint, FunctionSite, function_sites};
 use super::site::{self, SiteReader};
 use nopal_capture::{Action, Hit, Wanted};
 use nopal_kernel::script::is_later;
-use nopal_live::{Chosen, Places, Selection};
+use nopal_live::{Callers, Chosen, Places, Selection, StackCopy};
 use nopal_proc::MappedObject;
 use nopal_proc::file_functions::FileFunctions;
 use nopal_program::captures::{Captures, RETURN_VALUE};
 use nopal_program::{PointKind, Program};
 use nopal_sdt::probe::{Description, Site};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(super) struct ScriptSites {
     has_time: bool,
     /// Whether hits tell whose they are, though the script does not ask.
     has_task: bool,
+    /// If the script takes stacks.
+    callers: Option<RefCell<Callers>>,
     /// Points that have sites.
     pub came: HashSet<(u32, u32)>,
     /// What there is to be told of the sites, until somebody takes it.
@@ -54,6 +57,7 @@ impl ScriptSites {
         has_time: bool,
         has_task: bool,
     ) -> ScriptSites {
+        let has_stacks = program.clauses.iter().any(|clause| Captures::of(&clause.code).needs_stack);
         ScriptSites {
             program,
             given,
@@ -63,6 +67,7 @@ impl ScriptSites {
             events: Vec::new(),
             has_time,
             has_task,
+            callers: has_stacks.then(RefCell::default),
             came: HashSet::new(),
             notes: Vec::new(),
             met: Vec::new(),
@@ -83,6 +88,20 @@ impl ScriptSites {
 }
 
 impl ScriptSites {
+    /// Appends where the thread of a hit was, innermost first.
+    pub(super) fn unwind(
+        &self,
+        pid: u32,
+        event: u32,
+        stack: Option<StackCopy<'_>>,
+        max: usize,
+        into: &mut Vec<u64>,
+    ) {
+        if let (Some(callers), Some(place)) = (&self.callers, self.places.get(event)) {
+            callers.borrow_mut().unwind(pid, place, stack, max, into);
+        }
+    }
+
     /// The functions of a mapped file that the script names.
     fn choose_functions(
         &mut self,
@@ -180,6 +199,9 @@ impl ScriptSites {
 
 impl Selection for ScriptSites {
     fn choose(&mut self, mapped: &MappedObject, object: &nopal_sdt::Object) -> Vec<Chosen> {
+        if let (Some(callers), Some(file)) = (&mut self.callers, mapped.file()) {
+            callers.get_mut().add_file(file);
+        }
         let inode = mapped.mappings.first().map_or(0, |mapping| mapping.inode);
         let mut probes = object.probes.clone();
         nopal_sdt::describe(&mut probes, &self.given);
@@ -236,5 +258,8 @@ impl Selection for ScriptSites {
 
     fn look(&mut self, pid: u32) {
         self.met.push(pid);
+        if let Some(callers) = &mut self.callers {
+            callers.get_mut().look(pid);
+        }
     }
 }

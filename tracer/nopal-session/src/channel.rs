@@ -6,7 +6,8 @@ use super::flight_buffer::{FlightBuffer, Past};
 use super::recording_dir::{Written, free_dir, recorder_in};
 use super::watch::{Fired, Watch};
 use crate::ctf_recorder::Recorder;
-use nopal_live::plan::{Limits, STACK_BYTES};
+use nopal_live::STACK_BYTES;
+use nopal_live::plan::Limits;
 use nopal_live::registry::{Registry, Unfit};
 use nopal_live::{
     Live, LiveError, News, Opened, Options, Request, Way, attach_when_free, closed_in_words, late_in_words,

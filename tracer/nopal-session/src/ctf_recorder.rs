@@ -1,12 +1,14 @@
 //! Puts hits into a recording: one stream per CPU and way of writing, each in the order of time by itself; and beside them
 //! what the streams cannot tell.
 
+use nopal_live::CodeRange;
 use nopal_live::context::{ContextField, Contexts};
 use nopal_live::registry::Registry;
 use nopal_live::{Consumer, Hit, Live, Loss, StreamId, StreamKind};
 use nopal_trace::clock::epoch_ns;
 use nopal_trace::{
-    Error, RecordingInfo, RecordingWriter, StreamWay, StreamWriter, TaskFile, TypeId, Verdict, VerdictFile,
+    Code, CodeFile, Error, RecordingInfo, RecordingWriter, StreamWay, StreamWriter, TaskFile, TypeId,
+    Verdict, VerdictFile,
 };
 use std::collections::HashSet;
 use std::ops::Range;
@@ -28,6 +30,8 @@ pub struct Recorder {
     /// Threads of other pid namespaces: the file they are told in, and those that were.
     task_file: Option<TaskFile>,
     told: HashSet<(u32, u32)>,
+    /// Where the code of stacks is.
+    code_file: Option<CodeFile>,
 }
 
 /// Hits on their way into a recording.
@@ -106,6 +110,7 @@ impl Recorder {
             clock_offset_ns,
             task_file: None,
             told: HashSet::new(),
+            code_file: None,
         })
     }
 
@@ -159,6 +164,9 @@ impl Recorder {
         }
         self.context.clear();
         self.contexts.write(registry, &hit, &mut self.context);
+        if !self.contexts.new_code.is_empty() {
+            self.write_code()?;
+        }
         let ty = self.types[event.plan_idx];
         let stream = self.streams.get(&mut self.writer, hit.stream)?;
         let packed = stream.append_packed(ty, hit.ns, &self.context, |out| {
@@ -200,6 +208,20 @@ impl Recorder {
             none => none.insert(TaskFile::create(self.writer.folder())?),
         };
         file.add((own.0.into(), own.1.into()), (outside.pid.into(), outside.tid.into()))
+    }
+
+    /// Says where the code is whose addresses have just come.
+    fn write_code(&mut self) -> Result<(), Error> {
+        for (pid, ns, code) in std::mem::take(&mut self.contexts.new_code) {
+            let file = match &mut self.code_file {
+                Some(file) => file,
+                none => none.insert(CodeFile::create(self.writer.folder())?),
+            };
+            let CodeRange { start, end, offset, path, build_id } = code;
+            let since_ns = self.clock_offset_ns.saturating_add_unsigned(ns);
+            file.add(pid, since_ns, &Code { start, end, offset, build_id, path })?;
+        }
+        Ok(())
     }
 
     /// Adds a loss; hits later than its start come after it.

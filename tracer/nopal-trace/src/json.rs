@@ -2,10 +2,12 @@
 
 use crate::digits;
 use crate::escape::json_string;
+use crate::frames::{EventFrames, FrameNames, STACK};
 use crate::model::{Enum, number};
 use crate::pipeline::Lines;
 use crate::read::{Damage, Event, Scratch, Step, Value, Visitor};
 use std::io::Write;
+use std::sync::Arc;
 
 /// Above this a number is not the same in JavaScript.
 const MAX_EXACT: u64 = 1 << 53;
@@ -16,11 +18,17 @@ pub struct JsonLines {
     /// Integers above 2^53 become strings.
     has_strings: bool,
     scratch: Box<Scratch>,
+    names: Option<Arc<dyn FrameNames>>,
 }
 
 impl JsonLines {
     pub fn new(has_strings: bool) -> Self {
-        JsonLines { has_strings, scratch: Box::default() }
+        JsonLines { has_strings, scratch: Box::default(), names: None }
+    }
+
+    /// Behind the context `ustack` there is `ustack_names`.
+    pub fn with_names(self, names: Arc<dyn FrameNames>) -> Self {
+        JsonLines { names: Some(names), ..self }
     }
 }
 
@@ -94,6 +102,11 @@ impl JsonLines {
             out.extend_from_slice(b",\"context\":{");
             let mut printer = JsonPrinter { out, has_strings: self.has_strings, is_first: true };
             event.context(&mut self.scratch, &mut printer)?;
+            if let Some(frames) = EventFrames::of(event, self.names.as_deref()) {
+                let mut named = NamedFrames { frames, pid: None, is_in_stack: false, names: None };
+                event.context(&mut self.scratch, &mut named)?;
+                named.print(out);
+            }
             out.push(b'}');
         }
         out.extend_from_slice(b",\"args\":{");
@@ -113,6 +126,52 @@ impl JsonLines {
 
     fn number(&self, out: &mut Vec<u8>, value: i128) {
         print_number(out, value, self.has_strings);
+    }
+}
+
+/// Takes the names of a stack's addresses from an event's context.
+struct NamedFrames<'a> {
+    frames: EventFrames<'a>,
+    pid: Option<u64>,
+    is_in_stack: bool,
+    names: Option<Vec<String>>,
+}
+
+impl NamedFrames<'_> {
+    fn print(&self, out: &mut Vec<u8>) {
+        let Some(names) = &self.names else { return };
+        out.extend_from_slice(b",\"ustack_names\":[");
+        for (index, name) in names.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            json_string(out, name.as_bytes());
+        }
+        out.push(b']');
+    }
+}
+
+impl Visitor for NamedFrames<'_> {
+    fn integer(&mut self, at: &Step, index: u64, raw: u64, _: u32, _: bool, _: u8) {
+        match &*at.name {
+            "vpid" | "pid" if !self.is_in_stack => self.pid = Some(raw),
+            _ => {}
+        }
+        if self.is_in_stack {
+            let name = self.frames.name(self.pid, index, raw);
+            self.names.get_or_insert_default().push(name.unwrap_or_else(|| format!("{raw:#x}")));
+        }
+    }
+
+    fn begin_array(&mut self, at: &Step, _: u64, _: u64) {
+        self.is_in_stack = &*at.name == STACK;
+        if self.is_in_stack {
+            self.names = Some(Vec::new());
+        }
+    }
+
+    fn end_array(&mut self) {
+        self.is_in_stack = false;
     }
 }
 

@@ -6,9 +6,11 @@
 #![warn(unreachable_pub)]
 
 pub mod clock;
+mod code;
 mod digits;
 mod error;
 mod escape;
+mod frames;
 mod json;
 pub mod live;
 pub mod localtime;
@@ -23,8 +25,10 @@ mod tsdl;
 mod verdict;
 pub mod write;
 
+pub use code::{Code, CodeFile, CodeTable};
 pub use error::Error;
 pub use escape::{escape, escape_lines, escape_styled};
+pub use frames::FrameNames;
 pub use json::{JsonLines, json_text};
 pub use model::{
     Array, ByteOrder, Enum, EventType, Field, FieldType, Float, Integer, Label, Length, Struct, Type,

@@ -3,9 +3,11 @@
 
 use crate::digits;
 use crate::escape::escape;
+use crate::frames::{EventFrames, FrameNames};
 use crate::localtime::{ClockText, Second};
 use crate::pipeline::Lines;
 use crate::read::{Damage, Event, Scratch, ShortPrinter, TaskText, TextPrinter, run};
+use std::sync::Arc;
 
 /// How lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,6 +45,7 @@ pub struct TextLines {
     second: Second,
     last_ns: Option<i64>,
     scratch: Box<Scratch>,
+    names: Option<Arc<dyn FrameNames>>,
 }
 
 impl TextLines {
@@ -52,7 +55,13 @@ impl TextLines {
             second: Second::new(form.clock, form.is_utc),
             last_ns: None,
             scratch: Box::default(),
+            names: None,
         }
+    }
+
+    /// Short lines name the addresses of stacks.
+    pub fn with_names(self, names: Arc<dyn FrameNames>) -> Self {
+        TextLines { names: Some(names), ..self }
     }
 
     pub(crate) fn look(&self) -> Look {
@@ -129,6 +138,7 @@ impl TextLines {
         let (mut task, mut extra, mut values) = (TaskText::default(), Vec::new(), Vec::new());
         for scope in [of_stream, of_class].into_iter().flatten() {
             let mut printer = ShortPrinter::new(&mut extra, has_colour, Some(&mut task));
+            printer.frames = EventFrames::of(event, self.names.as_deref());
             at = run(&scope.plan, event.packet.content(), at, &mut self.scratch, &mut printer)?;
         }
         if let Some(scope) = fields {

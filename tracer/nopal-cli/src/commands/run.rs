@@ -15,7 +15,7 @@ use nopal_proc::launch::HeldCommand;
 use nopal_program::Program;
 use nopal_run::catalog::LiveCatalog;
 use nopal_run::recording::{RecordingCatalog, RecordingRun};
-use nopal_run::{RunError, Step, later_points, needs_process, user_door_obstacle};
+use nopal_run::{RunError, Step, later_points, needs_process, takes_stacks, user_door_obstacle};
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
 use nopal_trace::Recording;
@@ -254,7 +254,7 @@ fn form(args: &Args) -> Form {
 
 fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> Result<u8, Failure> {
     let prints_maps = program.limits.prints_maps;
-    let mut run = RecordingRun::new(program, form(args)).map_err(|e| match e {
+    let mut run = RecordingRun::new(program, recording, form(args)).map_err(|e| match e {
         RunError::Unable(why) => {
             Failure::new("not-recorded", format!("the script cannot run over a recording: {why}"))
                 .hint("run it on the program itself, with -p or --")
@@ -312,6 +312,8 @@ fn live(
         });
     let obstacle = user_door_obstacle(&program);
     let by_kernel = match args.door {
+        // Stacks are unwound here, by the tables of the programs, from what the hits bring.
+        DoorArg::Kernel if takes_stacks(&program) && obstacle.is_none() && !args.all_processes => None,
         DoorArg::Kernel => Some("asked for".to_owned()),
         DoorArg::User => {
             if let Some(why) = obstacle {
@@ -335,7 +337,14 @@ fn live(
             Running::by_kernel(args, given, program, held)?
         }
         None => {
-            say(args, "door: user");
+            say(
+                args,
+                if args.door == DoorArg::Kernel {
+                    "door: kernel, stacks are unwound here"
+                } else {
+                    "door: user"
+                },
+            );
             Running::by_user(args, given, program, held)?
         }
     };

@@ -4,17 +4,19 @@ use crate::failure::Failure;
 use crate::lines::{self, LineArg};
 use crate::verdict::{self, Manner};
 use crate::words::counted;
+use nopal_proc::file_names::FileNames;
 use nopal_session::control::{Request, ask};
 use nopal_session::home::Life;
 use nopal_session::{Home, Session};
 use nopal_trace::localtime::{self, ClockText};
 use nopal_trace::{
-    Error, EventClass, JsonLines, PrintError, Printed, Range, Recording, Report, Selection, TextForm,
-    TextLines, escape, print,
+    Code, Error, EventClass, FrameNames, JsonLines, PrintError, Printed, Range, Recording, Report, Selection,
+    TextForm, TextLines, escape, print,
 };
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 mod live;
@@ -143,8 +145,10 @@ fn print_to(
     args: &Args,
     mut out: &mut dyn Write,
 ) -> Result<Printed, PrintError> {
+    let names: Arc<dyn FrameNames> = Arc::new(Functions::default());
     if args.json {
-        return print(recording, selection, || JsonLines::new(args.json_strings), &mut out, &STOP);
+        let new_lines = || JsonLines::new(args.json_strings).with_names(Arc::clone(&names));
+        return print(recording, selection, new_lines, &mut out, &STOP);
     }
     let clock = match (args.date, args.seconds) {
         (true, _) => ClockText::Date,
@@ -153,7 +157,18 @@ fn print_to(
     };
     let form =
         TextForm { clock, is_utc: args.utc, has_no_delta: args.no_delta, look: lines::look(args.format) };
-    print(recording, selection, || TextLines::new(form), &mut out, &STOP)
+    print(recording, selection, || TextLines::new(form).with_names(Arc::clone(&names)), &mut out, &STOP)
+}
+
+/// The functions of files that are still there.
+#[derive(Debug, Default)]
+struct Functions(FileNames);
+
+impl FrameNames for Functions {
+    fn name(&self, code: &Code, address: u64) -> Option<(String, u64)> {
+        let place = address.checked_sub(code.start)?.checked_add(code.offset)?;
+        self.0.at(&code.path, &code.build_id, place)
+    }
 }
 
 /// Prints the count of each event type, the most frequent first, and returns the sum.

@@ -122,11 +122,16 @@ pub(super) struct TaskOf {
     pid: Option<u64>,
     tid: Option<u64>,
     comm: Option<Vec<u8>>,
+    stack: Option<Vec<u64>>,
+    is_in_stack: bool,
 }
 
 impl TaskOf {
     /// What a script asks for and the recording's contexts do not have.
     pub(super) fn lacks(&self, needs: &Captures) -> Option<&'static str> {
+        if needs.needs_stack && self.stack.is_none() {
+            return Some("callers (ustack): record it with `nopal record --context ustack`");
+        }
         match (needs.needs_task, needs.needs_who) {
             (_, true) if self.comm.is_none() => {
                 Some("names of threads (comm): record it with the context `procname`")
@@ -141,6 +146,9 @@ impl TaskOf {
 
 impl Visitor for TaskOf {
     fn integer(&mut self, at: &Step, _: u64, raw: u64, _: u32, _: bool, _: u8) {
+        if self.is_in_stack {
+            return self.stack.get_or_insert_default().push(raw);
+        }
         match &*at.name {
             "vpid" | "pid" => self.pid = Some(raw),
             "vtid" | "tid" => self.tid = Some(raw),
@@ -153,6 +161,15 @@ impl Visitor for TaskOf {
             comm.clear();
             comm.extend_from_slice(bytes);
         }
+    }
+    fn begin_array(&mut self, at: &Step, _: u64, _: u64) {
+        self.is_in_stack = &*at.name == "ustack";
+        if self.is_in_stack {
+            self.stack.get_or_insert_default().clear();
+        }
+    }
+    fn end_array(&mut self) {
+        self.is_in_stack = false;
     }
 }
 
@@ -198,6 +215,9 @@ impl Hit for RecordedHit<'_> {
             | Builtin::Ip
             | Builtin::Ctx => 0,
         }
+    }
+    fn user_stack(&self, each: &mut dyn FnMut(u64)) {
+        self.state.task.stack.iter().flatten().for_each(|address| each(*address));
     }
     fn comm(&self) -> &[u8] {
         self.state.task.comm.as_deref().unwrap_or_default()

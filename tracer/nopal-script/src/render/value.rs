@@ -182,12 +182,18 @@ pub(crate) fn symbol(found: Option<(String, u64)>, address: u64, has_offset: boo
 /// Innermost first.
 pub(crate) fn user_frames(bytes: &[u8], form: StackForm, names: &dyn Names) -> Vec<String> {
     let pid = word(bytes, 0) as u32;
-    let name = |address| symbol(names.user_symbol(pid, address), address, true);
-    frames(bytes.get(8..).unwrap_or_default(), |address| match form {
-        StackForm::Bpftrace => name(address),
+    // A caller goes on behind its call, which may be the last instruction of its function: the byte before is the call's.
+    let within = |index: usize, address: u64| address.saturating_sub(u64::from(index > 0));
+    let name = |index, address| {
+        let of_call = within(index, address);
+        let found = names.user_symbol(pid, of_call);
+        symbol(found.map(|(name, offset)| (name, offset + (address - of_call))), address, true)
+    };
+    frames(bytes.get(8..).unwrap_or_default(), |index, address| match form {
+        StackForm::Bpftrace => name(index, address),
         StackForm::Perf => {
-            let file = names.user_file(pid, address).unwrap_or_else(|| "[unknown]".into());
-            format!("{address:x} {} ({file})", name(address))
+            let file = names.user_file(pid, within(index, address)).unwrap_or_else(|| "[unknown]".into());
+            format!("{address:x} {} ({file})", name(index, address))
         }
         StackForm::Raw => format!("{address:x}"),
     })
@@ -195,16 +201,17 @@ pub(crate) fn user_frames(bytes: &[u8], form: StackForm, names: &dyn Names) -> V
 
 pub(crate) fn kernel_frames(bytes: &[u8], form: StackForm, names: &dyn Names) -> Vec<String> {
     let name = |address| symbol(names.kernel_symbol(address), address, true);
-    frames(bytes, |address| match form {
+    frames(bytes, |_, address| match form {
         StackForm::Bpftrace => name(address),
         StackForm::Perf => format!("{address:x} {}", name(address)),
         StackForm::Raw => format!("{address:x}"),
     })
 }
 
-fn frames(bytes: &[u8], show: impl Fn(u64) -> String) -> Vec<String> {
+/// `show` is given how many frames are further in, and the address.
+fn frames(bytes: &[u8], show: impl Fn(usize, u64) -> String) -> Vec<String> {
     let n = (word(bytes, 0) as usize).min(bytes.len() / 8);
-    (1..=n).filter(|index| index * 8 < bytes.len()).map(|index| show(word(bytes, index))).collect()
+    (1..=n).filter(|index| index * 8 < bytes.len()).map(|index| show(index - 1, word(bytes, index))).collect()
 }
 
 fn stack(frames: &[String], form: StackForm, place: Place, out: &mut Vec<u8>) {

@@ -5,6 +5,7 @@ use super::class::{EventClass, StreamClass, compile_trace};
 use super::index;
 use super::plan::Scope;
 use super::report::Report;
+use crate::code::CodeTable;
 use crate::error::Error;
 use crate::note::Note;
 use crate::tasks::TaskTable;
@@ -43,6 +44,8 @@ pub struct Trace {
     pub verdict: Option<Verdict>,
     /// Threads of other pid namespaces.
     pub tasks: TaskTable,
+    /// The code of recorded addresses.
+    pub code: CodeTable,
     /// Whether nopal made it.
     pub(crate) is_ours: bool,
     pub(crate) uuid: Option<[u8; 16]>,
@@ -102,6 +105,7 @@ impl Recording {
             env: metadata.env,
             verdict,
             tasks: TaskTable::read(dir),
+            code: CodeTable::read(dir),
             is_ours,
             uuid: metadata.uuid,
             packet_header: compiled.packet_header,

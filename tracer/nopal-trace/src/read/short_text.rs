@@ -5,6 +5,7 @@ use super::plan::Step;
 use super::value_text::quote;
 use crate::digits;
 use crate::escape::escape;
+use crate::frames::{EventFrames, STACK};
 use crate::model::{Enum, number};
 
 /// Appends values to a line; `vpid`, `vtid` and `procname` are put aside for the column of the process.
@@ -13,6 +14,9 @@ pub(crate) struct ShortPrinter<'o> {
     has_colour: bool,
     /// Set aside instead of printed, in the scopes where they stand.
     pub task: Option<&'o mut TaskText>,
+    /// Names of the addresses of a stack.
+    pub frames: Option<EventFrames<'o>>,
+    is_in_stack: bool,
 }
 
 /// Who it was, as far as a scope tells.
@@ -28,7 +32,7 @@ const PLAIN: &[u8] = b"\x1b[0m";
 
 impl<'o> ShortPrinter<'o> {
     pub(crate) fn new(out: &'o mut Vec<u8>, has_colour: bool, task: Option<&'o mut TaskText>) -> Self {
-        ShortPrinter { out, has_colour, task }
+        ShortPrinter { out, has_colour, task, frames: None, is_in_stack: false }
     }
 
     fn lead(&mut self, at: &Step, index: u64) {
@@ -65,7 +69,12 @@ impl Visitor for ShortPrinter<'_> {
             }
         }
         self.lead(at, index);
-        digits::in_base(self.out, raw, bits, is_signed, base);
+        let pid = self.task.as_ref().and_then(|task| task.pid);
+        let frames = self.frames.filter(|_| self.is_in_stack);
+        match frames.and_then(|frames| frames.name(pid, index, raw)) {
+            Some(name) => self.out.extend_from_slice(escape(&name).as_bytes()),
+            None => digits::in_base(self.out, raw, bits, is_signed, base),
+        }
     }
 
     fn float(&mut self, at: &Step, index: u64, value: f64, _bits: u32) {
@@ -102,10 +111,12 @@ impl Visitor for ShortPrinter<'_> {
 
     fn begin_array(&mut self, at: &Step, index: u64, _count: u64) {
         self.lead(at, index);
+        self.is_in_stack = &*at.name == STACK;
         self.out.push(b'[');
     }
 
     fn end_array(&mut self) {
+        self.is_in_stack = false;
         self.out.push(b']');
     }
 

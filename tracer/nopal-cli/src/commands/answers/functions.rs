@@ -66,9 +66,11 @@ impl Functions {
                 false => format!("{PREFIX}{word}"),
             };
             let found = files.find(&pattern);
-            if found.spans.is_empty() {
-                let provider = ProbeName::parse(word, "").provider;
-                let is_provider = available.probes.iter().any(|probe| probe.name.provider == provider);
+            let provider = ProbeName::parse(word, "").provider;
+            let is_provider = available.probes.iter().any(|probe| probe.name.provider == provider);
+            // A span of that provider was meant, rather than a library of its name that may come later.
+            let is_misspelt = is_provider && found.probes.is_empty() && !word.starts_with(PREFIX);
+            if found.spans.is_empty() || is_misspelt {
                 let is_file = !is_provider && files.names(&pattern).0.is_some();
                 if word.starts_with(PREFIX) || is_file || !found.endless.is_empty() {
                     return Err(none(&pattern, &found.endless, &files));

@@ -82,14 +82,20 @@ fn gather(
     latency: &mut Latency,
     each_round: &mut impl FnMut(&mut Latency, i64) -> Result<(), Failure>,
 ) -> Result<Gathered, Failure> {
+    let mut keeping = None;
     if source.is_live() {
         match keep(source, args, asked, probes, latency, each_round)? {
-            Ok(gathered) => return Ok(gathered),
-            Err(why) if args.target.verbose => tell!("spans: streamed, as {why}"),
-            Err(_) => {}
+            Ok(gathered) => return Ok(Gathered { keeping: Some(Ok(())), ..gathered }),
+            Err(why) => {
+                if args.target.verbose {
+                    tell!("spans: streamed, as {why}");
+                }
+                keeping = Some(Err(why.to_string()));
+            }
         }
     }
-    source.gather(args, probes, latency, each_round)
+    let gathered = source.gather(args, probes, latency, each_round)?;
+    Ok(Gathered { keeping, ..gathered })
 }
 
 fn keep(

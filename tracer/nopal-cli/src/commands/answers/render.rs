@@ -242,6 +242,14 @@ pub(crate) fn json(
         "slowest": slowest,
         "notes": notes,
     });
+    match &gathered.keeping {
+        Some(Ok(())) => object["kept_at_source"] = true.into(),
+        Some(Err(why)) => {
+            object["kept_at_source"] = false.into();
+            object["streamed_because"] = why.as_str().into();
+        }
+        None => {}
+    }
     if let Value::Object(object) = &mut object {
         object.extend(unmatched_json(&answer.unmatched));
         object.extend(verdict::json(&gathered.verdict));

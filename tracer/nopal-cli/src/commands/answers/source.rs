@@ -38,6 +38,8 @@ pub(crate) struct Gathered {
     pub n_events: u64,
     pub verdict: Verdict,
     is_live: bool,
+    /// Why spans were streamed, if they could have been kept at the source; whether they were kept.
+    pub keeping: Option<Result<(), String>>,
     /// What else the reader should know.
     pub notes: Vec<String>,
     /// From the start to the end of what was looked at, in nanoseconds.
@@ -136,6 +138,9 @@ impl Source {
         let has_functions = words.iter().any(|word| word.contains(':'));
         let mut available = of_processes(&args.target.processes.pids, &args.target, files, has_functions)?;
         let functions = Functions::find(&args.target, words, &mut available)?;
+        if args.target.otel {
+            inventory::add_thread_context(&mut available.probes);
+        }
         Ok(Source { recordings: Vec::new(), available, functions })
     }
 
@@ -340,6 +345,7 @@ impl Source {
             n_events: seen.n,
             verdict: open.verdict(verdict),
             is_live: true,
+            keeping: None,
             notes,
             duration_ns,
             end_ns: seen.reached_ns,

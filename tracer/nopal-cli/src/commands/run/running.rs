@@ -90,8 +90,13 @@ impl Running {
         if let Some(why) = refusal
             && n_open == 0
         {
-            return Err(Failure::new("closed", format!("no site could be opened: {why}"))
-                .hint("--door kernel opens every site, and needs root"));
+            let failure = Failure::new("closed", format!("no site could be opened: {why}"));
+            return Err(match args.door {
+                DoorArg::Kernel => failure.hint("`nopal doctor` says what the kernel allows"),
+                DoorArg::User | DoorArg::Auto => {
+                    failure.hint("--door kernel opens every site, and needs root")
+                }
+            });
         }
         announce_if(args.verbose, run.opened());
         Ok(Running::User(Box::new(run)))
