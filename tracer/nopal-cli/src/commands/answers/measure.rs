@@ -85,7 +85,10 @@ fn gather(
     let mut keeping = None;
     if source.is_live() {
         match keep(source, args, asked, probes, latency, each_round)? {
-            Ok(gathered) => return Ok(Gathered { keeping: Some(Ok(())), ..gathered }),
+            Ok(mut gathered) => {
+                gathered.keeping = Some(Ok(()));
+                return Ok(gathered);
+            }
             Err(why) => {
                 if args.target.verbose {
                     tell!("spans: streamed, as {why}");
@@ -94,8 +97,9 @@ fn gather(
             }
         }
     }
-    let gathered = source.gather(args, probes, latency, each_round)?;
-    Ok(Gathered { keeping, ..gathered })
+    let mut gathered = source.gather(args, probes, latency, each_round)?;
+    gathered.keeping = keeping;
+    Ok(gathered)
 }
 
 fn keep(
