@@ -1,7 +1,6 @@
 //! What the addresses of recorded stacks are called, for those who print them. Opens no file: names come from others.
 
 use crate::code::{Code, CodeTable};
-use crate::read::Event;
 
 /// The context field that is a stack.
 pub(crate) const STACK: &str = "ustack";
@@ -22,11 +21,8 @@ pub(crate) struct EventFrames<'a> {
 }
 
 impl<'a> EventFrames<'a> {
-    /// If there are names, and the recording says where the event's code was.
-    pub(crate) fn of(event: &Event<'a>, names: Option<&'a dyn FrameNames>) -> Option<EventFrames<'a>> {
-        let names = names?;
-        let table = &event.trace()?.code;
-        let ns = event.ns().unwrap_or(i64::MAX);
+    /// Of an event at a time; if the recording says where its code was.
+    pub(crate) fn new(names: &'a dyn FrameNames, table: &'a CodeTable, ns: i64) -> Option<EventFrames<'a>> {
         (!table.is_empty()).then_some(EventFrames { names, table, ns })
     }
 

@@ -102,7 +102,7 @@ impl JsonLines {
             out.extend_from_slice(b",\"context\":{");
             let mut printer = JsonPrinter { out, has_strings: self.has_strings, is_first: true };
             event.context(&mut self.scratch, &mut printer)?;
-            if let Some(frames) = EventFrames::of(event, self.names.as_deref()) {
+            if let Some(frames) = event.frames(self.names.as_deref()) {
                 let mut named = NamedFrames { frames, pid: None, is_in_stack: false, names: None };
                 event.context(&mut self.scratch, &mut named)?;
                 named.print(out);

@@ -3,7 +3,7 @@
 
 use crate::digits;
 use crate::escape::escape;
-use crate::frames::{EventFrames, FrameNames};
+use crate::frames::FrameNames;
 use crate::localtime::{ClockText, Second};
 use crate::pipeline::Lines;
 use crate::read::{Damage, Event, Scratch, ShortPrinter, TaskText, TextPrinter, run};
@@ -138,7 +138,7 @@ impl TextLines {
         let (mut task, mut extra, mut values) = (TaskText::default(), Vec::new(), Vec::new());
         for scope in [of_stream, of_class].into_iter().flatten() {
             let mut printer = ShortPrinter::new(&mut extra, has_colour, Some(&mut task));
-            printer.frames = EventFrames::of(event, self.names.as_deref());
+            printer.frames = event.frames(self.names.as_deref());
             at = run(&scope.plan, event.packet.content(), at, &mut self.scratch, &mut printer)?;
         }
         if let Some(scope) = fields {

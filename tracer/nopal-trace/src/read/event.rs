@@ -6,6 +6,7 @@ use super::packet::Packet;
 use super::plan::{Scope, Step};
 use super::recording::{Recording, Trace};
 use super::stream::Found;
+use crate::frames::{EventFrames, FrameNames};
 use crate::model::{Enum, number};
 
 /// An event of a recording; borrows the packet it is in.
@@ -51,6 +52,14 @@ impl<'e> Event<'e> {
     /// The trace it is of: environment, host.
     pub fn trace(&self) -> Option<&'e Trace> {
         self.recording.traces.iter().find(|t| t.streams.iter().any(|s| std::ptr::eq(s, self.stream)))
+    }
+
+    /// The names of its addresses, if there are any.
+    pub(crate) fn frames<'a>(&self, names: Option<&'a dyn FrameNames>) -> Option<EventFrames<'a>>
+    where
+        'e: 'a,
+    {
+        EventFrames::new(names?, &self.trace()?.code, self.ns().unwrap_or(i64::MAX))
     }
 
     /// Shows the event's own fields to `visitor`.

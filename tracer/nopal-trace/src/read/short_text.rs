@@ -27,6 +27,11 @@ pub(crate) struct TaskText {
     pub name: Option<String>,
 }
 
+/// How long a sequence is, which stands before it.
+fn is_length(name: &str) -> bool {
+    name.starts_with('_') && name.ends_with("_length")
+}
+
 const DIM: &[u8] = b"\x1b[2m";
 const PLAIN: &[u8] = b"\x1b[0m";
 
@@ -58,7 +63,7 @@ impl<'o> ShortPrinter<'o> {
 
 impl Visitor for ShortPrinter<'_> {
     fn integer(&mut self, at: &Step, index: u64, raw: u64, bits: u32, is_signed: bool, base: u8) {
-        if at.is_hidden {
+        if at.is_hidden || is_length(&at.name) {
             return;
         }
         if let Some(task) = &mut self.task {
