@@ -1,5 +1,7 @@
 //! Child processes that end with the test, and waiting for a fact with a bound.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -51,4 +53,45 @@ pub fn wait_until(what: &str, seconds: u64, mut fact: impl FnMut() -> bool) {
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
     listener.local_addr().expect("a bound socket has an address").port()
+}
+
+/// A control group of our own, which is removed when it is empty.
+#[derive(Debug)]
+pub struct Cgroup(pub PathBuf);
+
+impl Cgroup {
+    /// Its name begins so, and is no other test's.
+    pub fn new(name: &str) -> Cgroup {
+        let mounts = fs::read_to_string("/proc/mounts").expect("there are mounts");
+        let tree = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let at = words.nth(1)?;
+            (words.next()? == "cgroup2").then(|| at.to_owned())
+        });
+        let name = format!("{name}-{}", std::process::id());
+        let folder = Path::new(&tree.expect("control groups are mounted")).join(name);
+        fs::create_dir(&folder)
+            .unwrap_or_else(|e| panic!("{}: {e}; run the tests as root", folder.display()));
+        Cgroup(folder)
+    }
+
+    pub fn members(&self) -> PathBuf {
+        self.0.join("cgroup.procs")
+    }
+
+    pub fn add(&self, pid: u32) {
+        fs::write(self.members(), pid.to_string()).expect("a process can be added");
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Processes that were ended a moment ago are still counted.
+        for _ in 0..200 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }

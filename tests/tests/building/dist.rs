@@ -96,6 +96,7 @@ fn the_package_is_installed_used_and_removed() {
         "usr/share/fish/vendor_completions.d/nopal.fish",
         "usr/share/nopal/tools/mctop.bt",
         "lib/systemd/system/nopal-serve.service",
+        "lib/systemd/system/nopal-flight.service",
     ] {
         assert!(root.0.join(file).is_file(), "{file}");
     }

@@ -1,6 +1,6 @@
 //! Processes that are named by their program, their control group or their container, instead of by number.
 
-use nopal_tests::process::{Running, wait_until};
+use nopal_tests::process::{Cgroup, Running, wait_until};
 use nopal_tests::{nopal, root, run, scratch};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -94,39 +94,11 @@ fn names_that_nothing_has_are_told() {
     }
 }
 
-/// A control group of our own, which is removed when it is empty.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new() -> Cgroup {
-        let mounts = fs::read_to_string("/proc/mounts").unwrap();
-        let tree = mounts.lines().find_map(|line| {
-            let mut words = line.split(' ');
-            let at = words.nth(1)?;
-            (words.next()? == "cgroup2").then(|| at.to_owned())
-        });
-        let folder = Path::new(&tree.expect("control groups are mounted")).join(unique("nopal-test-"));
-        fs::create_dir(&folder)
-            .unwrap_or_else(|e| panic!("{}: {e}; run the tests as root", folder.display()));
-        Cgroup(folder)
-    }
-
-    fn add(&self, pid: u32) {
-        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn a_control_group_and_what_joins_it() {
     let folder = scratch("targets_cgroup");
     let program = ticker(&folder, &unique("grouped"), &[]);
-    let group = Cgroup::new();
+    let group = Cgroup::new("nopal-test");
     let start = || Running::start(&mut Command::new(&program));
     let (inside, outside) = (start(), start());
     group.add(inside.pid());

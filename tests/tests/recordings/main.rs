@@ -2,6 +2,7 @@
 
 mod answers;
 mod contexts;
+mod flight;
 mod otel;
 mod recording;
 mod recording_dead;

@@ -49,6 +49,24 @@ impl ProcessArgs {
         Ok(())
     }
 
+    /// Takes the control groups and containers out, for those who follow them. They must exist, but may be empty.
+    pub(crate) fn take_groups(&mut self) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
+        for path in &mut self.cgroups {
+            match groups::of_cgroup(path) {
+                Ok(_) | Err(GroupError::EmptyCgroup { .. }) => {}
+                Err(error) => return Err(failure_of(&error)),
+            }
+            // Whoever follows it is elsewhere.
+            if let Some(folder) = path.is_dir().then(|| std::fs::canonicalize(&*path).ok()).flatten() {
+                *path = folder;
+            }
+        }
+        for name in &self.containers {
+            groups::of_container(name).map_err(|e| failure_of(&e))?;
+        }
+        Ok((std::mem::take(&mut self.cgroups), std::mem::take(&mut self.containers)))
+    }
+
     /// The processes of the containers and control groups.
     pub(crate) fn members(&self) -> Result<BTreeSet<u32>, Failure> {
         let mut found = BTreeSet::new();

@@ -33,7 +33,7 @@ use nopal_proc::{MappedObject, TargetError, changeable_objects, possible_cpus};
 use nopal_trace::clock::monotonic_ns;
 use nopal_user::consumer::Reader;
 use nopal_user::libraries::Libraries;
-use nopal_user::ring::{RingConfig, Rings};
+use nopal_user::ring::{RingConfig, RingLayout, Rings};
 use nopal_user::session::{self, ProcessReport, Session, SiteReport};
 use spans::EndedSpans;
 use std::collections::{HashMap, HashSet};
@@ -53,6 +53,8 @@ pub struct Live<S: Selection = Registry> {
     clock: SharedClock,
     pub tasks: Tasks,
     roots: Vec<u32>,
+    /// The first process has been attached to.
+    has_begun: bool,
     /// By process: the sites the user door left to the kernel door, with the reason.
     left: HashMap<u32, Vec<(Wanted, NotByUser)>>,
     /// By process that only the kernel door looks after: the inodes of the files it maps code of.
@@ -150,6 +152,7 @@ impl<S: Selection> Live<S> {
             ended_spans: EndedSpans::default(),
             tasks: Tasks::default(),
             roots: Vec::new(),
+            has_begun: false,
             left: HashMap::new(),
             code: HashMap::new(),
             entered: HashSet::new(),
@@ -187,7 +190,7 @@ impl<S: Selection> Live<S> {
 
     /// Opens the wanted probes of a process and, unless told otherwise, of its live descendants.
     pub fn attach(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
-        let is_first = self.roots.is_empty();
+        let is_first = !self.has_begun;
         let mut opened = if let Some((session, _)) = &mut self.user {
             // Both doors begin at the same moment.
             session.set_paused(is_first);
@@ -198,6 +201,7 @@ impl<S: Selection> Live<S> {
             self.attach_by_kernel(pid)?.opened
         };
         self.roots.push(pid);
+        self.has_begun = true;
         if let Some((session, _)) = &mut self.user {
             // Only what is loaded later is told of.
             session.take_unreadable();
@@ -242,7 +246,7 @@ impl<S: Selection> Live<S> {
                 report => report.map_err(LiveError::User)?,
             };
             session.take_unreadable();
-            if self.roots.is_empty() {
+            if !std::mem::replace(&mut self.has_begun, true) {
                 self.span.start = monotonic_ns();
             }
             if matches!(session.libraries(pid as i32), Libraries::AtOnce(_)) {
@@ -262,6 +266,19 @@ impl<S: Selection> Live<S> {
             self.roots.push(pid);
         }
         Ok(opened)
+    }
+
+    /// Whether a process has something to open now.
+    pub fn has_wanted(&self, pid: u32) -> bool {
+        wanted_in(&self.selection, pid).is_ok_and(|wanted| !wanted.is_empty())
+    }
+
+    /// A process that was attached to has ended: who comes later with its number is another.
+    pub fn forget_root(&mut self, pid: u32) {
+        self.roots.retain(|root| *root != pid);
+        if let Some((session, _)) = &mut self.user {
+            session.forget_root(pid as i32);
+        }
     }
 
     /// A session in which nothing was opened although there are probes is an error that says why.
@@ -336,6 +353,7 @@ impl<S: Selection> Live<S> {
             kernel.was_held(child.id());
         }
         self.roots.push(child.id());
+        self.has_begun = true;
         self.tasks.add(child.id());
         self.look_at(child.id());
         self.left.insert(child.id(), left_by_user);
@@ -498,12 +516,18 @@ fn open_user<S: Selection>(
     let select = Box::new(move |mapped: &nopal_proc::MappedObject, object: &nopal_sdt::Object| {
         lock(&selection).select(mapped, object)
     });
-    let Options { without_children, can_relocate, .. } = *options;
-    let mut session = Session::new(&session::Options { ring, without_children, can_relocate }, select)
-        .map_err(LiveError::User)?;
+    let Options { without_children, can_relocate, max_rings, .. } = *options;
+    let options_of_session = session::Options { ring, max_rings, without_children, can_relocate };
+    let mut session = Session::new(&options_of_session, select).map_err(LiveError::User)?;
     session.set_patient(options.is_patient);
     let reader = Reader::new(session.rings().clone());
     Ok((session, reader))
+}
+
+/// What the rings of a session take, of both doors, with so many rings of the user door; none if they cannot be so large.
+pub fn memory_bytes(n_cpus: u32, ring_bytes: u64, max_rings: usize) -> Option<u64> {
+    let by_user = RingLayout::plan(&RingConfig::sized(n_cpus, ring_bytes)).ok()?.total_bytes;
+    by_user.checked_mul(max_rings as u64)?.checked_add(by_kernel::ring_bytes(ring_bytes))
 }
 
 /// The command was to be traced; without that it is not wanted.

@@ -9,6 +9,7 @@ pub mod capability;
 mod cpus;
 mod error;
 pub mod exec_gate;
+pub mod exits;
 pub mod file_functions;
 pub mod file_names;
 pub mod functions;

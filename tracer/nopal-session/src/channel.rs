@@ -1,5 +1,6 @@
 //! A channel under way: its probes open in the tracked processes, its hits on their way into a recording.
 
+use super::budget::Share;
 use super::config::{Channel, Mode, Rule};
 use super::error::InWords;
 use super::flight_buffer::{FlightBuffer, Past};
@@ -41,6 +42,9 @@ pub(super) struct Running {
     pub watch: Option<Box<dyn Watch>>,
     /// What is missing since processes were attached to, until it is told.
     untold: Vec<String>,
+    /// Of a channel that is written over: what is missing and when, for the recordings to come.
+    gaps: Vec<(u64, String)>,
+    n_untold_gaps: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -51,9 +55,13 @@ pub(super) struct Sites {
 }
 
 impl Running {
-    pub(crate) fn open(config: &Channel) -> Result<Running, LiveError> {
+    pub(crate) fn open(config: &Channel, share: Option<Share>) -> Result<Running, LiveError> {
         let rules: Vec<Rule> = config.events.iter().filter(|rule| rule.enabled).cloned().collect();
-        let ring_bytes = ring_bytes(config);
+        let ring_bytes = match (share, config.ring_bytes) {
+            (Some(share), None) => share.ring_bytes,
+            (Some(share), Some(_)) => share.ring_bytes.min(ring_bytes(config)),
+            (None, _) => ring_bytes(config),
+        };
         let live = Live::new(Request {
             spans: None,
             without_arguments: HashSet::new(),
@@ -67,6 +75,7 @@ impl Running {
             options: Options {
                 is_overwriting: config.mode == Mode::Overwrite,
                 is_patient: true,
+                max_rings: share.map(|share| share.max_rings),
                 ..Options::new(config.door.into(), ring_bytes)
             },
         })?;
@@ -83,6 +92,8 @@ impl Running {
             sites: Sites::default(),
             watch: None,
             untold: Vec::new(),
+            gaps: Vec::new(),
+            n_untold_gaps: 0,
         })
     }
 
@@ -175,6 +186,11 @@ impl Running {
                 held.push(hit);
             }
         });
+        // These rings are not written over: what they had no room for is missing.
+        for loss in polled.losses.iter().filter(|loss| self.span.contains(&loss.last_ns)) {
+            let text = format!("{} hits found no room on their way to the flight recorder", loss.count);
+            keep_gap(&mut self.gaps, &mut self.n_untold_gaps, loss.last_ns, &text);
+        }
         Ok(polled.n_hits)
     }
 
@@ -219,8 +235,9 @@ impl Running {
 
     /// Writes into the recording that hits are missing.
     pub(crate) fn state_gap(&mut self, text: &str) {
-        if let Some((recorder, _)) = &mut self.recorder {
-            recorder.gap(monotonic_ns(), text);
+        match &mut self.recorder {
+            Some((recorder, _)) => recorder.gap(monotonic_ns(), text),
+            None => keep_gap(&mut self.gaps, &mut self.n_untold_gaps, monotonic_ns(), text),
         }
     }
 
@@ -263,6 +280,7 @@ impl Running {
         let since_ns = self.unwritten_ns.max(self.span.start);
         let written = self.write_rings(dir, since_ns..now_ns.min(self.span.end))?;
         self.held.clear();
+        (self.gaps, self.n_untold_gaps) = (Vec::new(), 0);
         self.unwritten_ns = now_ns;
         Ok(written)
     }
@@ -272,6 +290,8 @@ impl Running {
         let mut recorder = self.recorder_in(&path)?;
         let error = recorder.snapshot(&mut self.live, &span).err();
         let replayed = self.held.replay(&self.live.registry(), &mut recorder).err();
+        // Whoever reads the newest events must know what is not among them.
+        recorder.gaps(&self.gaps, self.n_untold_gaps);
         Ok(Written::of(recorder, path, error.or(replayed)))
     }
 
@@ -287,7 +307,7 @@ impl Running {
         });
         let empty = Registry::new(Vec::new(), Vec::new(), Limits::default());
         let registry = std::mem::replace(&mut *self.live.registry(), empty);
-        Ok(Past::new(self.config, registry, self.attached, held))
+        Ok(Past::new(self.config, registry, self.attached, held, (self.gaps, self.n_untold_gaps)))
     }
 
     fn count(&mut self, opened: &[Opened]) {
@@ -319,6 +339,16 @@ impl Written {
             n_bytes: closed.n_bytes,
             error: error.or(closed.error),
         }
+    }
+}
+
+/// Gaps that are kept in words; the others are counted.
+const MAX_GAPS: usize = 200;
+
+fn keep_gap(gaps: &mut Vec<(u64, String)>, n_untold: &mut u64, ns: u64, text: &str) {
+    match gaps.len() < MAX_GAPS {
+        true => gaps.push((ns, text.to_owned())),
+        false => *n_untold += 1,
     }
 }
 

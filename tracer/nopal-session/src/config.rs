@@ -18,6 +18,9 @@ pub struct SessionConfig {
     /// Nothing is written until a snapshot is asked for; the rings keep the newest events.
     #[serde(default)]
     pub snapshot: bool,
+    /// For all rings together; without it each channel says how large its own are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// Events that make a snapshot by themselves: `PATTERN if CONDITION`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<String>,
@@ -36,6 +39,15 @@ pub struct Tracked {
     /// Running or yet to be started: the name of the process or of its program file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
+    /// All processes of a user, by number: those that have probes now or later.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<u32>,
+    /// The same of a control group, by its folder or by what `/proc/PID/cgroup` says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<PathBuf>,
+    /// The same of a container, by name or number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<String>,
 }
 
 impl Tracked {
@@ -43,6 +55,26 @@ impl Tracked {
     pub fn is_part_of(&self, other: &Tracked) -> bool {
         self.processes.iter().all(|process| other.processes.contains(process))
             && self.programs.iter().all(|program| other.programs.contains(program))
+            && self.users.iter().all(|user| other.users.contains(user))
+            && self.cgroups.iter().all(|path| other.cgroups.contains(path))
+            && self.containers.iter().all(|name| other.containers.contains(name))
+    }
+
+    /// Whether there are users, control groups or containers among what is tracked.
+    pub fn has_groups(&self) -> bool {
+        !self.users.is_empty() || !self.cgroups.is_empty() || !self.containers.is_empty()
+    }
+
+    /// `user 33`, `control group /system.slice`
+    pub fn groups_in_words(&self) -> Vec<String> {
+        let users = self.users.iter().map(|user| format!("user {user}"));
+        let cgroups = self.cgroups.iter().map(|path| format!("control group {}", path.display()));
+        let containers = self.containers.iter().map(|name| format!("container {name}"));
+        users.chain(cgroups).chain(containers).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.programs.is_empty() && !self.has_groups()
     }
 }
 
@@ -303,10 +335,14 @@ mod tests {
             name: "valkey".to_owned(),
             output: PathBuf::from("/tmp/out"),
             snapshot: true,
+            memory_bytes: Some(64 << 20),
             triggers: vec!["valkey_commands:command_call if duration > 10000".to_owned()],
             track: Tracked {
                 processes: vec![TrackedProcess { pid: 7, start_ticks: 99 }],
                 programs: vec!["valkey-server".to_owned()],
+                users: vec![33],
+                cgroups: vec![PathBuf::from("/system.slice")],
+                containers: vec!["web".to_owned()],
             },
             channels: vec![Channel {
                 events: vec![Rule { exclude: vec!["eventloop".to_owned()], ..Rule::new("valkey_server:*") }],

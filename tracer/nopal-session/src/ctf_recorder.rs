@@ -260,6 +260,14 @@ impl Recorder {
         self.write_verdict();
     }
 
+    /// States gaps that are known already, with their times (CLOCK_MONOTONIC), and the number of others.
+    pub fn gaps(&mut self, gaps: &[(u64, String)], n_more: u64) {
+        for (ns, text) in gaps {
+            self.verdict.gap(self.clock_offset_ns.saturating_add_unsigned(*ns), text);
+        }
+        self.verdict.n_gaps += n_more;
+    }
+
     /// States how many programs and libraries were opened only after they had begun.
     pub fn set_late(&mut self, n_late: u64) {
         if n_late != self.verdict.n_late {

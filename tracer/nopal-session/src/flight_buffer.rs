@@ -85,6 +85,8 @@ pub(super) struct Past {
     pub registry: Registry,
     pub attached: HashSet<u32>,
     pub held: FlightBuffer,
+    /// What is missing, when, and how much more is.
+    gaps: (Vec<(u64, String)>, u64),
 }
 
 impl Past {
@@ -94,9 +96,10 @@ impl Past {
         registry: Registry,
         attached: HashSet<u32>,
         mut held: FlightBuffer,
+        gaps: (Vec<(u64, String)>, u64),
     ) -> Past {
         held.hits.make_contiguous().sort_by_key(|hit| hit.ns);
-        Past { config, registry, attached, held }
+        Past { config, registry, attached, held, gaps }
     }
 
     /// Writes it into a folder of `dir`; it stays.
@@ -104,6 +107,7 @@ impl Past {
         let path = free_dir(dir, &self.config.name);
         let mut recorder = recorder_in(&path, &self.config, &self.registry, &self.attached)?;
         let error = self.held.replay(&self.registry, &mut recorder).err();
+        recorder.gaps(&self.gaps.0, self.gaps.1);
         Ok(Written::of(recorder, path, error))
     }
 }
@@ -133,7 +137,7 @@ mod tests {
                 held.push(Hit { stream, event: 0, ns: *ns, task: Task { pid: 1, tid: 1 }, payload: &[0; 8] });
             }
             let registry = Registry::new(Vec::new(), Vec::new(), Limits::default());
-            Past::new(Channel::named("c"), registry, HashSet::new(), held)
+            Past::new(Channel::named("c"), registry, HashSet::new(), held, (Vec::new(), 0))
         };
         let one = size_of::<HeldHit>() + 8;
         for (n_room, expected) in [(9, "[[1, 2, 5], [3, 4]]"), (3, "[[5], [3, 4]]"), (1, "[[4]]"), (0, "[]")]

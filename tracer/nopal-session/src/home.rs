@@ -343,6 +343,7 @@ mod tests {
             name: name.to_owned(),
             output: PathBuf::from("/nowhere"),
             snapshot: false,
+            memory_bytes: None,
             triggers: Vec::new(),
             track: Tracked::default(),
             channels: Vec::new(),

@@ -2,12 +2,14 @@
 //! what is wanted, and while it is started one recorder process holds the folder's lock and listens on its socket. Every
 //! command finds the recorder again through the folder.
 
+mod budget;
 mod channel;
 pub mod config;
 pub mod control;
 pub mod ctf_recorder;
 mod error;
 mod flight_buffer;
+mod groups;
 pub mod home;
 pub mod killed;
 pub mod programs;

@@ -1,10 +1,12 @@
-//! Finds the processes a session tracks: by number, and by the name of their program, also those yet to be started.
+//! Finds the processes a session tracks: by number, by the name of their program, by their user, control group or
+//! container; also those yet to be started.
 
 use super::config::{Tracked, TrackedProcess};
+use super::groups::Groups;
 use nopal_proc::Process;
 use nopal_proc::exec_gate::ExecGate;
 use nopal_proc::perf_events::{Entry, PerfEvents};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -31,6 +33,11 @@ impl TrackedProcess {
 #[derive(Debug)]
 pub struct Programs {
     names: Vec<String>,
+    groups: Groups,
+    /// Members of groups that had nothing to record when they were looked at, with the ticks of their start.
+    idle: HashMap<u32, u64>,
+    /// Processes that mapped files and ended before it could be seen whether they belong to a group.
+    gone: Vec<(u32, Vec<PathBuf>)>,
     /// With the ticks of their start, so that a number used again is looked at again.
     seen: HashMap<u32, u64>,
     last_look: Option<Instant>,
@@ -77,6 +84,9 @@ impl Programs {
     fn made(tracked: &Tracked, can_hold: bool) -> Programs {
         let mut programs = Programs {
             names: Vec::new(),
+            groups: Groups::default(),
+            idle: HashMap::new(),
+            gone: Vec::new(),
             seen: HashMap::new(),
             last_look: None,
             last_full_look: None,
@@ -97,14 +107,16 @@ impl Programs {
 
     pub fn set(&mut self, tracked: &Tracked) {
         self.names.clone_from(&tracked.programs);
-        if self.names.is_empty() {
+        self.groups = Groups::of(tracked);
+        self.idle.clear();
+        if self.is_empty() {
             self.perf_events = None;
         } else if self.perf_events.is_none() {
             self.perf_events = PerfEvents::of_everybody().ok();
         }
         // What is not wanted any more must not wait for us.
         (self.gate, self.watched) = (None, HashMap::new());
-        if self.can_hold && !self.names.is_empty() {
+        if self.can_hold && !self.is_empty() {
             self.gate = ExecGate::open().ok();
             self.watch_files();
         }
@@ -125,11 +137,53 @@ impl Programs {
         }
     }
 
+    /// Has whoever starts the program of this member of a group wait for us from now on.
+    pub fn watch_program(&mut self, pid: u32) {
+        // Where programs are tracked by name, too, nobody could tell which of both a process waits for.
+        if self.names.is_empty()
+            && let Ok(program) = Process::read(pid).and_then(|process| process.program())
+        {
+            self.watch_file(program);
+        }
+    }
+
+    /// The same of whoever starts the program among these files: the first that was mapped.
+    pub fn watch_path(&mut self, mapped: &[PathBuf]) {
+        if self.names.is_empty()
+            && let Some(program) = mapped.first()
+        {
+            self.watch_file(program.clone());
+        }
+    }
+
+    /// Whether a process has one of the names.
+    pub fn is_named(&self, pid: u32) -> bool {
+        Process::read(pid).is_ok_and(|process| self.names.iter().any(|name| is_called(&process, name)))
+    }
+
     /// The next process that waits to start one of the programs, and the gate that lets it go on.
     pub fn waiting(&mut self) -> Option<(u32, &mut ExecGate)> {
         let gate = self.gate.as_mut()?;
-        let pid = gate.next_waiting()?;
-        Some((pid, gate))
+        loop {
+            let pid = gate.next_waiting()?;
+            if !self.names.is_empty() || !self.groups.members_among(&BTreeSet::from([pid])).is_empty() {
+                return Some((pid, gate));
+            }
+            // Somebody else starts the same program.
+            gate.let_go(pid);
+        }
+    }
+
+    /// A member of a group has nothing to record now: it is looked at again when it maps another file.
+    pub fn is_idle(&mut self, pid: u32) {
+        if let Ok(process) = Process::read(pid) {
+            self.idle.insert(pid, process.start_time_ticks);
+        }
+    }
+
+    /// Processes that ended before it could be seen whether they belong to a group, with the files they had mapped.
+    pub fn take_gone(&mut self) -> Vec<(u32, Vec<PathBuf>)> {
+        std::mem::take(&mut self.gone)
     }
 
     /// It needs no finding any more.
@@ -149,7 +203,7 @@ impl Programs {
 
     /// Whether one of the names may be started and end without anybody's knowing.
     pub fn is_blind(&self) -> bool {
-        !self.names.is_empty() && self.perf_events.is_none()
+        !self.is_empty() && self.perf_events.is_none()
     }
 
     /// Processes that had one of the names, and ended before anybody could look at them.
@@ -169,6 +223,8 @@ impl Programs {
         let (has_lost, caught) = (&mut self.has_lost, &mut self.caught);
         let (mut told, mut perhaps) = (Vec::new(), Vec::new());
         let mut files = Vec::new();
+        let has_groups = !self.groups.is_empty();
+        let (mut mapped, gone) = (BTreeMap::<u32, Vec<PathBuf>>::new(), &mut self.gone);
         perf_events.read(|entry| match entry {
             Entry::Started { pid, .. } if caught.remove(&pid) => {}
             Entry::Started { pid, name } => {
@@ -182,9 +238,11 @@ impl Programs {
                 }
                 Some(Named::Yes) => told.push(pid),
                 Some(Named::Perhaps) => perhaps.push(pid),
+                Some(Named::No) | None if has_groups => mapped.entry(pid).or_default().push(mapping.path),
                 Some(Named::No) | None => {}
             },
             Entry::Ended { pid } => {
+                gone.extend(mapped.remove_entry(&pid));
                 caught.remove(&pid);
                 started.remove(&pid);
                 for among in [&mut told, &mut perhaps] {
@@ -206,6 +264,17 @@ impl Programs {
                 Ok(_) | Err(_) => missed.push(pid),
             }
         }
+        let members = self.groups.members_among(&mapped.keys().copied().collect());
+        for (pid, paths) in mapped {
+            match members.contains(&pid) {
+                true => {
+                    self.idle.remove(&pid);
+                    told.push(pid);
+                }
+                false if Process::is_alive(pid) => {}
+                false => self.gone.push((pid, paths)),
+            }
+        }
         // The next one that is started from such a file will not have to be found.
         files.into_iter().for_each(|file| self.watch_file(file));
         told.sort_unstable();
@@ -221,7 +290,7 @@ impl Programs {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names.is_empty() && self.groups.is_empty()
     }
 
     /// All processes that have one of the names now.
@@ -236,7 +305,7 @@ impl Programs {
         fresh.retain(|pid| !known.contains(pid));
         // What the kernel could not tell is looked for at once.
         let pause = if self.has_lost { LOOK } else { self.look };
-        if self.names.is_empty() || self.last_look.is_some_and(|last| last.elapsed() < pause) {
+        if self.is_empty() || self.last_look.is_some_and(|last| last.elapsed() < pause) {
             return fresh;
         }
         self.last_look = Some(Instant::now());
@@ -249,7 +318,7 @@ impl Programs {
         let own = std::process::id();
         let mut seen = HashMap::with_capacity(self.seen.len());
         let mut found = Vec::new();
-        for pid in numbers() {
+        for pid in if self.names.is_empty() { Vec::new() } else { numbers() } {
             let before = self.seen.get(&pid).copied();
             if !is_full && let Some(ticks) = before {
                 seen.insert(pid, ticks);
@@ -263,11 +332,29 @@ impl Programs {
             }
         }
         self.seen = seen;
+        if is_full && !self.groups.is_empty() {
+            found
+                .extend(self.joined().into_iter().filter(|pid| !known.contains(pid) && !fresh.contains(pid)));
+        }
         found.iter().for_each(|pid| self.is_caught(*pid));
         fresh.extend(found);
+        if !self.groups.is_empty() {
+            return fresh;
+        }
         let programs = fresh.iter().filter_map(|pid| Process::read(*pid).ok()?.program().ok());
         programs.collect::<Vec<PathBuf>>().into_iter().for_each(|program| self.watch_file(program));
         fresh
+    }
+}
+
+impl Programs {
+    /// Members of groups, without those that are known to have nothing to record.
+    fn joined(&mut self) -> Vec<u32> {
+        let members = self.groups.members();
+        // Without a word from the kernel nobody knows what they have mapped since.
+        let is_blind = self.is_blind();
+        self.idle.retain(|pid, ticks| !is_blind && members.contains(pid) && Process::is_still(*pid, *ticks));
+        members.into_iter().filter(|pid| !self.idle.contains_key(pid)).collect()
     }
 }
 

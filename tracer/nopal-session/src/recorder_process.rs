@@ -2,10 +2,12 @@
 //! `stop`. It holds the session's lock for as long as it lives.
 
 mod chunks;
+mod members;
 mod started_programs;
 
 pub use chunks::stamp;
 
+use super::budget::{self, Share};
 use super::channel::Running;
 use super::config::{Channel, Mode, Rule, SessionConfig};
 use super::control::{Asked, Listener, Reply, Request, Status};
@@ -15,6 +17,7 @@ use super::home::{Session, State};
 use super::programs::Programs;
 use super::watch::{MakeWatch, is_watched};
 use nopal_live::LiveError;
+use nopal_proc::exits::Exits;
 use nopal_trace::Error;
 use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -110,6 +113,12 @@ pub(super) struct RecorderProcess<'a> {
     pub known: HashSet<u32>,
     /// Those that were found after their start, or too late, and when.
     picked_up: HashMap<u32, Instant>,
+    /// How those end that were found by their user, control group or container.
+    exits: Exits,
+    /// Those of them that have crashed since the last snapshot.
+    crashed: Vec<u32>,
+    /// Files that processes had mapped which ended unseen, and whether they have wanted probes.
+    files: HashMap<PathBuf, (members::Version, bool)>,
     last_flush: Instant,
     last_death_look: Instant,
     last_triggered: Option<Instant>,
@@ -140,6 +149,9 @@ impl<'a> RecorderProcess<'a> {
             alive: HashSet::new(),
             known: HashSet::new(),
             picked_up: HashMap::new(),
+            exits: Exits::default(),
+            crashed: Vec::new(),
+            files: HashMap::new(),
             last_flush: now,
             last_death_look: now,
             last_triggered: None,
@@ -174,22 +186,29 @@ impl<'a> RecorderProcess<'a> {
                 .hint("`nopal enable-event -u 'provider:*'` enables some"));
         }
         let mut notes = Vec::new();
-        let pids = self.tracked(&mut notes)?;
+        let mut pids = self.tracked(&mut notes)?;
+        let share = self.share()?;
         for channel in &wanted {
-            let mut running = Running::open(channel).map_err(|e| (self.surroundings.in_words)(&e))?;
-            let attached = attach_all(&self.surroundings, &mut running, &pids, &mut notes);
+            let running = Running::open(channel, share).map_err(|e| (self.surroundings.in_words)(&e))?;
             // What is open must be closed even where not all could be.
             self.running.push(running);
-            attached?;
+        }
+        let members = self.split_members(&mut pids);
+        for running in &mut self.running {
+            attach_all(&self.surroundings, running, &pids, &mut notes)?;
         }
         if !self.config.triggers.is_empty() {
-            let mut trigger = self.open_trigger(&pids)?;
+            let all: Vec<u32> = pids.iter().chain(&members).copied().collect();
+            let mut trigger = self.open_trigger(&all)?;
             let attached = attach_all(&self.surroundings, &mut trigger, &pids, &mut notes);
             self.trigger = Some(trigger);
             attached?;
         }
         self.known.extend(&pids);
         self.alive.extend(&pids);
+        for pid in members {
+            self.take_member(pid, false);
+        }
         self.check_opened(&mut notes)?;
         self.next_chunk()?;
         if self.programs.is_blind() {
@@ -202,6 +221,14 @@ impl<'a> RecorderProcess<'a> {
         Ok(notes)
     }
 
+    /// What each channel, and the trigger, may have of the session's budget.
+    pub(crate) fn share(&self) -> Result<Option<Share>, SessionError> {
+        let n_cpus =
+            nopal_proc::possible_cpus().map_err(|e| (self.surroundings.in_words)(&LiveError::Cpus(e)))?;
+        let n = self.wanted_channels().count() + usize::from(!self.config.triggers.is_empty());
+        budget::share(&self.config, n, n_cpus)
+    }
+
     pub(crate) fn wanted_channels(&self) -> impl Iterator<Item = &Channel> {
         self.config.channels.iter().filter(|c| c.enabled && c.events.iter().any(|rule| rule.enabled))
     }
@@ -209,7 +236,7 @@ impl<'a> RecorderProcess<'a> {
     /// The live processes that are tracked; an error if there can never be one.
     fn tracked(&mut self, notes: &mut Vec<String>) -> Result<Vec<u32>, SessionError> {
         let track = &self.config.track;
-        if track.processes.is_empty() && track.programs.is_empty() {
+        if track.is_empty() {
             return Err(SessionError::new("nothing-tracked", "no process is tracked")
                 .hint("`nopal track -u -p PID` or `nopal track -u --program NAME` names one; nothing else is touched"));
         }
@@ -226,14 +253,22 @@ impl<'a> RecorderProcess<'a> {
         }
         let programs = self.programs.running();
         pids.extend(programs.into_iter().filter(|pid| !track.processes.iter().any(|p| p.pid == *pid)));
-        if pids.is_empty() && track.programs.is_empty() {
+        if pids.is_empty() && self.programs.is_empty() {
             return Err(SessionError::new("gone", "every tracked process has ended")
                 .hint("track one that runs: `nopal list -u` shows programs with probes"));
         }
         if pids.is_empty() {
-            notes.push(format!("waiting for {} to be started", track.programs.join(", ")));
+            notes.push(self.waiting_in_words());
         }
         Ok(pids)
+    }
+
+    /// What a session without processes waits for.
+    pub(crate) fn waiting_in_words(&self) -> String {
+        let programs = self.config.track.programs.iter().map(|program| format!("program {program}"));
+        let groups =
+            self.config.track.groups_in_words().into_iter().map(|group| format!("processes of {group}"));
+        format!("waiting for {} to be started", programs.chain(groups).collect::<Vec<_>>().join(", "))
     }
 
     /// Rules that fit nothing are told of; a session in which nothing at all was found is an error.
@@ -276,7 +311,8 @@ impl<'a> RecorderProcess<'a> {
             events: patterns.chain(plain).collect(),
             ..Channel::named("trigger")
         };
-        let mut running = Running::open(&channel).map_err(|e| (self.surroundings.in_words)(&e))?;
+        let mut running =
+            Running::open(&channel, self.share()?).map_err(|e| (self.surroundings.in_words)(&e))?;
         running.watch = watch;
         Ok(running)
     }

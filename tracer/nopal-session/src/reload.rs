@@ -30,6 +30,16 @@ impl RecorderProcess<'_> {
         let pids = self.pids_to_record(before, notes);
         let wanted: Vec<Channel> = self.wanted_channels().cloned().collect();
         let is_fewer = !before.track.is_part_of(&self.config.track);
+        let is_same = self.running.len() == wanted.len()
+            && wanted.iter().all(|c| self.running.iter().any(|r| r.does(c)));
+        // The old rings and the new ones would be there at the same time.
+        if before.memory_bytes.is_some() && (is_fewer || !is_same) {
+            return Err(SessionError::new(
+                "memory",
+                "a started session with a memory budget takes no other events and gives up no process",
+            )
+            .hint("stop it, change it, and start it again"));
+        }
         let stays = |running: &Running, channel: &Channel| {
             running.does(channel) && !(is_fewer && running.has_other_than(&pids))
         };
@@ -40,7 +50,8 @@ impl RecorderProcess<'_> {
                 attach_all(&self.surroundings, running, &more, notes)?;
                 continue;
             }
-            let mut running = Running::open(channel).map_err(|e| (self.surroundings.in_words)(&e))?;
+            let mut running =
+                Running::open(channel, self.share()?).map_err(|e| (self.surroundings.in_words)(&e))?;
             if let Err(error) = attach_all(&self.surroundings, &mut running, &pids, notes) {
                 running.live.close();
                 return Err(error);
@@ -101,7 +112,7 @@ impl RecorderProcess<'_> {
         if pids.is_empty() {
             notes.push(match self.programs.is_empty() {
                 true => "no process is tracked any more; nothing is recorded until one is".to_owned(),
-                false => format!("waiting for {} to be started", self.config.track.programs.join(", ")),
+                false => self.waiting_in_words(),
             });
         }
         pids

@@ -54,8 +54,13 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    pub(super) fn new(ring: &RingConfig, can_relocate: bool, select: Select) -> Result<Core> {
-        let domains = Domains::new(ring)?;
+    pub(super) fn new(
+        ring: &RingConfig,
+        max_rings: Option<usize>,
+        can_relocate: bool,
+        select: Select,
+    ) -> Result<Core> {
+        let domains = Domains::new(ring, max_rings)?;
         let generation = domains.rings().get(0).map_or(0, |ring| ring.generation());
         Ok(Core {
             domains,

@@ -6,6 +6,7 @@ use super::error::{Error, Result};
 use super::maps::{Maps, is_memfd};
 use super::process;
 use super::ring::{self, RING_NAME, RingConfig, RingError, RingMemory, Rings};
+use nopal_abi::ring::Mode;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -56,17 +57,19 @@ pub struct Tenant<'a> {
 #[derive(Debug)]
 pub struct Domains {
     config: RingConfig,
+    /// Of a session with a budget.
+    max_rings: Option<usize>,
     rings: Arc<Rings>,
     list: Vec<Option<Domain>>,
 }
 
 impl Domains {
     /// With the first ring, so that memory is known to suffice before anything is touched.
-    pub fn new(config: &RingConfig) -> Result<Domains> {
+    pub fn new(config: &RingConfig, max_rings: Option<usize>) -> Result<Domains> {
         let (file, memory) = make(config)?;
         let inode = file.metadata().map_err(Error::io("look at the ring"))?.ino();
         let list = vec![Some(Domain { file, inode, owner: None })];
-        Ok(Domains { config: *config, rings: Rings::of(Arc::new(memory)), list })
+        Ok(Domains { config: *config, max_rings, rings: Rings::of(Arc::new(memory)), list })
     }
 
     pub fn rings(&self) -> &Arc<Rings> {
@@ -133,7 +136,14 @@ impl Domains {
         }
         let n_rings = self.iter().count();
         let ring_bytes = self.rings.layout().total_bytes;
-        if n_rings >= FEW_RINGS && (n_rings >= MAX_RINGS || (n_rings as u64 + 1) * ring_bytes > MAX_BYTES) {
+        let is_full = match self.max_rings {
+            Some(max_rings) => n_rings >= max_rings.min(MAX_RINGS),
+            None => {
+                n_rings >= FEW_RINGS
+                    && (n_rings >= MAX_RINGS || (n_rings as u64 + 1) * ring_bytes > MAX_BYTES)
+            }
+        };
+        if is_full {
             return Err(Error::TooManyRings { pid, n_rings });
         }
         let (file, memory) = make(&self.config)?;
@@ -148,8 +158,9 @@ impl Domains {
 
     /// Gives up the rings that `is_used` denies, so that there is room for others: what is in them is read first.
     pub fn retire(&mut self, is_used: impl Fn(usize, u64) -> bool) {
-        // What was gathered in cells stays there until the end.
-        if self.config.cells_bytes != 0 {
+        // What was gathered in cells stays there until the end, and so does what a ring keeps that is written over.
+        let is_kept = self.config.mode == Mode::Overwrite && self.max_rings.is_some();
+        if self.config.cells_bytes != 0 || is_kept {
             return;
         }
         for (ring, slot) in self.list.iter_mut().enumerate().skip(1) {
@@ -179,7 +190,7 @@ mod tests {
         let mut config = RingConfig::new(1);
         (config.ring_bytes, config.sub_bytes) = (8 << 10, 4 << 10);
         (config.locked_ring_bytes, config.locked_sub_bytes) = (8 << 10, 4 << 10);
-        Domains::new(&config).unwrap()
+        Domains::new(&config, None).unwrap()
     }
 
     fn ring(domains: &mut Domains, pid: i32, credentials: &Credentials, now: Option<usize>) -> Result<usize> {
@@ -204,6 +215,22 @@ mod tests {
         let again = Tenant { credentials: &root, now: Some(6), ..restless };
         assert!(domains.is_at_home(&again));
         assert_eq!(ring(&mut domains, 13, &user, Some(6)).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_budget_holds_whatever_is_given_up() {
+        let mut config = RingConfig { mode: Mode::Overwrite, ..RingConfig::new(1) };
+        (config.ring_bytes, config.sub_bytes) = (8 << 10, 4 << 10);
+        (config.locked_ring_bytes, config.locked_sub_bytes) = (8 << 10, 4 << 10);
+        let mut domains = Domains::new(&config, Some(2)).unwrap();
+        let user = |uid| Credentials::of_user(uid, true);
+        assert_eq!(ring(&mut domains, 1, &user(0), None).unwrap(), 0);
+        assert_eq!(ring(&mut domains, 2, &user(1), None).unwrap(), 1);
+        assert!(matches!(ring(&mut domains, 3, &user(2), None), Err(Error::TooManyRings { n_rings: 2, .. })));
+        // It holds what its processes have left.
+        domains.retire(|_, _| false);
+        assert!(ring(&mut domains, 3, &user(2), None).is_err());
+        assert_eq!(ring(&mut domains, 4, &user(1), None).unwrap(), 1);
     }
 
     #[test]

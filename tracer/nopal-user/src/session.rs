@@ -37,6 +37,8 @@ pub use watch::{LastWords, Notice};
 #[derive(Debug, Clone)]
 pub struct Options {
     pub ring: RingConfig,
+    /// Rings for processes with different credentials: so many at most, whatever their size.
+    pub max_rings: Option<usize>,
     /// Only the named process, not its live descendants.
     pub without_children: bool,
     /// Whether instructions behind a nop may be moved where nothing else helps; see [`Tactic::Relocate`](super::tactic::Tactic::Relocate).
@@ -78,7 +80,7 @@ fn follow(missed_execs: &mut MissedExecs, pid: i32, without_children: bool) {
 impl Session {
     /// A session without processes.
     pub fn new(options: &Options, select: Select) -> Result<Session> {
-        let core = Core::new(&options.ring, options.can_relocate, select)?;
+        let core = Core::new(&options.ring, options.max_rings, options.can_relocate, select)?;
         let spare = (0..SPARE_DESCRIPTORS)
             .map(|_| File::open("/dev/null").map_err(Error::io("keep descriptors for leaving")))
             .collect::<Result<_>>()?;
@@ -128,6 +130,11 @@ impl Session {
             reports.extend(self.attach_descendants());
         }
         Ok(reports)
+    }
+
+    /// A process that was named has ended: who comes later with its number is another.
+    pub fn forget_root(&mut self, pid: i32) {
+        self.roots.retain(|root| *root != pid);
     }
 
     /// Everybody below the processes that were named.
@@ -264,6 +271,8 @@ impl Session {
 
     pub(super) fn keep(&mut self, mut traced: Traced, seen: Vec<(u64, u64)>) -> ProcessReport {
         traced.seen = seen;
+        // One that was entered at its start is asked for its threads' storage until it has some, whatever it loads meanwhile.
+        traced.is_early |= self.traced.iter().any(|t| t.pid == traced.pid && t.is_early);
         let report = ProcessReport {
             pid: traced.pid,
             outcome: Ok(libraries::of_probes(&traced.reports)),

@@ -362,11 +362,15 @@ pub(crate) struct How {
     pub without_children: bool,
 }
 
+/// The kernel door has one ring for all CPUs, so it gets the room of several.
+pub(super) fn ring_bytes(of_cpu: u64) -> u64 {
+    of_cpu * 2
+}
+
 /// Opens the kernel door unless it is open.
 pub(crate) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), KernelError> {
     if kernel.is_none() {
-        // One ring for all CPUs, so it gets the room of several.
-        let door = match KernelDoor::open(how.ring_bytes as usize * 2) {
+        let door = match KernelDoor::open(ring_bytes(how.ring_bytes) as usize) {
             Ok(door) => Entrance::Bpf(door),
             // The next best thing, if there is one.
             Err(error @ KernelError::NotPermitted { .. }) => match TracefsDoor::open() {

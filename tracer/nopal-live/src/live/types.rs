@@ -48,6 +48,8 @@ pub struct Options {
     pub can_relocate: bool,
     /// Per CPU.
     pub ring_bytes: u64,
+    /// Rings for processes with different credentials: so many at most, whatever their size.
+    pub max_rings: Option<usize>,
     /// Per CPU, for aggregates that stubs keep.
     pub cells_bytes: u32,
     /// Spans that stubs keep.
@@ -69,6 +71,7 @@ impl Options {
             without_children: false,
             can_relocate: false,
             ring_bytes,
+            max_rings: None,
             cells_bytes: 0,
             n_spans: 0,
             is_overwriting: false,

@@ -116,9 +116,17 @@ impl RecorderProcess<'_> {
                 "{n_lost} events of the trigger were lost; a reason for a snapshot may have been among them"
             ));
         }
-        let is_too_soon = self.last_triggered.is_some_and(|last| last.elapsed() < BETWEEN_TRIGGERED);
-        if n_hits == 0 || is_too_soon || self.n_triggered >= MAX_TRIGGERED {
+        if n_hits == 0 || !self.may_snapshot() {
             return Ok(());
+        }
+        self.snapshot(Some("trigger")).map(drop)
+    }
+
+    /// Whether a snapshot that nobody asked for may be made now. It must be made, then.
+    pub(super) fn may_snapshot(&mut self) -> bool {
+        let is_too_soon = self.last_triggered.is_some_and(|last| last.elapsed() < BETWEEN_TRIGGERED);
+        if is_too_soon || self.n_triggered >= MAX_TRIGGERED {
+            return false;
         }
         self.last_triggered = Some(Instant::now());
         self.n_triggered += 1;
@@ -127,7 +135,7 @@ impl RecorderProcess<'_> {
                 "that was the last snapshot by a trigger; start the session again for more",
             );
         }
-        self.snapshot(Some("trigger")).map(drop)
+        true
     }
 }
 

@@ -17,6 +17,10 @@ impl RecorderProcess<'_> {
     pub(super) fn watch_processes(&mut self) -> Result<(), SessionError> {
         self.catch_programs();
         for pid in self.programs.fresh(&self.known) {
+            if self.is_member(pid) {
+                self.take_new_member(pid);
+                continue;
+            }
             self.known.insert(pid);
             // What a tracked process forks is followed from its first hit on.
             if self.alive.iter().any(|root| nopal_proc::descendants(*root).contains(&pid)) {
@@ -44,6 +48,7 @@ impl RecorderProcess<'_> {
             self.keep_state();
         }
         self.note_missed();
+        self.note_gone();
         if self.last_death_look.elapsed() < LOOK_FOR_DEATHS {
             return Ok(());
         }
@@ -53,13 +58,14 @@ impl RecorderProcess<'_> {
         for pid in ended {
             self.alive.remove(&pid);
             self.known.remove(&pid);
+            self.forget_ended(pid);
             (self.surroundings.log)(&format!("process {pid} has ended"));
-            if self.config.snapshot {
+            if self.config.snapshot && !self.config.track.has_groups() {
                 self.snapshot(Some(&format!("end-of-{pid}")))?;
             }
             self.keep_state();
         }
-        Ok(())
+        self.watch_crashes()
     }
 
     /// Opens the probes of programs that wait to be started, before their first instruction.
@@ -75,6 +81,7 @@ impl RecorderProcess<'_> {
             match held {
                 Ok(errors) => {
                     self.programs.is_caught(pid);
+                    self.exits.watch(pid);
                     self.known.insert(pid);
                     self.alive.insert(pid);
                     for error in errors {

@@ -24,6 +24,11 @@ Examples:
   nopal create flight --snapshot --trigger 'valkey_commands:command_call if duration > 10000'
   nopal create flight --snapshot --trigger 'latency(postgresql:query) > 50ms'
 
+  nopal create host --snapshot --memory 64M
+  nopal enable-event -u 'postgresql:*,valkey*:*'
+  nopal track -u --cgroup /system.slice
+  nopal start
+
 {EXIT_HELP}"))]
 pub(crate) struct Args {
     /// Its name; without it `auto-DATE-TIME`.
@@ -32,9 +37,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Keeps the newest events in memory and writes them when `nopal snapshot record` asks, when a trigger fires, and
-    /// when a tracked process ends.
+    /// when a tracked process ends; of a tracked user, control group or container only when a process crashes.
     #[arg(long)]
     pub snapshot: bool,
+    /// For all rings together, however many processes there are: `64M`. Processes that find no room are not recorded, which
+    /// is said.
+    #[arg(long, value_name = "SIZE", requires = "snapshot", value_parser = crate::words::size)]
+    pub memory: Option<u64>,
     /// An event that makes a snapshot by itself, such as 'app:request if ms > 100', or a span that takes too long, such as
     /// 'latency(query) > 10ms'; may be given several times.
     #[arg(long, value_name = "EVENT", requires = "snapshot")]
@@ -60,6 +69,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         name: name.clone(),
         output: output.clone(),
         snapshot: args.snapshot,
+        memory_bytes: args.memory,
         triggers: args.trigger,
         track: Tracked::default(),
         channels: Vec::new(),

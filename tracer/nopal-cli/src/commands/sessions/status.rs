@@ -97,6 +97,9 @@ fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
     let kind = if config.snapshot { ", snapshots" } else { "" };
     show!("Session {}: {}{kind}", session.name, life_word(life));
     show!("  output    {}", config.output.display());
+    if let Some(bytes) = config.memory_bytes {
+        show!("  memory    {} for all rings", bytes_in_words(bytes));
+    }
     for trigger in &config.triggers {
         show!("  trigger   {trigger}");
     }
@@ -106,7 +109,7 @@ fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
         .iter()
         .map(|p| format!("process {}{}", p.pid, if p.is_alive() { "" } else { " (ended)" }));
     let programs = config.track.programs.iter().map(|program| format!("program {program}"));
-    let tracked: Vec<String> = pids.chain(programs).collect();
+    let tracked: Vec<String> = pids.chain(programs).chain(config.track.groups_in_words()).collect();
     show!("  tracks    {}", if tracked.is_empty() { "nothing yet".to_owned() } else { tracked.join(", ") });
     for channel in &config.channels {
         show_channel(channel);

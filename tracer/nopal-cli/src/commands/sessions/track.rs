@@ -5,15 +5,18 @@ use crate::failure::Failure;
 use crate::processes::ProcessArgs;
 use nopal_proc::{Process, TargetError};
 use nopal_session::config::TrackedProcess;
-use nopal_session::{SessionConfig, SessionError};
+use nopal_session::{SessionConfig, SessionError, Tracked};
+use std::path::{Path, PathBuf};
 
 /// Names the processes to record. Unlike LTTng, nopal touches no process that was not named.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nopal track -u -n valkey-server            those running now
-  nopal track -u --container web
   nopal track -u --program valkey-server     those running, and those started later
+  nopal track -u --cgroup /system.slice      the same of a control group,
+  nopal track -u --container web             a container,
+  nopal track -u --user www-data             a user: all that have enabled probes
 
 Descendants of a process are recorded with it.")]
 pub(crate) struct Args {
@@ -47,9 +50,36 @@ pub(crate) struct What {
     /// Programs by name, or by path if there is a slash in it.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub program: Vec<String>,
+    /// All processes of a user, by name or number, that have enabled probes: those running, and those started later.
+    #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = user)]
+    pub user: Vec<u32>,
+    #[arg(skip)]
+    groups: (Vec<PathBuf>, Vec<String>),
+}
+
+/// A user by number, or by name as `/etc/passwd` has it.
+fn user(text: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let users = nopal_files::foreign::read_text(Path::new("/etc/passwd"), 1 << 24).unwrap_or_default();
+    let number = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    number.ok_or_else(|| format!("there is no user `{text}` in /etc/passwd; give the number"))
 }
 
 impl What {
+    fn is_empty(&self) -> bool {
+        let (cgroups, containers) = &self.groups;
+        self.processes.pids.is_empty()
+            && self.program.is_empty()
+            && self.user.is_empty()
+            && cgroups.is_empty()
+            && containers.is_empty()
+    }
+
     /// Gives programs the path by which the kernel knows them.
     fn resolve(&mut self) -> Result<(), Failure> {
         self.processes.resolve(false)?;
@@ -78,9 +108,11 @@ fn not_traceable(error: &TargetError) -> Failure {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut what = args.what;
+    what.groups = what.processes.take_groups()?;
     what.resolve()?;
-    if what.processes.pids.is_empty() && what.program.is_empty() {
-        return Err(Failure::usage("no process named").hint("add -p PID, -n NAME or --program NAME"));
+    if what.is_empty() {
+        let hint = "add -p PID, -n NAME, --program NAME, --user USER, --cgroup PATH or --container NAME";
+        return Err(Failure::usage("no process named").hint(hint));
     }
     let mut found = Vec::new();
     for pid in &what.processes.pids {
@@ -95,10 +127,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             config.track.processes.push(*process);
         }
         for program in &what.program {
-            if !config.track.programs.contains(program) {
-                config.track.programs.push(program.clone());
-            }
+            add(&mut config.track.programs, program);
         }
+        let (cgroups, containers) = &what.groups;
+        what.user.iter().for_each(|user| add(&mut config.track.users, user));
+        cgroups.iter().for_each(|path| add(&mut config.track.cgroups, path));
+        containers.iter().for_each(|name| add(&mut config.track.containers, name));
         Ok(())
     })?;
     let text = format!("{} tracked by session `{}`", listed(&what), session.name);
@@ -106,23 +140,37 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
+fn add<T: Clone + PartialEq>(list: &mut Vec<T>, one: &T) {
+    if !list.contains(one) {
+        list.push(one.clone());
+    }
+}
+
 pub(crate) fn untrack(args: UntrackArgs) -> Result<(), Failure> {
     let mut what = args.what;
+    // They may be there no more.
+    what.groups =
+        (std::mem::take(&mut what.processes.cgroups), std::mem::take(&mut what.processes.containers));
     what.resolve()?;
-    if what.processes.pids.is_empty() && what.program.is_empty() && !args.all {
-        return Err(Failure::usage("no process named").hint("add -p PID, -n NAME, --program NAME or --all"));
+    if what.is_empty() && !args.all {
+        let hint =
+            "add -p PID, -n NAME, --program NAME, --user USER, --cgroup PATH, --container NAME or --all";
+        return Err(Failure::usage("no process named").hint(hint));
     }
     let (session, notes) = change(&args.which, |config: &mut SessionConfig| {
         let track = &mut config.track;
         if args.all {
-            track.processes.clear();
-            track.programs.clear();
+            *track = Tracked::default();
             return Ok(());
         }
-        let n_before = track.processes.len() + track.programs.len();
+        let before = track.clone();
+        let (cgroups, containers) = &what.groups;
         track.processes.retain(|process| !what.processes.pids.contains(&process.pid));
         track.programs.retain(|program| !what.program.contains(program));
-        if track.processes.len() + track.programs.len() == n_before {
+        track.users.retain(|user| !what.user.contains(user));
+        track.cgroups.retain(|path| !cgroups.contains(path));
+        track.containers.retain(|name| !containers.contains(name));
+        if *track == before {
             return Err(Failure::new("not-tracked", format!("{} is not tracked", listed(&what)))
                 .hint("`nopal status NAME` shows what is"));
         }
@@ -139,9 +187,16 @@ pub(crate) fn untrack(args: UntrackArgs) -> Result<(), Failure> {
 fn listed(what: &What) -> String {
     let pids = what.processes.pids.iter().map(|pid| format!("process {pid}"));
     let programs = what.program.iter().map(|program| format!("program {program}"));
-    pids.chain(programs).collect::<Vec<_>>().join(", ")
+    pids.chain(programs).chain(groups(what)).collect::<Vec<_>>().join(", ")
+}
+
+fn groups(what: &What) -> Vec<String> {
+    let (cgroups, containers) = what.groups.clone();
+    Tracked { users: what.user.clone(), cgroups, containers, ..Tracked::default() }.groups_in_words()
 }
 
 fn object(session: &str, what: &What) -> serde_json::Value {
-    serde_json::json!({ "session": session, "pids": what.processes.pids, "programs": what.program })
+    serde_json::json!({
+        "session": session, "pids": what.processes.pids, "programs": what.program, "groups": groups(what),
+    })
 }
