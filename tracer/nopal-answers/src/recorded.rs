@@ -118,6 +118,83 @@ impl ClassReader {
         }
         (task, is_whole)
     }
+
+    /// Where and when an event came; whether it could be read, and whether it says whose it is.
+    #[inline]
+    fn place(
+        &mut self,
+        event: &Event<'_>,
+        scratch: &mut Scratch,
+        fields: &mut Fields,
+        has_foreign: bool,
+    ) -> (At, bool, bool) {
+        let (task, is_whole) = self.read(event, scratch, fields);
+        let has_task = task.is_some();
+        let mut task = task.unwrap_or_default();
+        if has_foreign
+            && let Some(trace) = event.trace()
+            && let Some((pid, tid)) = trace.tasks.get((task.pid.into(), task.tid.into()))
+        {
+            task = Task { pid: pid as u32, tid: tid as u32 };
+        }
+        let at = At { ns: event.ns().unwrap_or(0), task, cpu: event.cpu().unwrap_or(0) as u32 };
+        (at, is_whole, has_task)
+    }
+}
+
+/// What eats events in any order, on a thread of its own.
+pub trait Eater: Send {
+    /// As [`Consumer::event`].
+    fn event(&mut self, at: &At, class: usize, fields: &Fields);
+
+    /// Asked now and then; false to end everybody's work.
+    fn goes_on(&mut self) -> bool;
+}
+
+/// Gives every event of a part of a recording to one of `eaters`, in no order. `needs` says for each class what is needed.
+/// Returns what is missing, and how many events make no sense.
+pub fn read_unordered<E: Eater>(
+    recording: &Recording,
+    part: Range,
+    needs: &[Needs],
+    eaters: &mut [E],
+) -> Result<(Report, u64), Error> {
+    struct Worker<'e, E> {
+        eater: &'e mut E,
+        readers: Vec<ClassReader>,
+        scratch: Scratch,
+        fields: Fields,
+        n_events: u64,
+        n_damaged: u64,
+    }
+    let has_foreign = recording.traces().iter().any(|trace| !trace.tasks.is_empty());
+    let readers =
+        || needs.iter().map(|needs| ClassReader { needs: needs.clone(), places: None }).collect::<Vec<_>>();
+    let mut workers: Vec<Worker<'_, E>> = eaters
+        .iter_mut()
+        .map(|eater| Worker {
+            eater,
+            readers: readers(),
+            scratch: Scratch::default(),
+            fields: Fields::default(),
+            n_events: 0,
+            n_damaged: 0,
+        })
+        .collect();
+    let report = recording.visit(part, &mut workers, |worker, event| {
+        let class = event.class().index;
+        let reader = &mut worker.readers[class];
+        worker.n_events += 1;
+        if reader.needs.is_used {
+            let (at, is_whole, _) = reader.place(event, &mut worker.scratch, &mut worker.fields, has_foreign);
+            match is_whole {
+                true => worker.eater.event(&at, class, &worker.fields),
+                false => worker.n_damaged += 1,
+            }
+        }
+        !worker.n_events.is_multiple_of(ROUND) || worker.eater.goes_on()
+    })?;
+    Ok((report, workers.iter().map(|worker| worker.n_damaged).sum()))
 }
 
 /// Gives every event that `consumer` needs to it, in the order of time. After each round `goes_on` is asked, with the
@@ -146,7 +223,7 @@ pub fn read_part<C: Consumer>(
     let mut events = recording.events(part)?;
     let mut scratch = Scratch::default();
     let mut fields = Fields::default();
-    let (mut n_events, mut n_damaged, mut n_without_task) = (0u64, 0, 0);
+    let (mut n_events, mut n_damaged, mut n_without_task) = (0u64, 0u64, 0u64);
     let mut range: Option<(i64, i64)> = None;
     let order_within = match events.has_both_doors() {
         true => consumer.order_within(),
@@ -159,20 +236,10 @@ pub fn read_part<C: Consumer>(
         if !reader.needs.is_used {
             continue;
         }
-        let ns = event.ns().unwrap_or(0);
-        let (task, is_whole) = reader.read(&event, &mut scratch, &mut fields);
-        let mut task = task.unwrap_or_else(|| {
-            n_without_task += 1;
-            Task::default()
-        });
-        if has_foreign
-            && let Some(trace) = event.trace()
-            && let Some((pid, tid)) = trace.tasks.get((task.pid.into(), task.tid.into()))
-        {
-            task = Task { pid: pid as u32, tid: tid as u32 };
-        }
+        let (at, is_whole, has_task) = reader.place(&event, &mut scratch, &mut fields, has_foreign);
+        let At { ns, task, .. } = at;
+        n_without_task += u64::from(!has_task);
         let kind = if event.is_by_kernel() { StreamKind::Kernel } else { StreamKind::Rseq };
-        let at = At { ns, task, cpu: event.cpu().unwrap_or(0) as u32 };
         if events.has_losses() {
             for loss in events.take_losses() {
                 consumer.loss(loss.to_ns);

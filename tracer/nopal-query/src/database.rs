@@ -1,5 +1,6 @@
 //! Recordings as a database that lives as long as the command.
 
+use crate::grouped::{self, Failure, Given, Statement};
 use crate::ordered;
 use crate::shared::Shared;
 use crate::tables::{TableInfo, tables_of};
@@ -11,6 +12,7 @@ use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error};
+use std::cell::Cell;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +22,9 @@ use std::sync::Arc;
 pub struct Database {
     connection: Connection,
     shared: Arc<Shared>,
+    groups: Given,
+    /// SQLite reads every row itself: a PRAGMA may have changed its rules.
+    is_plain: Cell<bool>,
 }
 
 /// Takes the rows of an answer as they come.
@@ -72,7 +77,9 @@ impl Database {
             .map_err(sql_error)?;
         connection.progress_handler(STEPS, Some(is_stopped)).map_err(sql_error)?;
         vtab::load(&connection, &shared).map_err(sql_error)?;
-        let database = Database { connection, shared };
+        let groups = Given::default();
+        grouped::load(&connection, &groups).map_err(sql_error)?;
+        let database = Database { connection, shared, groups, is_plain: Cell::new(false) };
         database.make_views()?;
         Ok(database)
     }
@@ -164,19 +171,79 @@ impl Database {
             let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
             let n_columns = names.len();
             answer.columns(&names);
-            let mut rows = statement.raw_query();
-            while let Some(row) = rows.next().map_err(sql_error)? {
-                let values: Vec<ValueRef<'_>> =
-                    (0..n_columns).map(|at| row.get_ref(at).unwrap_or(ValueRef::Null)).collect();
-                if !answer.row(&values) {
+            // Its own text, of all that were given.
+            let text = statement.expanded_sql().unwrap_or_default();
+            if text.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("pragma")) {
+                self.is_plain.set(true);
+            }
+            if let Some(goes_on) = self.run_grouped(&text, n_columns, answer)? {
+                if !goes_on {
                     return Ok(());
                 }
+                continue;
+            }
+            if !give(&mut statement, n_columns, answer).map_err(sql_error)? {
+                return Ok(());
             }
         }
         match has_any {
             true => Ok(()),
             false => Err(QueryError::Sql { message: "there is no statement in it".to_owned(), offset: None }),
         }
+    }
+
+    /// Runs a statement that adds up rows by groups without giving SQLite the rows; none if it is not such a one.
+    fn run_grouped(
+        &self,
+        sql: &str,
+        n_columns: usize,
+        answer: &mut dyn Answer,
+    ) -> Result<Option<bool>, QueryError> {
+        let recognised =
+            if self.is_plain.get() { None } else { grouped::recognise(sql, &self.shared.tables) };
+        let Some(statement) = recognised.filter(|statement| self.is_ours(statement)) else { return Ok(None) };
+        grouped::create(&self.connection, &statement).map_err(sql_error)?;
+        let given = self.run_over_groups(&statement, n_columns, answer);
+        self.groups.set(Vec::new());
+        grouped::drop_table(&self.connection).map_err(sql_error)?;
+        given
+    }
+
+    fn run_over_groups(
+        &self,
+        statement: &Statement,
+        n_columns: usize,
+        answer: &mut dyn Answer,
+    ) -> Result<Option<bool>, QueryError> {
+        // What SQLite does not understand was not understood here, either.
+        let Ok(mut prepared) = self.connection.prepare(&statement.sql) else { return Ok(None) };
+        if prepared.column_count() != n_columns {
+            return Ok(None);
+        }
+        let groups = grouped::read(&self.shared, statement).map_err(|failure| match failure {
+            Failure::Read(why) => QueryError::Read(why),
+            Failure::Interrupted => QueryError::Interrupted,
+        })?;
+        let Some(groups) = groups else { return Ok(None) };
+        self.groups.set(groups);
+        give(&mut prepared, n_columns, answer).map(Some).map_err(sql_error)
+    }
+
+    /// Whether the rows of a statement need not be given to SQLite.
+    #[cfg(test)]
+    pub(crate) fn is_answered_by_groups(&self, statement: &Statement) -> bool {
+        grouped::create(&self.connection, statement).unwrap();
+        let is_right = self.connection.prepare(&statement.sql).is_ok();
+        grouped::drop_table(&self.connection).unwrap();
+        is_right && self.is_ours(statement) && matches!(grouped::read(&self.shared, statement), Ok(Some(_)))
+    }
+
+    /// Whether the name still means the table that was made of recordings.
+    fn is_ours(&self, statement: &Statement) -> bool {
+        let sql = "SELECT count(*) FROM temp.sqlite_schema WHERE lower(name) = lower(?1) AND sql LIKE ?2";
+        let name = &self.shared.tables[statement.table].name;
+        let like = format!("CREATE VIRTUAL TABLE%USING nopal({})", statement.table);
+        self.connection.query_row(sql, [name, &like], |row| row.get::<_, i64>(0)) == Ok(1)
     }
 
     /// What is missing in the recordings, whatever was asked of them; and events that could not be read.
@@ -199,6 +266,23 @@ impl Database {
     pub fn unmatched(&self) -> Unmatched {
         self.shared.unmatched()
     }
+}
+
+/// Runs a statement; false if nobody wants more of it.
+fn give(
+    statement: &mut rusqlite::Statement<'_>,
+    n_columns: usize,
+    answer: &mut dyn Answer,
+) -> rusqlite::Result<bool> {
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        let values: Vec<ValueRef<'_>> =
+            (0..n_columns).map(|at| row.get_ref(at).unwrap_or(ValueRef::Null)).collect();
+        if !answer.row(&values) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn sql_error(error: Error) -> QueryError {

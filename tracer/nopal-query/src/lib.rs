@@ -6,6 +6,7 @@
 
 mod batch;
 mod database;
+mod grouped;
 mod names;
 mod ordered;
 mod plan;

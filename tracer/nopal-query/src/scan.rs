@@ -2,19 +2,21 @@
 //! nobody takes them any more.
 
 mod few;
+mod source;
 
 use crate::batch::{Batch, Datum};
 use crate::plan::{Ask, Op};
 use crate::shared::Shared;
-use crate::tables::{OF_EVENTS, OF_TYPES, Rows};
-use nopal_answers::event::{OrderWithin, visible_fields};
+use crate::tables::Rows;
+use nopal_answers::event::OrderWithin;
 use nopal_answers::recorded::read_part;
 use nopal_answers::slices::{Slice, Slices, Taker, Wish};
 use nopal_answers::{At, Cell, Consumer};
 use nopal_export::{json_of, json_of_fields};
 use nopal_spans::{Fields, Needs};
-use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{Error, EventType, Range, Recording, json_text};
+use source::texts_of;
+pub(crate) use source::{Day, From, sources};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -102,7 +104,6 @@ pub(crate) struct Scan {
     empty: SyncSender<Batch>,
 }
 
-const DAY_NS: i64 = 86_400_000_000_000;
 /// Batches under way.
 const N_BATCHES: usize = 8;
 
@@ -173,7 +174,7 @@ fn read(shared: &Shared, table: usize, part: Part, mut sender: Sender) {
 
 fn read_events(shared: &Shared, table: usize, part: &Part, sender: &mut Sender) -> Result<(), String> {
     for (at, (_, recording)) in shared.recordings.iter().enumerate().filter(|(at, _)| part.is_of(*at)) {
-        let (classes, day) = (Vec::new(), (i64::MIN, String::new()));
+        let (classes, day) = (Vec::new(), Day::default());
         let mut rows = EventRows { shared, table, part, recording, at, classes, day, sender };
         read_one(shared, at, part.range, &mut rows, |rows| rows.sender.is_gone)?;
         if sender.is_gone {
@@ -183,7 +184,7 @@ fn read_events(shared: &Shared, table: usize, part: &Part, sender: &mut Sender) 
     Ok(())
 }
 
-fn read_one<C: Consumer>(
+pub(crate) fn read_one<C: Consumer>(
     shared: &Shared,
     at: usize,
     range: Range,
@@ -203,22 +204,6 @@ fn read_one<C: Consumer>(
     Ok(())
 }
 
-/// Where a value of an event comes from.
-#[derive(Debug)]
-enum From {
-    Ts,
-    Cpu,
-    Pid,
-    Tid,
-    Recording,
-    Day,
-    /// The same for all events of a class.
-    Text(String),
-    Args(Vec<String>),
-    Field(usize),
-    Nothing,
-}
-
 struct EventRows<'a> {
     shared: &'a Shared,
     table: usize,
@@ -226,55 +211,23 @@ struct EventRows<'a> {
     recording: &'a Recording,
     at: usize,
     classes: Vec<Vec<From>>,
-    /// The day of the last event, since the epoch and as text.
-    day: (i64, String),
+    day: Day,
     sender: &'a mut Sender,
 }
 
 impl EventRows<'_> {
     /// Where the values in use come from; none if no event of the class is wanted.
     fn plan(&self, class: usize, ty: &EventType) -> Option<Vec<From>> {
-        let full_name = ty.full_name();
-        let host = self.recording.host_of(&self.recording.event_classes()[class]);
-        let texts =
-            [("host", host), ("provider", &*ty.provider), ("name", &*ty.name), ("event", &*full_name)];
-        let places = match &self.shared.tables[self.table].rows {
-            Rows::Type(wanted, _) if *wanted != full_name => return None,
-            // Columns of its own may bear these names.
-            Rows::Type(_, columns) => {
-                if !self.part.is_text("host", host) {
-                    return None;
-                }
-                columns.places(ty)
-            }
-            _ => {
-                if !texts.iter().all(|(column, text)| self.part.is_text(column, text)) {
-                    return None;
-                }
-                Vec::new()
-            }
-        };
+        let sources = sources(self.shared, self.table, self.recording, class, ty)?;
+        // Columns of its own may bear the other names.
         let is_type = matches!(&self.shared.tables[self.table].rows, Rows::Type(..));
-        let fixed: &[&str] = if is_type { &OF_TYPES } else { &OF_EVENTS };
-        let from = |column: usize| match fixed.get(column).copied() {
-            Some("ts") => From::Ts,
-            Some("cpu") => From::Cpu,
-            Some("pid") => From::Pid,
-            Some("tid") => From::Tid,
-            Some("recording") => From::Recording,
-            Some("day") => From::Day,
-            Some("args") => From::Args(visible_fields(ty).into_iter().map(str::to_owned).collect()),
-            Some(name) => {
-                let text = texts.iter().find(|(column, _)| *column == name).map_or("", |(_, text)| text);
-                From::Text(text.to_owned())
-            }
-            None => {
-                let field = places.iter().position(|place| *place == Some(column - fixed.len()));
-                field.map_or(From::Nothing, From::Field)
-            }
-        };
-        let columns = self.shared.tables[self.table].columns.len();
-        Some((0..columns).filter(|column| self.part.ask.uses(*column)).map(from).collect())
+        let texts = texts_of(self.recording, class, ty);
+        let mut known = texts.iter().filter(|(column, _)| !is_type || *column == "host");
+        if !known.all(|(column, text)| self.part.is_text(column, text)) {
+            return None;
+        }
+        let used = sources.into_iter().enumerate().filter(|(column, _)| self.part.ask.uses(*column));
+        Some(used.map(|(_, from)| from).collect())
     }
 }
 
@@ -312,13 +265,7 @@ impl Consumer for EventRows<'_> {
                 From::Pid => batch.put(Datum::Integer(at.task.pid.into())),
                 From::Tid => batch.put(Datum::Integer(at.task.tid.into())),
                 From::Recording => batch.put(Datum::Integer(self.at as i64 + 1)),
-                From::Day => {
-                    let day = at.ns.div_euclid(DAY_NS);
-                    if self.day.0 != day {
-                        self.day = (day, day_text(day));
-                    }
-                    batch.put_text(self.day.1.as_bytes());
-                }
+                From::Day => batch.put_text(self.day.text(at.ns).as_bytes()),
                 From::Text(text) => batch.put_text(text.as_bytes()),
                 From::Field(field) => batch.put_value(fields.get(*field)),
                 From::Args(names) => batch.put_text(args(names, fields).as_bytes()),
@@ -337,13 +284,6 @@ impl Consumer for EventRows<'_> {
     fn end(&mut self) {
         self.classes.clear();
     }
-}
-
-/// A day since the epoch as `2026-11-16`.
-fn day_text(day: i64) -> String {
-    let mut text = text_of(day.saturating_mul(DAY_NS), ClockText::Date, true);
-    text.truncate(10);
-    text
 }
 
 /// The fields of an event as one JSON object.

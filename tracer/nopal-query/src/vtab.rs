@@ -24,6 +24,7 @@ pub(crate) fn load(connection: &Connection, shared: &Arc<Shared>) -> Result<()> 
     connection.create_module(MODULE_NAME, &MODULE, Some(Arc::clone(shared)))?;
     for (at, table) in shared.tables.iter().enumerate() {
         let name = quoted(&table.name);
+        // `grouped` looks for these words.
         connection.execute_batch(&format!("CREATE VIRTUAL TABLE temp.{name} USING nopal({at})"))?;
     }
     Ok(())

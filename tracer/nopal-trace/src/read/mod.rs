@@ -13,6 +13,7 @@ mod recording;
 mod report;
 mod short_text;
 mod stream;
+mod streams;
 mod value_text;
 
 pub use class::EventClass;
