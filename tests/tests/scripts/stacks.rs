@@ -86,8 +86,9 @@ fn exceptions_have_the_callers_that_gdb_sees() {
         .args(["record", "-e", "libstdcxx:throw", "--context", "ustack", "-o", recording, "--"])
         .arg(&program));
     let script = "usdt:libstdcxx:throw { @whole[ustack] = count(); @three[ustack(perf, 3)] = count(); @n = max(len(ustack)); }";
-    let ways: [&[&str]; 2] = [
+    let ways: [&[&str]; 3] = [
         &["--door", "user", "-e", script, "--json", "--", file],
+        &["--door", "kernel", "-e", script, "--json", "--", file],
         &["-e", script, "--json", "--recording", recording],
     ];
     for way in ways {
@@ -126,7 +127,7 @@ fn functions_have_callers_where_they_are_entered_and_where_they_are_left() {
     let seen = by_gdb(&program, "break *inner");
     assert_eq!(&seen[..4], ["inner", "middle", "outer", "main"], "{seen:?}");
     let script = format!("uprobe:{file}:_Z5inneri {{ @in[ustack] = count(); }}");
-    for door in ["user", "auto"] {
+    for door in ["user", "kernel"] {
         let output = nopal_run(&["--door", door, "-e", &script, "--json", "--", file]);
         let answer = answer(&output);
         let entered = stacks(&answer, "@in");
@@ -146,7 +147,7 @@ int main(void) { int sum = 0; for (int n = 0; n < 9; n++) sum += branch(n); retu
     run(Command::new("gcc").args(FLAGS).arg("-o").arg(&program).arg(&source));
     let file = program.to_str().unwrap();
     let script = format!("uretprobe:{file}:leaf {{ @[ustack(4)] = count(); }}");
-    for door in ["user", "auto"] {
+    for door in ["auto", "kernel"] {
         let output = nopal_run(&["--door", door, "-e", &script, "--json", "--", file]);
         let answer = answer(&output);
         let left = stacks(&answer, "@");

@@ -34,6 +34,11 @@ impl Callers {
         self.processes.look(pid, &self.files);
     }
 
+    /// The same of a program that has not begun yet.
+    pub fn follow(&mut self, pid: u32) {
+        self.processes.follow(pid, &self.files);
+    }
+
     /// Appends where the thread of a hit was, innermost first, at most `max` addresses: the site alone where there is no copy of
     /// the stack.
     pub fn unwind(

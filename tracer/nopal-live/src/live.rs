@@ -308,6 +308,7 @@ impl<S: Selection> Live<S> {
         let while_held = |pid: i32, sites: &[SiteReport]| {
             let pid = pid as u32;
             before_start(pid);
+            lock(selection).follow(pid);
             if is_followed {
                 missed_execs.follow(pid);
             }

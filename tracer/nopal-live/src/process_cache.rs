@@ -4,8 +4,9 @@
 use crate::context_field::ContextField;
 use crate::stack::StackCopy;
 use nopal_capture::Task;
+use nopal_proc::perf_events::{Entry, PerfEvents};
 use nopal_proc::unwind::{CodeRange, StackTop, Stacks};
-use nopal_proc::{FileId, mapped_objects};
+use nopal_proc::{FileId, MappedObject, mapped_objects};
 use nopal_sdt::Object;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -27,6 +28,8 @@ pub(crate) struct ProcessCache {
     /// By file with probes: what its segments are.
     objects: HashMap<FileId, Option<Object>>,
     stacks: Stacks,
+    /// Tells what is mapped by processes that may have ended before anybody looks at them.
+    events: PerfEvents,
     /// When names were last looked at for a condition.
     names_at: Option<Instant>,
 }
@@ -59,6 +62,36 @@ impl ProcessCache {
         if self.has_stacks {
             self.stacks.remember(pid);
         }
+    }
+
+    /// Looks at a program that has not begun yet, and from now on is told what it and its descendants map, if the kernel allows.
+    pub(crate) fn follow(&mut self, pid: u32, files: &HashSet<FileId>) {
+        if self.has_stacks {
+            let _ = self.events.follow(pid);
+        }
+        self.look(pid, files);
+    }
+
+    /// Takes note of what was mapped since; whether there was anything.
+    fn catch_up(&mut self) -> bool {
+        let mut entries = Vec::new();
+        self.events.read(|entry| entries.push(entry));
+        let mut is_any = false;
+        for entry in entries {
+            match entry {
+                Entry::Mapped { pid, mapping } if mapping.is_of_file() => {
+                    let (path, is_deleted) = (mapping.path.clone(), mapping.is_deleted);
+                    self.stacks.add(&MappedObject { pid, path, is_deleted, mappings: vec![mapping] });
+                    is_any = true;
+                }
+                Entry::Started { pid, .. } => {
+                    self.stacks.forget(pid);
+                    self.processes.entry(pid).and_modify(|process| process.biases.clear());
+                }
+                Entry::Mapped { .. } | Entry::Forked { .. } | Entry::Ended { .. } | Entry::Lost => {}
+            }
+        }
+        is_any
     }
 
     fn process(&mut self, pid: u32) -> &mut Process {
@@ -123,12 +156,21 @@ impl ProcessCache {
         if known(self, pid).is_none() {
             self.look_at_addresses(pid, files);
         }
-        known(self, pid).or_else(|| known(self, self.stand_in(file)?))
+        if let Some(bias) = known(self, pid) {
+            return Some(bias);
+        }
+        self.catch_up();
+        let told = self.stacks.bias(pid, file);
+        told.or_else(|| {
+            let other = self.stand_in(file)?;
+            known(self, other).or_else(|| self.stacks.bias(other, file))
+        })
     }
 
     /// A process with this file. One that was never seen was forked and has it where its parent has.
     fn stand_in(&self, file: FileId) -> Option<u32> {
-        self.processes.iter().find(|(_, process)| process.biases.contains_key(&file)).map(|(pid, _)| *pid)
+        let looked_at = self.processes.iter().find(|(_, process)| process.biases.contains_key(&file));
+        looked_at.map(|(pid, _)| *pid).or_else(|| self.stacks.process_with(file))
     }
 
     /// The process whose code is looked at for another one.
@@ -167,7 +209,11 @@ impl ProcessCache {
         // Who has returned is in the caller, and was in the function of the site.
         into.extend(ip.map(|_| address));
         let top = StackTop { ip: ip.unwrap_or(address), sp, bp, bytes };
-        self.stacks.unwind(pid, top, max.saturating_sub(usize::from(ip.is_some())), into);
+        let (n_before, max) = (into.len(), max.saturating_sub(usize::from(ip.is_some())));
+        if !self.stacks.unwind(pid, top, max, into) && self.catch_up() {
+            into.truncate(n_before);
+            self.stacks.unwind(pid, top, max, into);
+        }
     }
 }
 

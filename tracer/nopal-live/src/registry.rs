@@ -413,6 +413,11 @@ impl Selection for Registry {
         let files = self.files();
         self.remembered.get_mut().look(pid, &files);
     }
+
+    fn follow(&mut self, pid: u32) {
+        let files = self.files();
+        self.remembered.get_mut().follow(pid, &files);
+    }
 }
 
 /// What a probe does to spans that are kept at the source, if it is one of theirs.

@@ -32,6 +32,9 @@ pub trait Selection: std::fmt::Debug + Send + 'static {
 
     /// Looks at a process for what its hits will need; called again when it may have changed.
     fn look(&mut self, pid: u32);
+
+    /// The same for a program that is held and has not begun yet, which may have ended when it is looked at the next time.
+    fn follow(&mut self, pid: u32);
 }
 
 /// One site that was chosen.

@@ -1,7 +1,7 @@
 //! Stacks of traced threads: from the registers and a copy of the top of the stack, taken at a hit, to the addresses of
 //! the callers. Does not know symbols.
 
-use super::{MappedObject, mapped_objects};
+use super::{FileId, MappedObject, mapped_objects};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, Unwinder};
 use object::{Object, ObjectSection, ReadRef};
@@ -49,8 +49,18 @@ pub struct CodeRange {
     pub build_id: Vec<u8>,
 }
 
+/// A file where it is loaded.
+struct Loaded {
+    file: FileId,
+    /// What must be added to its link-time addresses.
+    bias: u64,
+    /// Where its module begins.
+    start: u64,
+    code: CodeRange,
+}
+
 struct Known {
-    ranges: Vec<CodeRange>,
+    loaded: Vec<Loaded>,
     /// How many looks there were before this one.
     n_looks: u64,
     unwinder: UnwinderX86_64<Shared, MayAllocateDuringUnwind>,
@@ -89,25 +99,39 @@ const MAX_ALL_BYTES: usize = 1 << 30;
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 impl Stacks {
-    /// Appends the addresses: the hit's own, then where each caller will go on. Ends where the copy ends or the tables do.
-    pub fn unwind(&mut self, pid: u32, top: StackTop<'_>, max_frames: usize, into: &mut Vec<u64>) {
+    /// Appends the addresses: the hit's own, then where each caller will go on. Ends where the copy ends or the tables do; whether
+    /// that is the stack's end.
+    pub fn unwind(&mut self, pid: u32, top: StackTop<'_>, max_frames: usize, into: &mut Vec<u64>) -> bool {
         let start = into.len();
         if !self.knows(pid) && !self.remember(pid) {
             into.push(top.ip);
-            return;
+            return false;
         }
         let is_whole = self.walk(pid, top, max_frames, into);
         let is_old = self.processes.get(&pid).is_some_and(|known| known.read_at.elapsed() >= READ_AGAIN);
         if !is_whole && is_old && self.remember(pid) {
             into.truncate(start);
-            self.walk(pid, top, max_frames, into);
+            return self.walk(pid, top, max_frames, into);
         }
+        is_whole
     }
 
     /// The code at an address of a process that is known.
     pub fn code_at(&self, pid: u32, address: u64) -> Option<&CodeRange> {
-        let ranges = &self.processes.get(&pid)?.ranges;
-        ranges.iter().find(|range| (range.start..range.end).contains(&address))
+        let code = self.processes.get(&pid)?.loaded.iter().map(|loaded| &loaded.code);
+        code.into_iter().find(|code| (code.start..code.end).contains(&address))
+    }
+
+    /// What must be added to the link-time addresses of a file in a process that is known.
+    pub fn bias(&self, pid: u32, file: FileId) -> Option<u64> {
+        let loaded = &self.processes.get(&pid)?.loaded;
+        loaded.iter().find(|loaded| loaded.file == file).map(|loaded| loaded.bias)
+    }
+
+    /// A process that is known to map a file.
+    pub fn process_with(&self, file: FileId) -> Option<u32> {
+        let maps = |known: &Known| known.loaded.iter().any(|loaded| loaded.file == file);
+        self.processes.iter().find(|(_, known)| maps(known)).map(|(pid, _)| *pid)
     }
 
     /// Another number whenever a process was looked at again.
@@ -132,35 +156,62 @@ impl Stacks {
         true
     }
 
+    /// Takes note of code that a process has mapped, beside what it was known to map. What was at the same place before is gone.
+    pub fn add(&mut self, mapped: &MappedObject) {
+        self.n_looks += 1;
+        let n_looks = self.n_looks;
+        let mut known = self.processes.remove(&mapped.pid).unwrap_or_else(Known::new);
+        self.load(&mut known, mapped);
+        known.n_looks = n_looks;
+        self.processes.insert(mapped.pid, known);
+    }
+
+    /// A program of its own has taken the place of what a process was.
+    pub fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+    }
+
     fn walk(&mut self, pid: u32, top: StackTop<'_>, max_frames: usize, into: &mut Vec<u64>) -> bool {
         self.processes.get_mut(&pid).is_some_and(|known| known.walk(top, max_frames, into))
     }
 
     fn read(&mut self, objects: &[MappedObject]) -> Known {
         let mut known = Known::new();
-        for mapped in objects {
-            let mapping = &mapped.mappings[0];
-            let key = (mapping.device_major, mapping.device_minor, mapping.inode);
-            let n_bytes = || self.tables.values().flatten().map(|tables| tables.n_bytes()).sum::<usize>();
-            let has_room = self.tables.contains_key(&key) || n_bytes() < MAX_ALL_BYTES;
-            let read = || {
-                let image = mapped.open().ok().filter(|_| has_room)?;
-                Tables::read(image.bytes()).map(Arc::new)
-            };
-            let Some(tables) = self.tables.entry(key).or_insert_with(read).clone() else { continue };
-            let Some(bias) = mapped.load_biases(&tables.object).first().copied() else { continue };
-            known.unwinder.add_module(tables.module(mapped.path.display().to_string(), bias));
-            let build_id = tables.object.build_id.clone().unwrap_or_default();
-            let code = mapped.mappings.iter().filter(|mapping| mapping.is_executable);
-            known.ranges.extend(code.map(|mapping| CodeRange {
-                start: mapping.start,
-                end: mapping.end,
-                offset: mapping.offset,
-                path: mapped.path.clone(),
-                build_id: build_id.clone(),
-            }));
-        }
+        objects.iter().for_each(|mapped| self.load(&mut known, mapped));
         known
+    }
+
+    fn load(&mut self, known: &mut Known, mapped: &MappedObject) {
+        let mapping = &mapped.mappings[0];
+        let key = (mapping.device_major, mapping.device_minor, mapping.inode);
+        let n_bytes = || self.tables.values().flatten().map(|tables| tables.n_bytes()).sum::<usize>();
+        let has_room = self.tables.contains_key(&key) || n_bytes() < MAX_ALL_BYTES;
+        let read = || {
+            let image = mapped.open().ok().filter(|_| has_room)?;
+            Tables::read(image.bytes()).map(Arc::new)
+        };
+        let Some(tables) = self.tables.entry(key).or_insert_with(read).clone() else { return };
+        let Some(bias) = mapped.load_biases(&tables.object).first().copied() else { return };
+        let module = tables.module(mapped.path.display().to_string(), bias);
+        let range = module.avma_range();
+        let is_there = |old: &Loaded| old.code.start < range.end && range.start < old.code.end;
+        // What was there before is gone, or the same.
+        for old in known.loaded.iter().filter(|old| is_there(old)) {
+            known.unwinder.remove_module(old.start);
+        }
+        known.loaded.retain(|old| !is_there(old));
+        let (Some(file), start) = (mapped.file(), range.start) else { return };
+        known.unwinder.add_module(module);
+        let build_id = tables.object.build_id.clone().unwrap_or_default();
+        let code = mapped.mappings.iter().filter(|mapping| mapping.is_executable);
+        let code = code.map(|mapping| CodeRange {
+            start: mapping.start,
+            end: mapping.end,
+            offset: mapping.offset,
+            path: mapped.path.clone(),
+            build_id: build_id.clone(),
+        });
+        known.loaded.extend(code.map(|code| Loaded { file, bias, start, code }));
     }
 }
 
@@ -210,7 +261,7 @@ impl Tables {
 impl Known {
     fn new() -> Known {
         Known {
-            ranges: Vec::new(),
+            loaded: Vec::new(),
             n_looks: 0,
             unwinder: UnwinderX86_64::new(),
             cache: CacheX86_64::new(),

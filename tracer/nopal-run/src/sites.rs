@@ -262,4 +262,10 @@ impl Selection for ScriptSites {
             callers.get_mut().look(pid);
         }
     }
+
+    fn follow(&mut self, pid: u32) {
+        if let Some(callers) = &mut self.callers {
+            callers.get_mut().follow(pid);
+        }
+    }
 }
