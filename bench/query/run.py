@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""GROUP BY over a recording: `nopal query` beside babeltrace2's text through awk and into SQLite, in CPU seconds.
+"""Recordings asked and shown: `nopal query` beside babeltrace2's text through awk and into SQLite, and `nopal report`, in CPU seconds.
 
-    bench/query/run.py [--events 10000000] [--nopal PATH]
+    bench/query/run.py [--events 10000000] [--nopal PATH] [group] [report]
 
-Bars: at least 20 times as fast as the faster of the two, at most 300 MB of memory. Exit code 1 if one is missed.
+Bars: GROUP BY at least 20 times as fast as the faster of the two, at most 300 MB of memory; a report in 20 s. Exit code 1 if one is missed.
 """
 import argparse
 import os
@@ -17,12 +17,19 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 SQL = "SELECT event, cpu, count(*), min(ts), max(ts) FROM events GROUP BY event, cpu"
+# Others that are answered without SQLite seeing the rows, and one that is not.
+MORE = [
+    "SELECT first % 1000, count(*), avg(first) FROM bench_pair WHERE first > 1000 GROUP BY 1",
+    "SELECT cpu, percentile_cont(0.99) WITHIN GROUP (ORDER BY first) FROM bench_pair GROUP BY cpu",
+    "SELECT cpu, count(*) FROM bench_pair WHERE +cpu >= 0 GROUP BY cpu",
+]
 AWK = r"""{ ts = substr($1, 2); match($0, /cpu_id = [0-9]+/); k = $3 substr($0, RSTART, RLENGTH);
             n[k]++; if (!(k in a)) a[k] = ts; b[k] = ts } END { for (k in n) print k, n[k], a[k], b[k] }"""
+MAX_REPORT_S = 20
 
 
 def measured(command):
-    """CPU time of a command with all its children, wall time, peak memory in MB of the largest, and its output."""
+    """CPU time of a command with all its children, wall time, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.monotonic()
     done = subprocess.run(command, shell=isinstance(command, str), check=True, capture_output=True, text=True)
@@ -39,20 +46,13 @@ def peak_mb(command):
     return usage.ru_maxrss / 1000
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=10_000_000)
-    parser.add_argument("--nopal", type=pathlib.Path)
-    args = parser.parse_args()
-    if args.nopal is None:
-        subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "nopal-cli"], cwd=ROOT, check=True)
-        args.nopal = TARGET / "release/nopal"
-    make = ["cargo", "build", "--release", "--quiet", "-p", "nopal-trace", "--example", "make_recording"]
-    subprocess.run(make, cwd=ROOT, check=True)
-    folder = TARGET / "bench-query"
-    shutil.rmtree(folder, ignore_errors=True)
+def row(name, cpu, wall, events, note=""):
+    print(f"{name:<26}{cpu:>8.2f}{wall:>8.2f}{cpu / events * 1e9:>13.0f}   {note}", flush=True)
+
+
+def group(args, folder, make):
     recording = folder / "recording"
-    subprocess.run([TARGET / "release/examples/make_recording", recording, str(args.events)], check=True)
+    subprocess.run([make, recording, str(args.events)], check=True)
     text = f"babeltrace2 --clock-seconds --no-delta {recording}"
     awk = folder / "group.awk"
     awk.write_text(AWK)
@@ -63,17 +63,57 @@ def main():
     )
     query = [args.nopal, "query", recording, SQL, "--csv"]
     cases = [("nopal query", query), ("babeltrace2 | awk", f"{text} | awk -f {awk}"), ("babeltrace2 | sqlite3", load)]
-    print(f"{args.events} events; {'':<10}{'cpu s':>8}{'wall s':>8}{'ns an event':>13}")
     cpu = {}
     for name, command in cases:
         cpu[name], wall, out = measured(command)
-        n = sum(1 for _ in out.splitlines())
-        print(f"{name:<26}{cpu[name]:>8.2f}{wall:>8.2f}{cpu[name] / args.events * 1e9:>13.0f}   {n} lines")
-    peak = peak_mb(query)
+        row(name, cpu[name], wall, args.events, f"{len(out.splitlines())} lines")
+    for sql in MORE:
+        seconds, wall, _ = measured([args.nopal, "query", recording, sql, "--csv"])
+        row("nopal query", seconds, wall, args.events, sql)
+    peak = max(peak_mb([args.nopal, "query", recording, sql, "--csv"]) for sql in [SQL, MORE[0], MORE[1]])
     times = min(cpu["babeltrace2 | awk"], cpu["babeltrace2 | sqlite3"]) / cpu["nopal query"]
     print(f"{times:.1f} times the faster of the two (bar 20); peak {peak:.0f} MB (bar 300)")
+    return times >= 20 and peak <= 300
+
+
+def report(args, folder, make):
+    recording, page = folder / "spans", folder / "report.html"
+    subprocess.run([make, recording, str(args.events), "spans"], check=True)
+    command = [args.nopal, "report", recording, "-o", page]
+    cpu, wall, _ = measured(command)
+    size = page.stat().st_size / 1e6
+    page.unlink()
+    peak = peak_mb(command)
+    row("nopal report", cpu, wall, args.events, f"{size:.1f} MB of page, peak {peak:.0f} MB; bar {MAX_REPORT_S} s")
+    return cpu <= MAX_REPORT_S
+
+
+PARTS = {"group": group, "report": report}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--nopal", type=pathlib.Path)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
+    args = parser.parse_args()
+    if unknown := [part for part in args.parts if part not in PARTS]:
+        parser.error(f"no such part: {' '.join(unknown)}; there are {' '.join(PARTS)}")
+    if args.nopal is None:
+        subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "nopal-cli"], cwd=ROOT, check=True)
+        args.nopal = TARGET / "release/nopal"
+    build = ["cargo", "build", "--release", "--quiet", "-p", "nopal-trace", "--example", "make_recording"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    make = TARGET / "release/examples/make_recording"
+    folder = TARGET / "bench-query"
+    is_held = []
+    print(f"{args.events} events; {'':<10}{'cpu s':>8}{'wall s':>8}{'ns an event':>13}")
+    for part in args.parts or PARTS:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        is_held.append(PARTS[part](args, folder, make))
     shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(0 if times >= 20 and peak <= 300 else 1)
+    sys.exit(0 if all(is_held) else 1)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ Examples:
 
 Tables: events, spans, histograms, losses, recordings, and one for each event type: provider:name is provider_name. Times and
 durations are nanoseconds; ts is since the epoch. SQLite's language, with percentile_cont and median. Conditions on ts, pid, tid, host, event,
-provider, name and recording are answered by reading less. docs/recordings.md has the columns.")]
+provider, name and recording are answered by reading less. Sums by groups over one table are worked out while it is read, on all cores.
+docs/recordings.md has the columns, and says which statements that are.")]
 pub(super) struct Args {
     /// The recordings (folders, or names of sessions), then the SQL. Without SQL a prompt, or what standard input says.
     #[arg(value_name = "RECORDING... [SQL]", required = true)]
