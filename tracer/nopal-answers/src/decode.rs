@@ -153,6 +153,30 @@ impl Visitor for FieldReader<'_> {
     fn end_variant(&mut self) {
         self.close();
     }
+    fn boolean(&mut self, at: &Step, _: u64, value: bool) {
+        match (self.depth, value) {
+            (0, _) => {
+                let label: &[u8] = if value { b"true" } else { b"false" };
+                self.give(at, Value::Label(i64::from(value), label));
+            }
+            (_, value) => {
+                if let Some(nested) = &mut self.nested {
+                    nested.put(at, if value { "true" } else { "false" });
+                }
+            }
+        }
+    }
+    /// As an array of bytes.
+    fn blob(&mut self, at: &Step, _: u64, bytes: &[u8]) {
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.give(at, Value::Text(text.as_bytes()));
+    }
+    fn absent(&mut self, at: &Step, _: u64) {
+        match &mut self.nested {
+            Some(nested) => nested.put(at, "null"),
+            None => self.give(at, Value::Absent),
+        }
+    }
 }
 
 /// What a context field says of whose an event is.

@@ -87,6 +87,14 @@ fn known_field(name: &str, ty: &Type) -> KnownField {
             Type::Integer(integer) if integer.is_text || integer.bits == 8 => (FieldKind::Text, Vec::new()),
             _ => (FieldKind::Other, Vec::new()),
         },
+        Type::Bool(_) => (FieldKind::Label, vec![("false".to_owned(), 0, 0), ("true".to_owned(), 1, 1)]),
+        Type::BitMap(_) => (FieldKind::Number, Vec::new()),
+        Type::Variable(variable) => match &variable.table {
+            Some(table) => return known_field(name, &Type::Enum(table.clone())),
+            None => (FieldKind::Number, Vec::new()),
+        },
+        Type::Wide(_) | Type::Blob(_) => (FieldKind::Text, Vec::new()),
+        Type::Optional(optional) => return known_field(name, &optional.ty),
         Type::Struct(_) | Type::Variant(_) => (FieldKind::Other, Vec::new()),
     };
     KnownField { name: name.to_owned(), kind, labels }

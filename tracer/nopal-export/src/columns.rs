@@ -97,7 +97,13 @@ fn kind(ty: &Type) -> Kind {
         Type::Integer(integer) if integer.is_signed || integer.bits < 64 => Kind::Integer,
         Type::Integer(_) => Kind::Unsigned,
         Type::Float(_) => Kind::Float,
+        Type::Variable(variable) if variable.table.is_some() => Kind::Text,
+        Type::Variable(variable) => kind(&Type::Integer(variable.integer.clone())),
+        Type::BitMap(map) if map.bits.bits < 64 => Kind::Integer,
+        Type::BitMap(_) => Kind::Unsigned,
+        Type::Optional(optional) => kind(&optional.ty),
         Type::String | Type::Enum(_) | Type::Struct(_) | Type::Array(_) | Type::Variant(_) => Kind::Text,
+        Type::Bool(_) | Type::Wide(_) | Type::Blob(_) => Kind::Text,
     }
 }
 

@@ -280,4 +280,27 @@ impl Visitor for JsonPrinter<'_> {
     fn end_variant(&mut self) {
         self.end_struct();
     }
+
+    fn boolean(&mut self, at: &Step, _: u64, value: bool) {
+        self.lead(at);
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    /// As the bytes of an array.
+    fn blob(&mut self, at: &Step, _: u64, bytes: &[u8]) {
+        self.lead(at);
+        self.out.push(b'[');
+        for (i, byte) in bytes.iter().enumerate() {
+            if i > 0 {
+                self.out.push(b',');
+            }
+            digits::unsigned(self.out, u64::from(*byte));
+        }
+        self.out.push(b']');
+    }
+
+    fn absent(&mut self, at: &Step, _: u64) {
+        self.lead(at);
+        self.out.extend_from_slice(b"null");
+    }
 }

@@ -1,4 +1,4 @@
-//! Events, and recordings at rest in the Common Trace Format 1.8.
+//! Events, and recordings at rest in the Common Trace Format, 1.8 and 2.
 //!
 //! [`Recording`] reads a recording, ours or LTTng's, by parsing its metadata; [`write`] makes one. [`EventType`] and
 //! [`Type`] say what an event looks like on both sides.
@@ -7,6 +7,8 @@
 
 pub mod clock;
 mod code;
+mod convert;
+mod ctf2;
 mod digits;
 mod error;
 mod escape;
@@ -14,10 +16,12 @@ mod frames;
 mod json;
 pub mod live;
 pub mod localtime;
+mod location;
 mod model;
 mod note;
 mod pipeline;
 mod read;
+mod role;
 mod stream_part;
 mod tasks;
 mod text;
@@ -31,8 +35,8 @@ pub use escape::{escape, escape_lines, escape_styled};
 pub use frames::FrameNames;
 pub use json::{JsonLines, json_text};
 pub use model::{
-    Array, ByteOrder, Enum, EventType, Field, FieldType, Float, Integer, Label, Length, Struct, Type,
-    Variant, number, push_field,
+    Array, BitMap, Bits, Blob, ByteOrder, Encoding, Enum, EventType, Field, FieldType, Flag, Float, Integer,
+    Label, Length, Optional, Struct, Type, Variable, Variant, Wide, number, push_field,
 };
 pub use note::Note;
 pub use pipeline::{Lines, PrintError, Printed, Selection, print};
@@ -45,4 +49,4 @@ pub use tasks::{Numbers, TaskFile, TaskTable};
 pub use text::{Look, TextForm, TextLines};
 pub use tsdl::EnvValue;
 pub use verdict::{Verdict, VerdictFile};
-pub use write::{Payload, RecordingInfo, RecordingWriter, StreamWriter, TypeId};
+pub use write::{Payload, RecordingInfo, RecordingWriter, StreamWriter, TypeId, Version};

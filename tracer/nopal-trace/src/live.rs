@@ -4,10 +4,10 @@ use crate::digits;
 use crate::escape::escape;
 use crate::escape::json_string;
 use crate::json::{JsonPrinter, print_number};
+use crate::location::ScopeKind;
 use crate::model::{ByteOrder, EventType, Type};
 use crate::read::{
-    Content, Damage, Scope, ScopeKind, Scratch, ShortPrinter, Slots, TaskText, TextPrinter, Visitor, compile,
-    run,
+    Content, Damage, Scope, Scratch, ShortPrinter, Slots, TaskText, TextPrinter, Visitor, compile, run,
 };
 use crate::text::{Look, ShortLine, TextForm, TextLines};
 

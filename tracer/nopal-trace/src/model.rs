@@ -1,6 +1,8 @@
 //! What a recording can say: event types, their fields, and the types of values. Shared by the writer, which prints
-//! it as TSDL, and by the reader, which gets it from TSDL. Holds no bytes of events.
+//! it as metadata, and by the reader, which gets it from metadata, be it CTF 1.8 or CTF 2. Holds no bytes of events.
 
+use crate::location::Location;
+use crate::role::Roles;
 use std::sync::Arc;
 
 /// An event type: `provider:name` with its fields in the order in which their bytes lie.
@@ -34,6 +36,17 @@ pub enum Type {
     Struct(Arc<Struct>),
     Array(Arc<Array>),
     Variant(Arc<Variant>),
+    // Of CTF 2 only, and only read:
+    /// True if any of its bits is set.
+    Bool(Bits),
+    /// Bits that are no number, some of which may have names.
+    BitMap(Arc<BitMap>),
+    /// A number in as many bytes as it needs (LEB128).
+    Variable(Arc<Variable>),
+    /// Text in UTF-16 or UTF-32.
+    Wide(Arc<Wide>),
+    Blob(Arc<Blob>),
+    Optional(Arc<Optional>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,20 +70,94 @@ pub struct Integer {
     pub is_text: bool,
     /// The clock whose value it holds.
     pub(crate) clock: Option<Arc<str>>,
+    /// Its first bit is where its last would be.
+    pub(crate) is_reversed: bool,
+    /// As CTF 2 declares them; `None` if names tell, as in CTF 1.8.
+    pub(crate) roles: Option<Roles>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Float {
-    /// 32 or 64.
+    /// 16, 32 or 64.
     pub bits: u32,
     pub align_bits: u32,
     pub order: Option<ByteOrder>,
+    /// Its first bit is where its last would be.
+    pub is_reversed: bool,
 }
+
+/// Where the bits of a value lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bits {
+    /// 1 to 64.
+    pub bits: u32,
+    pub align_bits: u32,
+    pub order: ByteOrder,
+    pub(crate) is_reversed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct BitMap {
+    pub bits: Bits,
+    /// By name; none for a plain array of bits.
+    pub flags: Vec<Flag>,
+}
+
+/// A name for some bits, of which any makes it active.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flag {
+    pub name: String,
+    pub mask: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variable {
+    /// With 64 bits.
+    pub integer: Integer,
+    /// Names of values, if some have any.
+    pub table: Option<Arc<Enum>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wide {
+    pub encoding: Encoding,
+    /// In bytes; `None`: up to its NUL.
+    pub length: Option<Length>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    Utf16(ByteOrder),
+    Utf32(ByteOrder),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Blob {
+    /// In bytes.
+    pub length: Length,
+    pub media_type: String,
+    pub(crate) roles: Roles,
+}
+
+/// A value that is there or not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Optional {
+    pub ty: Type,
+    pub(crate) selector: Location,
+    /// It is there if the selector is in one of these; `None`: if the selector is true.
+    pub(crate) ranges: Option<Vec<Span>>,
+    pub(crate) depth: u32,
+}
+
+/// Integers from the first to the last.
+pub(crate) type Span = (i128, i128);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Enum {
     pub integer: Integer,
     pub labels: Vec<Label>,
+    /// Several labels of one value are shown in braces, as babeltrace2 shows those of CTF 2.
+    pub(crate) has_braces: bool,
 }
 
 /// One row of an enum's table; ranges may overlap.
@@ -93,6 +180,8 @@ pub struct Struct {
 pub struct Array {
     pub element: Type,
     pub length: Length,
+    /// The larger of its own and its elements'.
+    pub(crate) align_bits: u32,
     pub(crate) depth: u32,
 }
 
@@ -101,14 +190,24 @@ pub enum Length {
     Fixed(u64),
     /// Path of the integer that holds it, as the metadata spells it.
     Field(Vec<String>),
+    /// The same in CTF 2.
+    Located(Location),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
-    /// Path of the enum that selects.
-    pub(crate) tag: Vec<String>,
+    pub(crate) tag: Tag,
     pub options: Vec<Field>,
     pub(crate) depth: u32,
+}
+
+/// What says which option a variant is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Tag {
+    /// Path of an enum with the names of the options.
+    Label(Vec<String>),
+    /// An integer, and for each option the values that stand for it.
+    Ranges(Location, Vec<Vec<Span>>),
 }
 
 impl EventType {
@@ -173,6 +272,11 @@ impl Field {
         Field { raw: format!("_{name}"), name, ty }
     }
 
+    /// A field whose name is that of the metadata, as in CTF 2.
+    pub(crate) fn exact(name: String, ty: Type) -> Self {
+        Field { raw: name.clone(), name, ty }
+    }
+
     pub(crate) fn from_raw(raw: String, ty: Type) -> Self {
         let name = raw.strip_prefix('_').unwrap_or(&raw).to_owned();
         Field { name, raw, ty }
@@ -181,7 +285,17 @@ impl Field {
 
 impl Integer {
     pub fn new(bits: u32, is_signed: bool) -> Self {
-        Integer { bits, align_bits: 8, is_signed, base: 10, order: None, is_text: false, clock: None }
+        Integer {
+            bits,
+            align_bits: 8,
+            is_signed,
+            base: 10,
+            order: None,
+            is_text: false,
+            clock: None,
+            is_reversed: false,
+            roles: None,
+        }
     }
 
     /// Printed in base 2, 8, 10 or 16.
@@ -219,7 +333,7 @@ impl Type {
     }
 
     pub fn float(bits: u32) -> Type {
-        Type::Float(Float { bits, align_bits: 8, order: None })
+        Type::Float(Float { bits, align_bits: 8, order: None, is_reversed: false })
     }
 
     pub fn enumeration<'a>(
@@ -230,7 +344,7 @@ impl Type {
             .into_iter()
             .map(|(text, first, last)| Label { text: text.to_owned(), first, last })
             .collect();
-        Type::Enum(Arc::new(Enum { integer, labels }))
+        Type::Enum(Arc::new(Enum { integer, labels, has_braces: false }))
     }
 
     pub fn array(element: Type, count: u64) -> Type {
@@ -252,23 +366,34 @@ impl Type {
         Type::Struct(Arc::new(Struct { fields, align_bits, depth }))
     }
 
-    pub(crate) fn variant_of(tag: Vec<String>, options: Vec<Field>) -> Type {
+    pub(crate) fn variant_of(tag: Tag, options: Vec<Field>) -> Type {
         let depth = deepest(&options) + 1;
         Type::Variant(Arc::new(Variant { tag, options, depth }))
     }
 
     pub(crate) fn array_of(element: Type, length: Length) -> Type {
-        let depth = element.depth() + 1;
-        Type::Array(Arc::new(Array { element, length, depth }))
+        Type::aligned_array(element, length, 1)
+    }
+
+    pub(crate) fn aligned_array(element: Type, length: Length, align_bits: u32) -> Type {
+        let (depth, align_bits) = (element.depth() + 1, element.align_bits().max(align_bits));
+        Type::Array(Arc::new(Array { element, length, align_bits, depth }))
+    }
+
+    pub(crate) fn optional_of(ty: Type, selector: Location, ranges: Option<Vec<Span>>) -> Type {
+        let depth = ty.depth() + 1;
+        Type::Optional(Arc::new(Optional { ty, selector, ranges, depth }))
     }
 
     /// Types within types. Kept, not counted: a type that names another twice would be walked twice as often per level.
     pub(crate) fn depth(&self) -> u32 {
         match self {
             Type::Integer(_) | Type::Float(_) | Type::String | Type::Enum(_) => 0,
+            Type::Bool(_) | Type::BitMap(_) | Type::Variable(_) | Type::Wide(_) | Type::Blob(_) => 0,
             Type::Struct(s) => s.depth,
             Type::Array(a) => a.depth,
             Type::Variant(v) => v.depth,
+            Type::Optional(o) => o.depth,
         }
     }
 
@@ -286,12 +411,14 @@ impl Type {
         match self {
             Type::Integer(i) => i.align_bits,
             Type::Float(f) => f.align_bits,
-            Type::String => 8,
+            Type::String | Type::Variable(_) | Type::Wide(_) | Type::Blob(_) => 8,
             Type::Enum(e) => e.integer.align_bits,
+            Type::Bool(b) => b.align_bits,
+            Type::BitMap(b) => b.bits.align_bits,
             Type::Struct(s) => s.align_bits,
-            Type::Array(a) => a.element.align_bits(),
-            // A variant has the alignment of what it turns out to be.
-            Type::Variant(_) => 1,
+            Type::Array(a) => a.align_bits,
+            // These have the alignment of what they turn out to be.
+            Type::Variant(_) | Type::Optional(_) => 1,
         }
     }
 }
@@ -308,6 +435,13 @@ impl Enum {
             self.labels.get(at).is_some_and(|l| l.text == text && l.first == value && l.last == value)
         };
         self.labels.len() == 2 && row(0, "false", 0) && row(1, "true", 1)
+    }
+}
+
+impl BitMap {
+    /// The names of which any bit is set in `raw`.
+    pub fn active(&self, raw: u64) -> impl Iterator<Item = &str> {
+        self.flags.iter().filter(move |flag| flag.mask & raw != 0).map(|flag| flag.name.as_str())
     }
 }
 

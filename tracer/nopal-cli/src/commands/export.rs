@@ -15,7 +15,7 @@ use nopal_export::{
 use nopal_files::own::Folder;
 use nopal_parquet::{Dataset, EventsParquet, SpansParquet};
 use nopal_spans::Span;
-use nopal_trace::{JsonLines, PrintError, Selection};
+use nopal_trace::{Error, JsonLines, PrintError, Range, Recording, Selection};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +32,7 @@ Examples:
   nopal export pg.rec --to parquet --dataset /lake      adds it to the tables of a fleet: fleet/README.md
   nopal export pg.rec --to flamegraph | flamegraph.pl > pg.svg
   nopal export pg.rec --to otlp-json -o pg.jsonl        OpenTelemetry collectors
+  nopal export pg.rec --to ctf2 -o pg2.rec              babeltrace2 2.1 and newer; LTTng's recordings, too
 
 chrome and perfetto show spans as slices, other events as instants, and what was lost where it was lost. csv, json and parquet
 hold events, or with --table spans the spans. Times are nanoseconds since the epoch. The last line on standard error says
@@ -42,7 +43,7 @@ pub(super) struct Args {
     pub recordings: Vec<PathBuf>,
     #[arg(long = "to", value_name = "FORMAT", value_enum)]
     pub format: Format,
-    /// The new file; without it standard output.
+    /// The new file, or for ctf2 the new folder; without it standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Adds events, and histograms of spans that add up over hosts, to the dataset in this folder; for parquet.
@@ -78,6 +79,8 @@ pub(super) enum Format {
     /// OpenTelemetry spans, as its file exporter writes them.
     OtlpJson,
     Parquet,
+    /// The whole recording in the Common Trace Format 2.
+    Ctf2,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -113,6 +116,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         && io::stdout().is_terminal()
     {
         return Err(Failure::usage("this format is not for a terminal").hint("name a file with -o FILE"));
+    }
+    if args.format == Format::Ctf2 {
+        return ctf2(&args);
     }
     let opened = Opened::open(&args.recordings, args.part.spans_file.as_deref())?;
     let selections = opened.select(&args.events, &args.part)?;
@@ -179,6 +185,8 @@ fn exporter(
         (Format::Perfetto, _) => Box::new(Perfetto::new(out, spans)),
         (Format::Flamegraph, _) => Box::new(Flamegraph::new(out, spans)),
         (Format::OtlpJson, _) => Box::new(Otlp::new(out, spans)),
+        // A folder, which `ctf2` writes.
+        (Format::Ctf2, _) => return Err(io::ErrorKind::Unsupported.into()),
     })
 }
 
@@ -204,6 +212,50 @@ fn write(
     });
     status.clear();
     ended
+}
+
+/// The streams of one recording as they are, with metadata of CTF 2.
+fn ctf2(args: &Args) -> Result<(), Failure> {
+    let part = &args.part;
+    let is_whole = args.events.is_empty()
+        && part.only.is_empty()
+        && part.spans_file.is_none()
+        && part.from.is_none()
+        && part.until.is_none();
+    if !is_whole {
+        return Err(
+            Failure::usage("ctf2 has the whole recording").hint("leave out -e, --span, --from and --until")
+        );
+    }
+    let (Some(output), [name]) = (&args.output, args.recordings.as_slice()) else {
+        return Err(Failure::usage("ctf2 makes a folder of one recording").hint("name it with -o DIR"));
+    };
+    let opened = Opened::open(std::slice::from_ref(name), None)?;
+    let (dir, recording) = &opened.all[0];
+    signals::stop_on_signals();
+    let stop = AtomicBool::new(false);
+    let mut status = Status::new();
+    let written = recording.write_ctf2(dir, output, |n_bytes| {
+        status.show(|| bytes_in_words(n_bytes));
+        !signals::is_stopped()
+    });
+    status.clear();
+    let Some(n_bytes) = written.map_err(|error| match error {
+        Error::Exists { path } => {
+            Failure::new("output", format!("{} already holds a recording", path.display()))
+                .hint("choose another folder with -o")
+        }
+        error => super::recording_failure(&error, dir),
+    })?
+    else {
+        return Err(interrupted("what was written is not a recording"));
+    };
+    // What is missing in the one is missing in the other.
+    let made = Recording::open(output).and_then(|made| made.count(Range::default(), |_| true, &stop));
+    let counts = made.map_err(|error| super::recording_failure(&error, output))?;
+    let n_events = counts.total();
+    let ended = Ended { n_events, n_bytes, reports: vec![counts.report], ..Ended::default() };
+    conclude(args, &ended, false)
 }
 
 /// Events as `nopal view --json` prints them.

@@ -18,7 +18,7 @@ use nopal_live::{Hit, Loss};
 use nopal_session::config::context_field;
 use nopal_session::ctf_recorder::{Closed, Recorder};
 use nopal_trace::localtime::{ClockText, text_of};
-use nopal_trace::{EnvValue, Error, RecordingInfo, Verdict};
+use nopal_trace::{EnvValue, Error, RecordingInfo, Verdict, Version};
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,8 +38,9 @@ Examples:
                                                               each with its callers
   nopal view pg.rec                                           the events
   babeltrace2 pg.rec                                          the same
+  nopal record --ctf 2 -e 'postgresql:*' -p 1234 -o pg.rec    for babeltrace2 2.1 and newer
 
-The recording is in the Common Trace Format 1.8, one stream for each CPU.")]
+The recording is in the Common Trace Format, one stream for each CPU: 1.8, which every reader knows, or 2.")]
 pub(super) struct Args {
     /// `provider:name` or `function:FILE:NAME` with `*` and `?`, and a condition on its arguments after `if`; may be given several times.
     #[arg(short = 'e', long = "event", value_name = "PROBE", required_unless_present = "trigger")]
@@ -69,9 +70,22 @@ pub(super) struct Args {
     /// Leaves out vpid and vtid, which cost 8 bytes an event.
     #[arg(long)]
     pub no_context: bool,
+    /// The version of the Common Trace Format; what is recorded is the same.
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t = Ctf::One)]
+    pub ctf: Ctf,
     /// Prints the result as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Ctf {
+    /// Metadata in TSDL, for every reader.
+    #[value(name = "1.8", alias = "1")]
+    One,
+    /// Metadata in JSON, for babeltrace2 2.1 and newer.
+    #[value(name = "2")]
+    Two,
 }
 
 /// How long to sleep when the rings were nearly empty.
@@ -333,6 +347,10 @@ impl Status {
 fn info(args: &Args) -> RecordingInfo {
     let text = |value: &str| EnvValue::Text(value.to_owned());
     let mut info = RecordingInfo::of_this_host().env("nopal_version", text(env!("CARGO_PKG_VERSION")));
+    info.version = match args.ctf {
+        Ctf::One => Version::Ctf1,
+        Ctf::Two => Version::Ctf2,
+    };
     if let Some(pid) = args.target.processes.pids.first() {
         info = info.env("pid", EnvValue::Number(i128::from(*pid)));
         if let Ok(process) = nopal_proc::Process::read(*pid) {

@@ -91,7 +91,12 @@ fn order(description: &ArgDescription) -> Option<ByteOrder> {
 }
 
 fn float(size_bytes: u8, description: &ArgDescription) -> Type {
-    Type::Float(Float { bits: u32::from(size_bytes) * 8, align_bits: 8, order: order(description) })
+    Type::Float(Float {
+        bits: u32::from(size_bytes) * 8,
+        align_bits: 8,
+        order: order(description),
+        is_reversed: false,
+    })
 }
 
 fn integer(size_bytes: u8, is_signed: bool, description: &ArgDescription) -> Integer {

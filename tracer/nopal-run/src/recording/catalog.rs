@@ -199,6 +199,16 @@ fn arg_type(ty: &Type) -> ArgType {
             Type::Integer(integer) if integer.bits == 8 => ArgType::Bytes { length_arg: None },
             _ => ArgType::Int { size_bytes: 8, is_signed: false },
         },
-        Type::Struct(_) | Type::Variant(_) => ArgType::Int { size_bytes: 8, is_signed: false },
+        Type::Bool(_) => ArgType::Enum { labels: vec![(0, "false".to_owned()), (1, "true".to_owned())] },
+        Type::Variable(variable) => match &variable.table {
+            Some(table) => arg_type(&Type::Enum(table.clone())),
+            None => ArgType::Int { size_bytes: 8, is_signed: variable.integer.is_signed },
+        },
+        Type::Wide(_) => ArgType::Str,
+        Type::Blob(_) => ArgType::Bytes { length_arg: None },
+        Type::Optional(optional) => arg_type(&optional.ty),
+        Type::Struct(_) | Type::Variant(_) | Type::BitMap(_) => {
+            ArgType::Int { size_bytes: 8, is_signed: false }
+        }
     }
 }

@@ -114,6 +114,17 @@ impl Visitor for Args {
     fn end_variant(&mut self) {
         self.end();
     }
+    /// Bytes are bytes, whatever they would say as a text.
+    fn blob(&mut self, at: &Step, _: u64, bytes: &[u8]) {
+        self.begin();
+        bytes.iter().for_each(|byte| self.number(at, i64::from(*byte)));
+        self.end();
+    }
+    /// To a script what is not there is zero, or an empty text.
+    fn absent(&mut self, _: &Step, _: u64) {
+        self.begin();
+        self.end();
+    }
 }
 
 /// Whose event it was, as far as the recording says.

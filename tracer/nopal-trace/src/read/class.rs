@@ -1,10 +1,12 @@
 //! The kinds of streams and events of a trace, compiled from its metadata: which plan decodes what, which header is in
 //! front of each event, which clock gives the time.
 
-use super::plan::{Scope, ScopeKind, Slots, compile};
+use super::plan::{Scope, Slots, compile};
 use crate::escape::escape;
 use crate::escape::json_string;
-use crate::model::{ByteOrder, EventType, Integer, Type};
+use crate::location::ScopeKind;
+use crate::model::{ByteOrder, EventType, Field, Integer, Span, Tag, Type, Variant};
+use crate::role::Role;
 use crate::tsdl::{Clock, EventDecl, Metadata, Place, StreamDecl, Unreadable, fields_of};
 use std::collections::HashMap;
 
@@ -230,7 +232,8 @@ impl StreamBuilder<'_> {
                 model_uri: event.model_uri.clone(),
             };
             let space = if origin.is_empty() { "" } else { " " };
-            let lead = format!("{}{space}{}: ", escape(origin), escape(&event.name)).into_bytes().into();
+            let shown = if event.name.is_empty() { "<unknown>" } else { &event.name };
+            let lead = format!("{}{space}{}: ", escape(origin), escape(shown)).into_bytes().into();
             let mut json_names = b",\"provider\":".to_vec();
             json_string(&mut json_names, ty.provider.as_bytes());
             json_names.extend_from_slice(b",\"name\":");
@@ -254,7 +257,9 @@ impl StreamBuilder<'_> {
         };
         let (packet_header, packet_context) = (take(ScopeKind::PacketHeader), take(ScopeKind::PacketContext));
         let (event_header, event_context) = (take(ScopeKind::EventHeader), take(ScopeKind::StreamContext));
-        let clock_name = [&decl.event_header, &decl.packet_context].into_iter().flatten().find_map(clock_of);
+        let of_fields =
+            || [&decl.event_header, &decl.packet_context].into_iter().flatten().find_map(clock_of);
+        let clock_name = decl.clock.clone().or_else(of_fields);
         let clock =
             clock_name.and_then(|name| metadata.clocks.iter().find(|c| c.name == name)).map(ClockRule::new);
         // The variant within a header needs the header's id; only a reference from outside makes it needed later.
@@ -278,13 +283,41 @@ impl StreamBuilder<'_> {
 }
 
 /// The first clock that an integer in `ty` is mapped to.
-fn clock_of(ty: &Type) -> Option<String> {
+pub(crate) fn clock_of(ty: &Type) -> Option<String> {
     match ty {
         Type::Integer(i) => i.clock.as_ref().map(|c| c.to_string()),
         Type::Enum(e) => e.integer.clock.as_ref().map(|c| c.to_string()),
         Type::Struct(s) => s.fields.iter().find_map(|f| clock_of(&f.ty)),
         Type::Variant(v) => v.options.iter().find_map(|f| clock_of(&f.ty)),
-        Type::Array(_) | Type::Float(_) | Type::String => None,
+        // CTF 2 names the clock of a stream by itself.
+        Type::Bool(_) | Type::BitMap(_) | Type::Variable(_) | Type::Optional(_) => None,
+        Type::Array(_) | Type::Float(_) | Type::String | Type::Wide(_) | Type::Blob(_) => None,
+    }
+}
+
+/// Whether a field of a header holds the event's number: by its role, or in CTF 1.8 by its name.
+fn is_id(field: &Field, integer: &Integer) -> bool {
+    integer.roles.map_or(field.raw == "id", |roles| roles.has(Role::EventId))
+}
+
+/// The values of `id` that stand for the options of a variant behind it, if each option has one range of them.
+fn spans(id: &Field, variant: &Variant) -> Option<Vec<Span>> {
+    match &variant.tag {
+        Tag::Label(path) => {
+            let Type::Enum(table) = &id.ty else { return None };
+            if *path != [id.raw.as_str()] || table.labels.len() != variant.options.len() {
+                return None;
+            }
+            let mut rows = table.labels.iter().zip(&variant.options);
+            rows.all(|(label, option)| label.text == option.raw)
+                .then(|| table.labels.iter().map(|label| (label.first, label.last)).collect())
+        }
+        Tag::Ranges(location, ranges) => {
+            let is_header = location.origin.is_none_or(|origin| origin == ScopeKind::EventHeader);
+            let is_it = is_header && matches!(location.path.as_slice(), [Some(name)] if *name == id.raw);
+            let is_one = is_it && ranges.iter().all(|spans| spans.len() == 1);
+            is_one.then(|| ranges.iter().flatten().copied().collect())
+        }
     }
 }
 
@@ -293,12 +326,18 @@ fn header_form(ty: &Type, order: ByteOrder) -> HeaderForm {
         i.bits == bits
             && i.align_bits == align
             && !i.is_signed
+            && !i.is_reversed
             && i.order.unwrap_or(order) == ByteOrder::Little
             && i.clock.is_some() == has_clock
     };
     let check = |id_bits: u32, time_bits: u32, align: u32, escape: i128| -> Option<()> {
         let [id, choice] = fields_of(ty) else { return None };
-        let (Type::Enum(e), Type::Variant(v)) = (&id.ty, &choice.ty) else { return None };
+        let Type::Variant(v) = &choice.ty else { return None };
+        let id_type = match &id.ty {
+            Type::Enum(e) => &e.integer,
+            Type::Integer(i) => i,
+            _ => return None,
+        };
         let [compact, extended] = v.options.as_slice() else { return None };
         let ([time], [long_id, long_time]) = (fields_of(&compact.ty), fields_of(&extended.ty)) else {
             return None;
@@ -308,14 +347,12 @@ fn header_form(ty: &Type, order: ByteOrder) -> HeaderForm {
         else {
             return None;
         };
-        let rows: Vec<_> = e.labels.iter().map(|l| (l.text.as_str(), l.first, l.last)).collect();
-        let is_it = is(&e.integer, id_bits, align, false)
+        let is_it = is(id_type, id_bits, align, false)
             && ty.align_bits() == 8
-            && id.raw == "id"
-            && v.tag == ["id"]
-            && rows == [(compact.raw.as_str(), 0, escape - 1), (extended.raw.as_str(), escape, escape)]
+            && is_id(id, id_type)
+            && spans(id, v)? == [(0, escape - 1), (escape, escape)]
             && is(time, time_bits, align, true)
-            && long_id.raw == "id"
+            && is_id(long_id, long_id_type)
             && is(long_id_type, 32, 8, false)
             && is(long_time, 64, 8, true);
         is_it.then_some(())

@@ -1,7 +1,9 @@
 //! Runs decode plans over the bytes of a packet. Every length and offset is checked against the packet's content.
 
 use super::plan::{Count, Kind, MAX_LOOPS, N_SLOTS, Plan, Step};
-use crate::model::Enum;
+use super::wide;
+use crate::model::{BitMap, Enum, Span, number};
+use crate::role::Role;
 
 /// The bytes that could not be made sense of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub enum Damage {
     Length,
     /// A variant whose tag names none of its options.
     Variant,
+    /// A number of more than 64 bits.
+    Number,
     /// An event number that the metadata does not have.
     EventId(u64),
 }
@@ -25,6 +29,7 @@ impl std::fmt::Display for Damage {
             Damage::NoNul => f.write_str("a string has no end"),
             Damage::Length => f.write_str("a length is larger than the packet"),
             Damage::Variant => f.write_str("a variant's tag names none of its options"),
+            Damage::Number => f.write_str("a number of variable length has more than 64 bits"),
             Damage::EventId(id) => write!(f, "event number {id} is not in the metadata"),
         }
     }
@@ -70,6 +75,20 @@ pub trait Visitor {
     fn end_struct(&mut self) {}
     fn begin_variant(&mut self, _at: &Step, _index: u64) {}
     fn end_variant(&mut self) {}
+    fn boolean(&mut self, at: &Step, index: u64, value: bool) {
+        self.integer(at, index, u64::from(value), 8, false, 10);
+    }
+    fn bit_map(&mut self, at: &Step, index: u64, raw: u64, map: &BitMap) {
+        self.integer(at, index, raw, map.bits.bits, false, 16);
+    }
+    fn blob(&mut self, at: &Step, index: u64, bytes: &[u8]) {
+        self.string(at, index, bytes);
+    }
+    /// A value that is there follows under the same name.
+    fn begin_optional(&mut self, _at: &Step, _index: u64) {}
+    fn end_optional(&mut self) {}
+    /// An optional value that is not there.
+    fn absent(&mut self, _at: &Step, _index: u64) {}
 }
 
 /// A visitor that only wants to get past.
@@ -120,6 +139,47 @@ impl<'a> Content<'a> {
         }
         let low = if is_big { bytes.len() as u32 * 8 - shift - bits } else { shift };
         Ok((all >> low) as u64 & mask(bits))
+    }
+
+    /// A number in LEB128 from a whole byte on, and how many bytes it has.
+    fn variable(&self, at: u64, is_signed: bool) -> Result<(u64, u64), Damage> {
+        let rest = self.bytes.get((at / 8) as usize..(self.end_bits / 8) as usize).ok_or(Damage::Short)?;
+        let mut value: i128 = 0;
+        for (i, byte) in rest.iter().enumerate() {
+            let shift = 7 * i as u32;
+            let low = i128::from(byte & 0x7f);
+            if shift < 126 {
+                value |= low << shift;
+            } else if low != if is_signed && value < 0 { 0x7f } else { 0 } {
+                return Err(Damage::Number);
+            }
+            if byte & 0x80 != 0 {
+                // Sixty-four bits and their padding; what goes on longer is no number.
+                if i >= 64 {
+                    return Err(Damage::Number);
+                }
+                continue;
+            }
+            if is_signed && byte & 0x40 != 0 && shift + 7 < 128 {
+                value |= -1 << (shift + 7);
+            }
+            let raw =
+                if is_signed { i64::try_from(value).map(|value| value as u64) } else { u64::try_from(value) };
+            return Ok((raw.map_err(|_| Damage::Number)?, i as u64 + 1));
+        }
+        Err(Damage::Short)
+    }
+
+    /// So many bytes from a whole byte on.
+    fn run_of(&self, at: u64, count: u64) -> Result<&'a [u8], Damage> {
+        if count > self.end_bits / 8 {
+            return Err(Damage::Length);
+        }
+        if at + count * 8 > self.end_bits {
+            return Err(Damage::Short);
+        }
+        let first = (at / 8) as usize;
+        self.bytes.get(first..first + count as usize).ok_or(Damage::Short)
     }
 
     fn string(&self, at: u64) -> Result<&'a [u8], Damage> {
@@ -194,6 +254,9 @@ pub(crate) fn run<V: Visitor>(
         match &step.kind {
             Kind::Integer { bits, is_signed, is_big, base } => {
                 let mut raw = content.bits(at, *bits, *is_big)?;
+                if step.is_reversed {
+                    raw = reversed(raw, *bits);
+                }
                 if *is_signed {
                     raw = sign_extend(raw, *bits);
                 }
@@ -203,6 +266,9 @@ pub(crate) fn run<V: Visitor>(
             }
             Kind::Enum { bits, is_big, table } => {
                 let mut raw = content.bits(at, *bits, *is_big)?;
+                if step.is_reversed {
+                    raw = reversed(raw, *bits);
+                }
                 if table.integer.is_signed {
                     raw = sign_extend(raw, *bits);
                 }
@@ -211,10 +277,16 @@ pub(crate) fn run<V: Visitor>(
                 visitor.enumeration(step, index, raw, table);
             }
             Kind::Float { bits, is_big } => {
-                let raw = content.bits(at, *bits, *is_big)?;
+                let mut raw = content.bits(at, *bits, *is_big)?;
+                if step.is_reversed {
+                    raw = reversed(raw, *bits);
+                }
                 at += u64::from(*bits);
-                let value =
-                    if *bits == 32 { f64::from(f32::from_bits(raw as u32)) } else { f64::from_bits(raw) };
+                let value = match bits {
+                    16 => half(raw as u16),
+                    32 => f64::from(f32::from_bits(raw as u32)),
+                    _ => f64::from_bits(raw),
+                };
                 visitor.float(step, index, value, *bits);
             }
             Kind::String => {
@@ -223,16 +295,8 @@ pub(crate) fn run<V: Visitor>(
                 visitor.string(step, index, bytes);
             }
             Kind::Text { length } => {
-                let count = count(*length, scratch);
-                if count > content.end_bits / 8 {
-                    return Err(Damage::Length);
-                }
-                let first = (at / 8) as usize;
-                at += count * 8;
-                if at > content.end_bits {
-                    return Err(Damage::Short);
-                }
-                let bytes = content.bytes.get(first..first + count as usize).ok_or(Damage::Short)?;
+                let bytes = content.run_of(at, count(*length, scratch))?;
+                at += bytes.len() as u64 * 8;
                 visitor.string(step, index, find_nul(bytes).map_or(bytes, |nul| &bytes[..nul]));
             }
             Kind::Array { length, end } => {
@@ -267,11 +331,15 @@ pub(crate) fn run<V: Visitor>(
             }
             Kind::Struct => visitor.begin_struct(step, index),
             Kind::StructEnd => visitor.end_struct(),
-            Kind::Variant { tag, arms } => {
+            Kind::Variant { tag, is_signed, arms } => {
                 let raw = scratch.slots[*tag as usize];
-                // The slot holds a sign-extended value; the table's rows were made the same way.
+                keep(scratch, step, u64::MAX);
                 let is_in = |value: i128| arms.iter().find(|a| a.first <= value && value <= a.last);
-                let arm = is_in(i128::from(raw)).or_else(|| is_in(i128::from(raw as i64)));
+                let arm = match is_signed {
+                    Some(is_signed) => is_in(number(raw, *is_signed)),
+                    // The slot holds a sign-extended value; the table's rows were made the same way.
+                    None => is_in(i128::from(raw)).or_else(|| is_in(i128::from(raw as i64))),
+                };
                 visitor.begin_variant(step, index);
                 pc = arm.ok_or(Damage::Variant)?.target as usize;
             }
@@ -280,9 +348,95 @@ pub(crate) fn run<V: Visitor>(
                 pc = *next as usize;
             }
             Kind::Align => {}
+            Kind::Bool { bits, is_big } => {
+                let raw = content.bits(at, *bits, *is_big)?;
+                at += u64::from(*bits);
+                keep(scratch, step, raw);
+                visitor.boolean(step, index, raw != 0);
+            }
+            Kind::BitMap { bits, is_big, map } => {
+                let mut raw = content.bits(at, *bits, *is_big)?;
+                if step.is_reversed {
+                    raw = reversed(raw, *bits);
+                }
+                at += u64::from(*bits);
+                visitor.bit_map(step, index, raw, map);
+            }
+            Kind::Variable { is_signed, base, table } => {
+                let (raw, n_bytes) = content.variable(at, *is_signed)?;
+                at += n_bytes * 8;
+                keep(scratch, step, raw);
+                match table {
+                    // Of a clock's value so many bits are given as it has bytes (CTF2-SPEC-2.0, 6.3).
+                    _ if step.roles.has(Role::Clock) => {
+                        let bits = (n_bytes * 7).min(64) as u32;
+                        visitor.integer(step, index, raw, bits, false, *base);
+                    }
+                    Some(table) => visitor.enumeration(step, index, raw, table),
+                    None => visitor.integer(step, index, raw, 64, *is_signed, *base),
+                }
+            }
+            Kind::Wide { encoding, length } => {
+                let bytes = match length {
+                    Some(length) => {
+                        let bytes = content.run_of(at, count(*length, scratch))?;
+                        at += bytes.len() as u64 * 8;
+                        bytes
+                    }
+                    None => {
+                        let n_left = (content.end_bits / 8).saturating_sub(at / 8);
+                        let rest = content.run_of(at, n_left)?;
+                        let end = wide::end(rest, *encoding).ok_or(Damage::NoNul)?;
+                        at += (end + wide::unit_bytes(*encoding)) as u64 * 8;
+                        &rest[..end]
+                    }
+                };
+                visitor.string(step, index, wide::utf8(bytes, *encoding).as_bytes());
+            }
+            Kind::Blob { length } => {
+                let bytes = content.run_of(at, count(*length, scratch))?;
+                at += bytes.len() as u64 * 8;
+                visitor.blob(step, index, bytes);
+            }
+            Kind::Optional { tag, is_signed, ranges, end } => {
+                let raw = scratch.slots[*tag as usize];
+                keep(scratch, step, u64::MAX);
+                let is_there = match ranges {
+                    Some(ranges) => is_among(ranges, number(raw, *is_signed)),
+                    None => raw != 0,
+                };
+                if is_there {
+                    visitor.begin_optional(step, index);
+                } else {
+                    visitor.absent(step, index);
+                    pc = *end as usize;
+                }
+            }
+            Kind::OptionalEnd => visitor.end_optional(),
         }
     }
     if at > content.end_bits { Err(Damage::Short) } else { Ok(at) }
+}
+
+/// The same bits, the last one first.
+const fn reversed(raw: u64, bits: u32) -> u64 {
+    raw.reverse_bits() >> (64 - bits)
+}
+
+fn is_among(ranges: &[Span], value: i128) -> bool {
+    ranges.iter().any(|(first, last)| *first <= value && value <= *last)
+}
+
+/// IEEE 754's binary16: one bit sign, five exponent, ten fraction.
+fn half(raw: u16) -> f64 {
+    let fraction = f64::from(raw & 0x3ff);
+    let magnitude = match raw >> 10 & 0x1f {
+        0 => fraction * 2f64.powi(-24),
+        0x1f if fraction == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        exponent => (1024.0 + fraction) * 2f64.powi(i32::from(exponent) - 25),
+    };
+    if raw >> 15 == 1 { -magnitude } else { magnitude }
 }
 
 fn keep(scratch: &mut Scratch, step: &Step, raw: u64) {
@@ -320,6 +474,50 @@ mod tests {
             assert_eq!(content.bits(at, bits, is_big), Ok(expected), "{at} {bits} {is_big}");
         }
         assert_eq!(content.bits(17, 64, false), Err(Damage::Short));
+    }
+
+    #[test]
+    fn numbers_of_variable_length() {
+        let read = |bytes: &[u8], is_signed| {
+            Content { bytes, end_bits: bytes.len() as u64 * 8 }.variable(0, is_signed)
+        };
+        // The examples of CTF2-SPEC-2.0, 6.4.9 and 6.4.10, and the ends of the ranges.
+        assert_eq!(read(&[0xb4, 0xc7, 0x72], false), Ok((1_876_916, 3)));
+        assert_eq!(read(&[0xb4, 0xc7, 0x72], true), Ok((-220_236i64 as u64, 3)));
+        let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        assert_eq!(read(&most, false), Ok((u64::MAX, 10)));
+        let least = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f];
+        assert_eq!(read(&least, true), Ok((i64::MIN as u64, 10)));
+        assert_eq!(read(&[0x85, 0x80, 0x80, 0x00], false), Ok((5, 4)));
+        assert_eq!(read(&[0x02], false), Ok((2, 1)));
+        let mut padded = vec![0x80; 30];
+        padded.push(0);
+        assert_eq!(read(&padded, false), Ok((0, 31)));
+        for (bytes, is_signed) in [
+            (&[0xff; 10][..], false),
+            (&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], false),
+            (&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7e], true),
+            (&[0x80; 200], true),
+        ] {
+            assert!(read(bytes, is_signed).is_err(), "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn half_floats() {
+        for (raw, value) in [
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x7bff, 65504.0),
+            (0x0001, 5.960464477539063e-8),
+            (0x0400, 6.103515625e-5),
+            (0x3555, 0.333251953125),
+            (0x7c00, f64::INFINITY),
+            (0x8000, 0.0),
+        ] {
+            assert_eq!(half(raw), value, "{raw:x}");
+        }
+        assert!(half(0x7e00).is_nan());
     }
 
     #[test]

@@ -168,4 +168,7 @@ impl<F: FnMut(&str, Value<'_>)> Visitor for Scalars<F> {
     fn end_variant(&mut self) {
         self.depth -= 1;
     }
+    fn boolean(&mut self, at: &Step, _: u64, value: bool) {
+        self.give(at, Value::Enum(i128::from(value), Some(if value { "true" } else { "false" })));
+    }
 }

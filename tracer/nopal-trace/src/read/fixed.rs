@@ -61,7 +61,11 @@ fn integers(plan: &Plan, offset_bits: u64, found: &mut Vec<NamedInteger>) -> Opt
         match step.kind {
             Kind::Align if step.align_bits <= 8 && at.is_multiple_of(8) => {}
             Kind::Integer { bits, is_signed, is_big, .. }
-                if step.align_bits <= 8 && at.is_multiple_of(8) && bits.is_multiple_of(8) && bits > 0 =>
+                if step.align_bits <= 8
+                    && at.is_multiple_of(8)
+                    && bits.is_multiple_of(8)
+                    && bits > 0
+                    && !step.is_reversed =>
             {
                 found.push((
                     Arc::clone(&step.name),
@@ -80,7 +84,14 @@ fn integers(plan: &Plan, offset_bits: u64, found: &mut Vec<NamedInteger>) -> Opt
             | Kind::Struct
             | Kind::StructEnd
             | Kind::Variant { .. }
-            | Kind::VariantEnd { .. } => return None,
+            | Kind::VariantEnd { .. }
+            | Kind::Bool { .. }
+            | Kind::BitMap { .. }
+            | Kind::Variable { .. }
+            | Kind::Wide { .. }
+            | Kind::Blob { .. }
+            | Kind::Optional { .. }
+            | Kind::OptionalEnd => return None,
         }
     }
     // Both ways of reading must agree on where it ends.

@@ -1,4 +1,4 @@
-//! Reads recordings by their own metadata: ours, LTTng's, and others in CTF 1.8.
+//! Reads recordings by their own metadata: ours, LTTng's, and others in CTF 1.8 and CTF 2.
 
 pub(crate) mod class;
 mod count;
@@ -6,6 +6,7 @@ mod decode;
 mod event;
 mod fixed;
 mod index;
+mod locate;
 mod merge;
 mod packet;
 mod plan;
@@ -15,8 +16,10 @@ mod short_text;
 mod stream;
 mod streams;
 mod value_text;
+mod wide;
 
 pub use class::EventClass;
+pub(crate) use class::clock_of;
 pub use count::Counts;
 pub(crate) use decode::{Content, run};
 pub use decode::{Damage, Scratch, Visitor};
@@ -25,7 +28,8 @@ pub use fixed::{FixedInteger, NamedInteger};
 pub use merge::Events;
 pub(crate) use packet::Packet;
 pub use plan::Step;
-pub(crate) use plan::{Scope, ScopeKind, Slots, compile};
+pub(crate) use plan::{Scope, Slots, compile};
+pub(crate) use recording::metadata_text;
 pub use recording::{Recording, Trace};
 pub use report::{Loss, Range, Report};
 pub(crate) use short_text::{ShortPrinter, TaskText};

@@ -2,10 +2,11 @@
 
 use super::class::StreamClass;
 use super::decode::{Content, Damage, Scratch, Visitor, run};
-use super::plan::{Role, Step};
+use super::plan::{Kind, Step};
 use super::recording::Trace;
 use super::value_text::TextPrinter;
 use crate::model::Enum;
+use crate::role::Role;
 use crate::stream_part;
 use std::fs::File;
 use std::io;
@@ -70,6 +71,8 @@ impl Drop for Large {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Head {
     pub magic: Option<u64>,
+    /// Whether it bears another UUID than the metadata.
+    pub is_of_other: bool,
     pub stream_id: Option<u64>,
     pub instance: Option<u64>,
     pub begin: Option<u64>,
@@ -148,37 +151,42 @@ impl From<Damage> for HeadFailure {
     fn from(damage: Damage) -> Self {
         match damage {
             Damage::Short | Damage::NoNul | Damage::Length => HeadFailure::Short,
-            Damage::Variant | Damage::EventId(_) => HeadFailure::Damaged(damage.to_string()),
+            Damage::Variant | Damage::Number | Damage::EventId(_) => HeadFailure::Damaged(damage.to_string()),
         }
     }
 }
 
 fn parse_head(trace: &Trace, bytes: &[u8], scratch: &mut Scratch) -> Result<Head, HeadFailure> {
     let content = Content { bytes, end_bits: bytes.len() as u64 * 8 };
-    let mut visitor = HeadVisitor::default();
+    let mut visitor = HeadVisitor { head: Head::default(), uuid: trace.uuid };
     let mut at = 0;
     if let Some(scope) = &trace.packet_header {
         at = run(&scope.plan, content, at, scratch, &mut visitor)?;
     }
-    if visitor.0.magic.is_some_and(|magic| magic != MAGIC) {
+    if visitor.head.magic.is_some_and(|magic| magic != MAGIC) {
         return Err(HeadFailure::Damaged("it does not start with CTF's magic number".to_owned()));
     }
-    let class = class_of(trace, visitor.0.stream_id).ok_or_else(|| {
-        let id = visitor.0.stream_id.unwrap_or(0);
+    if visitor.head.is_of_other {
+        return Err(HeadFailure::Damaged("its UUID is not that of the metadata".to_owned()));
+    }
+    let class = class_of(trace, visitor.head.stream_id).ok_or_else(|| {
+        let id = visitor.head.stream_id.unwrap_or(0);
         HeadFailure::Damaged(format!("stream {id} is not in the metadata"))
     })?;
     let context_at = at;
     if let Some(scope) = &trace.streams[class].packet_context {
         at = run(&scope.plan, content, at, scratch, &mut visitor)?;
     }
-    let is_by_kernel = trace.is_ours && visitor.0.instance.is_some_and(stream_part::is_by_kernel);
-    Ok(Head { context_at, events_at: at, class, is_by_kernel, ..visitor.0 })
+    let is_by_kernel = trace.is_ours && visitor.head.instance.is_some_and(stream_part::is_by_kernel);
+    Ok(Head { context_at, events_at: at, class, is_by_kernel, ..visitor.head })
 }
 
 fn class_of(trace: &Trace, id: Option<u64>) -> Option<usize> {
     match id {
         Some(id) => trace.streams.iter().position(|s| s.id == id),
         None if trace.streams.len() == 1 => Some(0),
+        // CTF 2 has it that a packet without a number is of stream 0.
+        None if trace.is_ctf2 => trace.streams.iter().position(|s| s.id == 0),
         None => None,
     }
 }
@@ -238,7 +246,7 @@ pub(crate) fn read_packet(
 
 /// The packet's context as it stands in every line, made once per packet.
 fn context_text(class: &StreamClass, packet: &Packet, steps: &[Step], scratch: &mut Scratch) -> Vec<u8> {
-    if steps.iter().all(|s| s.is_hidden || matches!(s.kind, super::plan::Kind::Align)) {
+    if steps.iter().all(|s| s.is_hidden || matches!(s.kind, Kind::Align)) {
         return Vec::new();
     }
     let Some(scope) = &class.packet_context else { return Vec::new() };
@@ -253,27 +261,35 @@ fn context_text(class: &StreamClass, packet: &Packet, steps: &[Step], scratch: &
 }
 
 /// Picks out of a packet's header and context what the reader needs.
-#[derive(Default)]
-struct HeadVisitor(Head);
+struct HeadVisitor {
+    head: Head,
+    /// Of the metadata.
+    uuid: Option<[u8; 16]>,
+}
 
 impl HeadVisitor {
     fn take(&mut self, at: &Step, raw: u64, bits: u32) {
-        let head = &mut self.0;
-        match at.role {
-            Role::Magic => head.magic = Some(raw),
-            Role::StreamId => head.stream_id = Some(raw),
-            Role::StreamInstance => head.instance = Some(raw),
-            Role::TimestampBegin => head.begin = Some(raw),
-            Role::TimestampEnd => head.end = Some(raw),
-            Role::ContentSize => head.content_bits = Some(raw),
-            Role::PacketSize => head.packet_bits = Some(raw),
-            Role::EventsDiscarded => {
-                head.discarded = Some(raw);
-                head.discarded_bits = bits;
+        if at.roles.is_none() {
+            return;
+        }
+        let head = &mut self.head;
+        let mut set = |role: Role, place: fn(&mut Head) -> &mut Option<u64>| {
+            if at.roles.has(role) {
+                *place(head) = Some(raw);
             }
-            Role::PacketSeqNum => head.seq_num = Some(raw),
-            Role::CpuId => head.cpu = Some(raw),
-            Role::None | Role::EventId | Role::Clock => {}
+        };
+        set(Role::Magic, |head| &mut head.magic);
+        set(Role::StreamId, |head| &mut head.stream_id);
+        set(Role::StreamInstance, |head| &mut head.instance);
+        set(Role::TimestampBegin, |head| &mut head.begin);
+        set(Role::TimestampEnd, |head| &mut head.end);
+        set(Role::ContentSize, |head| &mut head.content_bits);
+        set(Role::PacketSize, |head| &mut head.packet_bits);
+        set(Role::EventsDiscarded, |head| &mut head.discarded);
+        set(Role::PacketSeqNum, |head| &mut head.seq_num);
+        set(Role::CpuId, |head| &mut head.cpu);
+        if at.roles.has(Role::EventsDiscarded) {
+            head.discarded_bits = if matches!(at.kind, Kind::Variable { .. }) { 64 } else { bits };
         }
     }
 }
@@ -284,5 +300,10 @@ impl Visitor for HeadVisitor {
     }
     fn enumeration(&mut self, at: &Step, _: u64, raw: u64, table: &Enum) {
         self.take(at, raw, table.integer.bits);
+    }
+    fn blob(&mut self, at: &Step, _: u64, bytes: &[u8]) {
+        if at.roles.has(Role::Uuid) {
+            self.head.is_of_other = self.uuid.is_some_and(|uuid| uuid != bytes);
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! Decode plans: the layout of an event as a flat list of steps, so that no type tree is walked per event. Compiles
 //! types to plans; `decode.rs` runs them.
 
+use super::locate::{Found, Frame, Leaf, Name, Target, find};
 use crate::escape::escape;
 use crate::escape::json_string;
-use crate::model::{ByteOrder, Enum, Field, Integer, Length, Type};
+use crate::location::{Location, ScopeKind};
+use crate::model::{BitMap, ByteOrder, Encoding, Enum, Field, Integer, Length, Span, Tag, Type};
+use crate::role::{Role, Roles};
 use std::sync::Arc;
 
 /// Values that lengths and variants refer to. The first ones belong to scopes that several events share.
@@ -34,28 +37,12 @@ pub struct Step {
     pub lead: Box<[u8]>,
     /// What stands before it in JSON: `"name":`.
     pub key: Box<[u8]>,
-    pub role: Role,
+    /// What the value means to the reader itself.
+    pub roles: Roles,
+    /// Its first bit is where its last would be.
+    pub is_reversed: bool,
     /// The format's own bookkeeping, of no interest to people.
     pub is_hidden: bool,
-}
-
-/// What a value means to the reader itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    None,
-    EventId,
-    /// Holds the low bits of the clock.
-    Clock,
-    Magic,
-    StreamId,
-    StreamInstance,
-    TimestampBegin,
-    TimestampEnd,
-    ContentSize,
-    PacketSize,
-    EventsDiscarded,
-    PacketSeqNum,
-    CpuId,
 }
 
 #[derive(Debug, Clone)]
@@ -91,13 +78,47 @@ pub enum Kind {
     },
     Struct,
     StructEnd,
+    /// The slot of the step itself, if it has one, is emptied: none of the values in the options is there yet.
     Variant {
         tag: u16,
+        /// `None`: as the arm has it that fits.
+        is_signed: Option<bool>,
         arms: Vec<Arm>,
     },
     VariantEnd {
         next: u32,
     },
+    Bool {
+        bits: u32,
+        is_big: bool,
+    },
+    BitMap {
+        bits: u32,
+        is_big: bool,
+        map: Arc<BitMap>,
+    },
+    /// LEB128.
+    Variable {
+        is_signed: bool,
+        base: u8,
+        table: Option<Arc<Enum>>,
+    },
+    /// Text in UTF-16 or UTF-32, up to its NUL or of so many bytes.
+    Wide {
+        encoding: Encoding,
+        length: Option<Count>,
+    },
+    Blob {
+        length: Count,
+    },
+    Optional {
+        tag: u16,
+        is_signed: bool,
+        /// `None`: it is there if the tag is not zero.
+        ranges: Option<Vec<Span>>,
+        end: u32,
+    },
+    OptionalEnd,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -113,58 +134,12 @@ pub struct Arm {
     pub target: u32,
 }
 
-/// Where a scope lies: the prefix of absolute references to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScopeKind {
-    PacketHeader,
-    PacketContext,
-    EventHeader,
-    StreamContext,
-    EventContext,
-    EventFields,
-}
-
-impl ScopeKind {
-    const fn prefix(self) -> &'static [&'static str] {
-        match self {
-            ScopeKind::PacketHeader => &["trace", "packet", "header"],
-            ScopeKind::PacketContext => &["stream", "packet", "context"],
-            ScopeKind::EventHeader => &["stream", "event", "header"],
-            ScopeKind::StreamContext => &["stream", "event", "context"],
-            ScopeKind::EventContext => &["event", "context"],
-            ScopeKind::EventFields => &["event", "fields"],
-        }
-    }
-
-    const fn is_shared(self) -> bool {
-        !matches!(self, ScopeKind::EventContext | ScopeKind::EventFields)
-    }
-}
-
 /// A compiled scope: its plan, and the names that later scopes may refer to.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     pub kind: ScopeKind,
     pub plan: Plan,
     names: Vec<Name>,
-}
-
-#[derive(Debug, Clone)]
-struct Name {
-    raw: String,
-    target: Target,
-}
-
-#[derive(Debug, Clone)]
-enum Target {
-    /// Step with an integer or an enum.
-    Leaf {
-        step: usize,
-        table: Option<Arc<Enum>>,
-    },
-    Struct(Vec<Name>),
-    /// Cannot be referred to.
-    Other,
 }
 
 /// The slots in use: shared ones count up for a whole stream, those of an event's own scopes start again for each.
@@ -188,8 +163,15 @@ pub(crate) fn compile(
     before: &mut [&mut Scope],
     slots: &mut Slots,
 ) -> Result<Scope, String> {
-    let mut compiler =
-        Compiler { kind, order, before, slots, steps: Vec::new(), frames: vec![Vec::new()], n_loops: 0 };
+    let mut compiler = Compiler {
+        kind,
+        order,
+        before,
+        slots,
+        steps: Vec::new(),
+        frames: vec![Frame::of_struct()],
+        n_loops: 0,
+    };
     match ty {
         // The braces around a scope are the printer's, so its own struct leaves no step.
         Type::Struct(s) => {
@@ -198,7 +180,7 @@ pub(crate) fn compile(
         }
         _ => return Err("a scope must be a struct".to_owned()),
     }
-    let names = compiler.frames.pop().unwrap_or_default();
+    let names = compiler.frames.pop().map(|frame| frame.names).unwrap_or_default();
     let steps = compiler.steps;
     let fixed_bits = fixed_size(&steps);
     Ok(Scope { kind, plan: Plan { steps, fixed_bits }, names })
@@ -210,6 +192,7 @@ fn fixed_size(steps: &[Step]) -> Option<u64> {
     for step in steps {
         let bits = match step.kind {
             Kind::Integer { bits, .. } | Kind::Enum { bits, .. } | Kind::Float { bits, .. } => bits,
+            Kind::Bool { bits, .. } | Kind::BitMap { bits, .. } => bits,
             Kind::Align | Kind::Struct | Kind::StructEnd if step.align_bits <= 8 => continue,
             _ => return None,
         };
@@ -227,9 +210,16 @@ struct Compiler<'a, 'b> {
     before: &'a mut [&'b mut Scope],
     slots: &'a mut Slots,
     steps: Vec<Step>,
-    /// Names of the structs that are open, the innermost last.
-    frames: Vec<Vec<Name>>,
+    /// The structs that are open, the innermost last.
+    frames: Vec<Frame>,
     n_loops: usize,
+}
+
+/// What says which option a variant is: its slot, whether it is signed, and the values that stand for each option.
+struct Selecting {
+    slot: u16,
+    is_signed: Option<bool>,
+    spans: Vec<Vec<Span>>,
 }
 
 impl Compiler<'_, '_> {
@@ -249,7 +239,8 @@ impl Compiler<'_, '_> {
             name: Arc::from(name),
             lead: lead.into(),
             key: json_key(name),
-            role: Role::None,
+            roles: Roles::NONE,
+            is_reversed: false,
             is_hidden: false,
         }
     }
@@ -257,34 +248,57 @@ impl Compiler<'_, '_> {
     fn members(&mut self, fields: &[Field]) -> Result<(), String> {
         let mut is_first = true;
         for field in fields {
-            let role = self.role_of(field);
+            let roles = self.roles_of(&field.raw, &field.ty);
             // What the format itself needs is no part of what a packet says to people.
-            let is_hidden = self.kind == ScopeKind::PacketContext && is_bookkeeping(role);
+            let is_hidden = self.kind == ScopeKind::PacketContext && roles.is_bookkeeping();
             let lead = if is_hidden {
                 String::new()
             } else {
                 format!("{} {} = ", if is_first { "" } else { "," }, escape(&field.name))
             };
             is_first &= is_hidden;
-            let target = self.value(&field.ty, &field.name, lead.as_bytes(), false, role)?;
             if let Some(frame) = self.frames.last_mut() {
-                frame.push(Name { raw: field.raw.clone(), target });
+                frame.current.clone_from(&field.raw);
+            }
+            let target = self.value(&field.ty, &field.name, lead.as_bytes(), false, roles)?;
+            if let Some(frame) = self.frames.last_mut() {
+                frame.current.clear();
+                frame.names.push(Name { raw: field.raw.clone(), target });
             }
         }
         Ok(())
     }
 
-    fn role_of(&self, field: &Field) -> Role {
-        let integer = match &field.ty {
+    fn roles_of(&self, raw: &str, ty: &Type) -> Roles {
+        let integer = match ty {
             Type::Integer(i) => i,
             Type::Enum(e) => &e.integer,
-            _ => return Role::None,
+            Type::Variable(v) => &v.integer,
+            Type::Blob(b) => return b.roles,
+            Type::Optional(o) => return self.roles_of(raw, &o.ty),
+            _ => return Roles::NONE,
         };
-        match (self.kind, field.raw.as_str()) {
-            (ScopeKind::PacketHeader, "magic") if self.frames.len() == 1 => Role::Magic,
-            (ScopeKind::PacketHeader, "stream_id") if self.frames.len() == 1 => Role::StreamId,
-            (ScopeKind::PacketHeader, "stream_instance_id") if self.frames.len() == 1 => Role::StreamInstance,
-            (ScopeKind::PacketContext, name) if self.frames.len() == 1 => match name {
+        let is_top = self.frames.len() == 1;
+        let is_cpu = self.kind == ScopeKind::PacketContext && raw == "cpu_id" && is_top;
+        match integer.roles {
+            // The time in a packet's context is that of its beginning.
+            Some(roles) if self.kind == ScopeKind::PacketContext && roles.has(Role::Clock) => {
+                roles.with(Role::TimestampBegin)
+            }
+            Some(roles) if is_cpu => roles.with(Role::CpuId),
+            Some(roles) => roles,
+            None => self.role_by_name(raw, integer).map_or(Roles::NONE, Roles::from),
+        }
+    }
+
+    /// As CTF 1.8 has it: the names of some fields say what they are.
+    fn role_by_name(&self, raw: &str, integer: &Integer) -> Option<Role> {
+        let is_top = self.frames.len() == 1;
+        Some(match (self.kind, raw) {
+            (ScopeKind::PacketHeader, "magic") if is_top => Role::Magic,
+            (ScopeKind::PacketHeader, "stream_id") if is_top => Role::StreamId,
+            (ScopeKind::PacketHeader, "stream_instance_id") if is_top => Role::StreamInstance,
+            (ScopeKind::PacketContext, name) if is_top => match name {
                 "timestamp_begin" => Role::TimestampBegin,
                 "timestamp_end" => Role::TimestampEnd,
                 "content_size" => Role::ContentSize,
@@ -292,12 +306,12 @@ impl Compiler<'_, '_> {
                 "events_discarded" => Role::EventsDiscarded,
                 "packet_seq_num" => Role::PacketSeqNum,
                 "cpu_id" => Role::CpuId,
-                _ => Role::None,
+                _ => return None,
             },
             (ScopeKind::EventHeader, _) if integer.clock.is_some() => Role::Clock,
             (ScopeKind::EventHeader, "id") => Role::EventId,
-            _ => Role::None,
-        }
+            _ => return None,
+        })
     }
 
     fn is_big(&self, order: Option<ByteOrder>) -> bool {
@@ -310,7 +324,7 @@ impl Compiler<'_, '_> {
         name: &str,
         lead: &[u8],
         is_element: bool,
-        role: Role,
+        roles: Roles,
     ) -> Result<Target, String> {
         if self.steps.len() > MAX_STEPS {
             return Err("the types multiply to more fields than can be read".to_owned());
@@ -318,9 +332,9 @@ impl Compiler<'_, '_> {
         let at = self.steps.len();
         let mut step = self.step(Kind::String, ty.align_bits(), name, lead);
         step.is_element = is_element;
-        step.role = role;
-        step.is_hidden = self.kind == ScopeKind::PacketContext && is_bookkeeping(role);
-        let leaf = |table| Target::Leaf { step: at, table };
+        step.roles = roles;
+        step.is_hidden = self.kind == ScopeKind::PacketContext && roles.is_bookkeeping();
+        let leaf = |is_signed, table| Target::Leaf(Leaf { step: at, is_bool: false, is_signed, table });
         match ty {
             Type::Integer(i) => {
                 step.kind = Kind::Integer {
@@ -329,17 +343,20 @@ impl Compiler<'_, '_> {
                     is_big: self.is_big(i.order),
                     base: i.base,
                 };
+                step.is_reversed = i.is_reversed;
                 self.steps.push(step);
-                Ok(leaf(None))
+                Ok(leaf(i.is_signed, None))
             }
             Type::Enum(e) => {
                 let is_big = self.is_big(e.integer.order);
                 step.kind = Kind::Enum { bits: e.integer.bits, is_big, table: e.clone() };
+                step.is_reversed = e.integer.is_reversed;
                 self.steps.push(step);
-                Ok(leaf(Some(e.clone())))
+                Ok(leaf(e.integer.is_signed, Some(e.clone())))
             }
             Type::Float(f) => {
                 step.kind = Kind::Float { bits: f.bits, is_big: self.is_big(f.order) };
+                step.is_reversed = f.is_reversed;
                 self.steps.push(step);
                 Ok(Target::Other)
             }
@@ -350,17 +367,14 @@ impl Compiler<'_, '_> {
             Type::Struct(s) => {
                 step.kind = Kind::Struct;
                 self.steps.push(step);
-                self.frames.push(Vec::new());
+                self.frames.push(Frame::of_struct());
                 self.members(&s.fields)?;
-                let names = self.frames.pop().unwrap_or_default();
+                let names = self.frames.pop().map(|frame| frame.names).unwrap_or_default();
                 self.steps.push(self.step(Kind::StructEnd, 1, "", b"".as_slice()));
                 Ok(Target::Struct(names))
             }
             Type::Array(a) => {
-                let length = match &a.length {
-                    Length::Fixed(n) => Count::Fixed(*n),
-                    Length::Field(path) => Count::Slot(self.reference(path)?.0),
-                };
+                let length = self.count(&a.length)?;
                 if is_character(&a.element) {
                     step.kind = Kind::Text { length };
                     self.steps.push(step);
@@ -371,30 +385,24 @@ impl Compiler<'_, '_> {
                     return Err("arrays are nested too deeply".to_owned());
                 }
                 self.steps.push(step);
-                self.value(&a.element, "", b"", true, Role::None)?;
+                self.value(&a.element, "", b"", true, Roles::NONE)?;
                 self.n_loops -= 1;
                 self.steps.push(self.step(Kind::ArrayEnd { begin: at as u32 }, 1, "", b"".as_slice()));
                 self.steps[at].kind = Kind::Array { length, end: self.steps.len() as u32 };
                 Ok(Target::Other)
             }
             Type::Variant(v) => {
-                let (tag, table) = self.reference(&v.tag)?;
-                let Some(table) = table else {
-                    return Err(format!("the tag `{}` of a variant is not an enum", v.tag.join(".")));
-                };
+                let Selecting { slot: tag, is_signed, spans } = self.tag(&v.tag, &v.options)?;
                 self.steps.push(step);
                 let mut arms = Vec::new();
                 let mut ends = Vec::new();
-                for option in &v.options {
+                let mut targets = Vec::new();
+                for (option, spans) in v.options.iter().zip(spans) {
                     let target = self.steps.len() as u32;
-                    arms.extend(table.labels.iter().filter(|l| l.text == option.raw).map(|l| Arm {
-                        first: l.first,
-                        last: l.last,
-                        target,
-                    }));
-                    self.frames.push(Vec::new());
-                    let role = self.role_of(option);
-                    self.value(&option.ty, &option.name, b"", false, role)?;
+                    arms.extend(spans.into_iter().map(|(first, last)| Arm { first, last, target }));
+                    self.frames.push(Frame::of_option());
+                    let roles = self.roles_of(&option.raw, &option.ty);
+                    targets.push(self.value(&option.ty, &option.name, b"", false, roles)?);
                     self.frames.pop();
                     ends.push(self.steps.len());
                     self.steps.push(self.step(Kind::VariantEnd { next: 0 }, 1, "", b"".as_slice()));
@@ -403,15 +411,120 @@ impl Compiler<'_, '_> {
                 for end in ends {
                     self.steps[end].kind = Kind::VariantEnd { next };
                 }
-                self.steps[at].kind = Kind::Variant { tag, arms };
+                self.steps[at].kind = Kind::Variant { tag, is_signed, arms };
+                Ok(Target::Choice { step: at, targets })
+            }
+            Type::Bool(b) => {
+                step.kind = Kind::Bool { bits: b.bits, is_big: b.order == ByteOrder::Big };
+                self.steps.push(step);
+                Ok(Target::Leaf(Leaf { step: at, is_bool: true, is_signed: false, table: None }))
+            }
+            Type::BitMap(b) => {
+                let is_big = b.bits.order == ByteOrder::Big;
+                step.kind = Kind::BitMap { bits: b.bits.bits, is_big, map: b.clone() };
+                step.is_reversed = b.bits.is_reversed;
+                self.steps.push(step);
                 Ok(Target::Other)
+            }
+            Type::Variable(v) => {
+                let (is_signed, base) = (v.integer.is_signed, v.integer.base);
+                step.kind = Kind::Variable { is_signed, base, table: v.table.clone() };
+                self.steps.push(step);
+                Ok(leaf(is_signed, v.table.clone()))
+            }
+            Type::Wide(w) => {
+                let length = w.length.as_ref().map(|length| self.count(length)).transpose()?;
+                step.kind = Kind::Wide { encoding: w.encoding, length };
+                self.steps.push(step);
+                Ok(Target::Other)
+            }
+            Type::Blob(b) => {
+                step.kind = Kind::Blob { length: self.count(&b.length)? };
+                self.steps.push(step);
+                Ok(Target::Other)
+            }
+            Type::Optional(o) => {
+                let (tag, is_signed) = self.selector(&o.selector, o.ranges.is_none())?;
+                self.steps.push(step);
+                self.frames.push(Frame::of_option());
+                let target = self.value(&o.ty, if is_element { "" } else { name }, b"", false, roles)?;
+                self.frames.pop();
+                if is_element {
+                    // The element's place is told with the optional itself.
+                    self.steps[at + 1].key = Box::default();
+                }
+                self.steps.push(self.step(Kind::OptionalEnd, 1, "", b"".as_slice()));
+                let end = self.steps.len() as u32;
+                self.steps[at].kind = Kind::Optional { tag, is_signed, ranges: o.ranges.clone(), end };
+                Ok(Target::Choice { step: at, targets: vec![target] })
             }
         }
     }
 
+    fn count(&mut self, length: &Length) -> Result<Count, String> {
+        Ok(match length {
+            Length::Fixed(n) => Count::Fixed(*n),
+            Length::Field(path) => Count::Slot(self.reference(path)?.0),
+            Length::Located(location) => {
+                let (slot, leaf) = self.locate(location)?;
+                if leaf.is_bool || leaf.is_signed {
+                    return Err(format!("the length `{location}` is not an unsigned integer"));
+                }
+                Count::Slot(slot)
+            }
+        })
+    }
+
+    /// What selects an option.
+    fn tag(&mut self, tag: &Tag, options: &[Field]) -> Result<Selecting, String> {
+        match tag {
+            Tag::Label(path) => {
+                let (slot, table) = self.reference(path)?;
+                let Some(table) = table else {
+                    return Err(format!("the tag `{}` of a variant is not an enum", path.join(".")));
+                };
+                let spans = |option: &Field| {
+                    let rows = table.labels.iter().filter(|label| label.text == option.raw);
+                    rows.map(|label| (label.first, label.last)).collect()
+                };
+                Ok(Selecting { slot, is_signed: None, spans: options.iter().map(spans).collect() })
+            }
+            Tag::Ranges(location, spans) => {
+                let (slot, is_signed) = self.selector(location, false)?;
+                Ok(Selecting { slot, is_signed: Some(is_signed), spans: spans.clone() })
+            }
+        }
+    }
+
+    /// The slot of a selector, and whether it is signed.
+    fn selector(&mut self, location: &Location, is_bool: bool) -> Result<(u16, bool), String> {
+        let (slot, leaf) = self.locate(location)?;
+        match (leaf.is_bool, is_bool) {
+            (true, true) | (false, false) => Ok((slot, leaf.is_signed)),
+            (true, false) => Err(format!("the selector `{location}` is not an integer")),
+            (false, true) => Err(format!("the integer `{location}` selects nothing without ranges")),
+        }
+    }
+
+    /// The slot of the value at a location of CTF 2, and what it is.
+    fn locate(&mut self, location: &Location) -> Result<(u16, Leaf), String> {
+        let is_here = location.origin.is_none_or(|origin| origin == self.kind);
+        if is_here {
+            let found = Found::among(&self.frames, location)?;
+            return self.slots.share(&mut self.steps, self.kind, &found, location);
+        }
+        let scope = self.before.iter_mut().find(|scope| Some(scope.kind) == location.origin);
+        let Some(scope) = scope else {
+            return Err(format!("`{location}` starts where nothing is decoded before it"));
+        };
+        let found = Found::within(&scope.names, location)?;
+        scope.plan.fixed_bits = None;
+        self.slots.share(&mut scope.plan.steps, scope.kind, &found, location)
+    }
+
     /// The slot of the value that `path` names, looked for as TSDL does: absolute, or outwards from here.
     fn reference(&mut self, path: &[String]) -> Result<(u16, Option<Arc<Enum>>), String> {
-        let found = self.frames.iter().rev().find_map(|frame| find(frame, path));
+        let found = self.frames.iter().rev().find_map(|frame| find(&frame.names, path));
         if let Some((step, table)) = found {
             let slot = self.slots.assign(&mut self.steps[step], self.kind)?;
             return Ok((slot, table));
@@ -422,7 +535,7 @@ impl Compiler<'_, '_> {
         };
         if starts(self.kind)
             && let Some(frame) = self.frames.first()
-            && let Some((step, table)) = find(frame, &path[self.kind.prefix().len()..])
+            && let Some((step, table)) = find(&frame.names, &path[self.kind.prefix().len()..])
         {
             let slot = self.slots.assign(&mut self.steps[step], self.kind)?;
             return Ok((slot, table));
@@ -441,9 +554,13 @@ impl Compiler<'_, '_> {
 
 impl Slots {
     fn assign(&mut self, step: &mut Step, kind: ScopeKind) -> Result<u16, String> {
-        if step.slot != u16::MAX {
-            return Ok(step.slot);
+        if step.slot == u16::MAX {
+            step.slot = self.take(kind)?;
         }
+        Ok(step.slot)
+    }
+
+    fn take(&mut self, kind: ScopeKind) -> Result<u16, String> {
         let (n, first, last) = if kind.is_shared() {
             (&mut self.n_shared, 0, N_SHARED_SLOTS)
         } else {
@@ -452,19 +569,44 @@ impl Slots {
         if first + *n >= last {
             return Err("an event has more sequences and variants than can be read".to_owned());
         }
-        step.slot = (first + *n) as u16;
+        let slot = (first + *n) as u16;
         *n += 1;
-        Ok(step.slot)
+        Ok(slot)
     }
-}
 
-fn find(names: &[Name], path: &[String]) -> Option<(usize, Option<Arc<Enum>>)> {
-    let (first, rest) = path.split_first()?;
-    let name = names.iter().rev().find(|n| n.raw == *first)?;
-    match &name.target {
-        Target::Leaf { step, table } if rest.is_empty() => Some((*step, table.clone())),
-        Target::Struct(inner) if !rest.is_empty() => find(inner, rest),
-        _ => None,
+    /// One slot for all fields that may be at a location: options of a variant exclude each other.
+    fn share(
+        &mut self,
+        steps: &mut [Step],
+        kind: ScopeKind,
+        found: &Found,
+        location: &Location,
+    ) -> Result<(u16, Leaf), String> {
+        let Some(first) = found.leaves.first() else {
+            return Err(format!("`{location}` names no number before the place that needs it"));
+        };
+        let is_alike = |leaf: &Leaf| leaf.is_bool == first.is_bool && leaf.is_signed == first.is_signed;
+        if !found.leaves.iter().all(is_alike) {
+            return Err(format!("`{location}` is now signed, now unsigned or true and false"));
+        }
+        let mut slots: Vec<u16> = found.leaves.iter().map(|leaf| steps[leaf.step].slot).collect();
+        slots.retain(|slot| *slot != u16::MAX);
+        slots.sort_unstable();
+        slots.dedup();
+        let slot = match slots.as_slice() {
+            [] => self.take(kind)?,
+            [slot] => *slot,
+            _ => return Err(format!("`{location}` is named in more ways than can be read")),
+        };
+        for leaf in &found.leaves {
+            steps[leaf.step].slot = slot;
+        }
+        for choice in &found.choices {
+            if steps[*choice].slot == u16::MAX {
+                steps[*choice].slot = slot;
+            }
+        }
+        Ok((slot, first.clone()))
     }
 }
 
@@ -477,17 +619,4 @@ fn json_key(name: &str) -> Box<[u8]> {
 
 fn is_character(ty: &Type) -> bool {
     matches!(ty, Type::Integer(Integer { is_text: true, bits: 8, align_bits: 8, .. }))
-}
-
-/// What babeltrace2 too keeps to itself.
-fn is_bookkeeping(role: Role) -> bool {
-    matches!(
-        role,
-        Role::TimestampBegin
-            | Role::TimestampEnd
-            | Role::ContentSize
-            | Role::PacketSize
-            | Role::EventsDiscarded
-            | Role::PacketSeqNum
-    )
 }

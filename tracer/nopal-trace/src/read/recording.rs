@@ -6,6 +6,7 @@ use super::index;
 use super::plan::Scope;
 use super::report::Report;
 use crate::code::CodeTable;
+use crate::ctf2;
 use crate::error::Error;
 use crate::note::Note;
 use crate::tasks::TaskTable;
@@ -48,6 +49,7 @@ pub struct Trace {
     pub code: CodeTable,
     /// Whether nopal made it.
     pub(crate) is_ours: bool,
+    pub(crate) is_ctf2: bool,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) packet_header: Option<Scope>,
     pub(crate) streams: Vec<StreamClass>,
@@ -89,7 +91,8 @@ impl Recording {
             column: failure.place.column,
             reason: failure.reason,
         };
-        let metadata = tsdl::parse(&text).map_err(unreadable)?;
+        let is_ctf2 = ctf2::is_ctf2(&text);
+        let metadata = if is_ctf2 { ctf2::parse(&text) } else { tsdl::parse(&text) }.map_err(unreadable)?;
         let origin = origin(&metadata.env);
         let n_classes_before = self.classes.len();
         let compiled = compile_trace(&metadata, &origin, &mut self.classes).map_err(unreadable)?;
@@ -107,6 +110,7 @@ impl Recording {
             tasks: TaskTable::read(dir),
             code: CodeTable::read(dir),
             is_ours,
+            is_ctf2,
             uuid: metadata.uuid,
             packet_header: compiled.packet_header,
             streams: compiled.streams,
@@ -213,8 +217,8 @@ fn find_traces(dir: &Path, depth: u32, found: &mut Vec<PathBuf>) -> Result<(), E
     Ok(())
 }
 
-/// The TSDL of a metadata file, which is text or packets of text.
-fn metadata_text(path: &Path) -> Result<String, Error> {
+/// What a metadata file says, which is text or packets of text.
+pub(crate) fn metadata_text(path: &Path) -> Result<String, Error> {
     let damaged = |reason: &str| Error::Metadata {
         path: path.to_owned(),
         line: 1,

@@ -6,7 +6,7 @@ use super::value_text::quote;
 use crate::digits;
 use crate::escape::escape;
 use crate::frames::{EventFrames, STACK};
-use crate::model::{Enum, number};
+use crate::model::{BitMap, Enum, number};
 
 /// Appends values to a line; `vpid`, `vtid` and `procname` are put aside for the column of the process.
 pub(crate) struct ShortPrinter<'o> {
@@ -45,6 +45,10 @@ impl<'o> ShortPrinter<'o> {
             if index > 0 {
                 self.out.extend_from_slice(b", ");
             }
+            return;
+        }
+        // What an optional element holds has no name of its own.
+        if at.name.is_empty() {
             return;
         }
         if !matches!(self.out.last(), Some(b' ' | b'{')) {
@@ -134,5 +138,30 @@ impl Visitor for ShortPrinter<'_> {
         self.out.push(b'}');
     }
 
-    // A variant is what it holds.
+    // A variant is what it holds, and so is an optional.
+
+    fn begin_optional(&mut self, at: &Step, index: u64) {
+        if at.is_element {
+            self.lead(at, index);
+        }
+    }
+
+    fn absent(&mut self, at: &Step, index: u64) {
+        self.lead(at, index);
+        self.out.extend_from_slice(b"none");
+    }
+
+    fn boolean(&mut self, at: &Step, index: u64, value: bool) {
+        self.lead(at, index);
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    fn bit_map(&mut self, at: &Step, index: u64, raw: u64, map: &BitMap) {
+        self.lead(at, index);
+        digits::in_base(self.out, raw, map.bits.bits, false, 16);
+        for (n_before, flag) in map.active(raw).enumerate() {
+            self.out.push(if n_before == 0 { b':' } else { b'|' });
+            self.out.extend_from_slice(escape(flag).as_bytes());
+        }
+    }
 }

@@ -3,12 +3,13 @@
 use super::class::{HeaderForm, StreamClass};
 use super::decode::{Content, Damage, Scratch, Visitor, mask, run, skip};
 use super::packet::{Head, Memory, Packet, PacketFailure, read_head, read_packet};
-use super::plan::{Role, Step};
+use super::plan::Step;
 use super::recording::{Recording, StreamFile, Trace};
 use super::report::{Loss, Range, Report};
 use crate::error::Error;
 use crate::model::Enum;
 use crate::note::Note;
+use crate::role::Role;
 use nopal_files::foreign;
 use std::fs::File;
 use std::sync::Arc;
@@ -176,7 +177,7 @@ impl<'r> StreamCursor<'r> {
             if is_before {
                 continue;
             }
-            let n_shared = usize::from(has_shared_slots(class));
+            let n_shared = usize::from(has_shared_slots(self.trace, class));
             let memory = Memory { spare, n_large_bytes: &self.recording.n_large_bytes };
             match read_packet(class, &self.file, offset, head, &mut self.scratch, n_shared, memory) {
                 Ok(packet) => self.packet = Some(Arc::new(packet)),
@@ -238,9 +239,10 @@ impl<'r> StreamCursor<'r> {
     }
 }
 
-fn has_shared_slots(class: &StreamClass) -> bool {
+fn has_shared_slots(trace: &Trace, class: &StreamClass) -> bool {
     // Slots in the packet's own scopes are always of interest; those of later scopes are set again for each event.
-    class.packet_context.as_ref().is_some_and(|s| s.plan.steps.iter().any(|s| s.slot != u16::MAX))
+    let scopes = [trace.packet_header.as_ref(), class.packet_context.as_ref()];
+    scopes.into_iter().flatten().any(|scope| scope.plan.steps.iter().any(|step| step.slot != u16::MAX))
 }
 
 /// Decodes the header of the event at `at` and finds the end of the event.
@@ -349,10 +351,11 @@ struct HeaderVisitor {
 
 impl HeaderVisitor {
     fn take(&mut self, at: &Step, raw: u64, bits: u32) {
-        match at.role {
-            Role::EventId => self.id = raw,
-            Role::Clock => self.clock = advance(self.clock, raw & mask(bits), bits),
-            _ => {}
+        if at.roles.has(Role::EventId) {
+            self.id = raw;
+        }
+        if at.roles.has(Role::Clock) {
+            self.clock = advance(self.clock, raw & mask(bits), bits);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::decode::Visitor;
 use super::plan::Step;
 use crate::digits;
-use crate::model::{Enum, number};
+use crate::model::{BitMap, Enum, number};
 
 /// Prints the values of one scope.
 pub(crate) struct TextPrinter<'o> {
@@ -49,7 +49,12 @@ impl Visitor for TextPrinter<'_> {
         self.lead(at, index);
         self.out.extend_from_slice(b"( ");
         let mut is_known = false;
-        for label in table.labels_of(number(raw, table.integer.is_signed)) {
+        let value = number(raw, table.integer.is_signed);
+        let has_braces = table.has_braces && table.labels_of(value).nth(1).is_some();
+        if has_braces {
+            self.out.extend_from_slice(b"{ ");
+        }
+        for label in table.labels_of(value) {
             if is_known {
                 self.out.extend_from_slice(b", ");
             }
@@ -58,6 +63,9 @@ impl Visitor for TextPrinter<'_> {
         }
         if !is_known {
             self.out.extend_from_slice(b"<unknown>");
+        }
+        if has_braces {
+            self.out.extend_from_slice(b" }");
         }
         self.out.extend_from_slice(b" : container = ");
         digits::in_base(self.out, raw, table.integer.bits, table.integer.is_signed, table.integer.base);
@@ -94,6 +102,47 @@ impl Visitor for TextPrinter<'_> {
 
     fn end_variant(&mut self) {
         self.out.extend_from_slice(b" }");
+    }
+
+    fn boolean(&mut self, at: &Step, index: u64, value: bool) {
+        self.lead(at, index);
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    fn bit_map(&mut self, at: &Step, index: u64, raw: u64, map: &BitMap) {
+        self.lead(at, index);
+        digits::in_base(self.out, raw, map.bits.bits, false, 16);
+        let mut before: &[u8] = b" { ";
+        for flag in map.active(raw) {
+            self.out.extend_from_slice(before);
+            quote(self.out, flag.as_bytes());
+            before = b", ";
+        }
+        if before == b", " {
+            self.out.extend_from_slice(b" }");
+        }
+    }
+
+    fn blob(&mut self, at: &Step, index: u64, bytes: &[u8]) {
+        self.lead(at, index);
+        self.out.extend_from_slice(b"{ ");
+        for byte in bytes {
+            self.out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15), b' ']);
+        }
+        self.out.push(b'}');
+    }
+
+    fn begin_optional(&mut self, at: &Step, index: u64) {
+        self.begin_variant(at, index);
+    }
+
+    fn end_optional(&mut self) {
+        self.end_variant();
+    }
+
+    fn absent(&mut self, at: &Step, index: u64) {
+        self.lead(at, index);
+        self.out.extend_from_slice(b"<none>");
     }
 }
 
@@ -143,8 +192,11 @@ pub(crate) fn quote(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// `\x1f`
 fn hex(out: &mut Vec<u8>, byte: u8) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    out.extend_from_slice(&[b'\\', b'x', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+    out.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+}
+
+const fn digit(half: u8) -> u8 {
+    b"0123456789abcdef"[(half & 15) as usize]
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) struct Clock {
 
 #[derive(Debug, Default)]
 pub(crate) struct StreamDecl {
+    /// Name of the clock, if the metadata says it by itself.
+    pub clock: Option<String>,
     pub packet_context: Option<Type>,
     pub event_header: Option<Type>,
     pub event_context: Option<Type>,

@@ -3,7 +3,7 @@
 
 use super::lexer::{Place, Token, Unreadable};
 use super::parser::{Parser, Value};
-use crate::model::{Enum, Field, Float, Integer, Label, Length, Type, number};
+use crate::model::{Enum, Field, Float, Integer, Label, Length, Tag, Type, number};
 use std::sync::Arc;
 
 /// Deeper nesting than this is refused: nobody writes it, and the parser descends once per level.
@@ -175,7 +175,7 @@ impl Parser {
     fn floating_point(&mut self) -> Result<Type, Unreadable> {
         let place = self.place();
         let (mut exponent, mut mantissa) = (0, 0);
-        let mut float = Float { bits: 0, align_bits: 8, order: None };
+        let mut float = Float { bits: 0, align_bits: 8, order: None, is_reversed: false };
         for (key, value) in self.attributes()? {
             match (key.as_str(), &value) {
                 ("exp_dig", Value::Number(n)) => exponent = *n,
@@ -305,7 +305,7 @@ impl Parser {
         }
         if *self.peek() == Token::Mark("{") {
             let options = self.members()?;
-            let ty = Type::variant_of(tag, options);
+            let ty = Type::variant_of(Tag::Label(tag), options);
             if let Some(name) = name {
                 self.declare(format!("variant {name}"), ty.clone());
             }
@@ -314,7 +314,7 @@ impl Parser {
         let name = name.unwrap_or_default();
         match self.lookup(&format!("variant {name}")) {
             Some(Type::Variant(named)) => {
-                let tag = if tag.is_empty() { named.tag.clone() } else { tag };
+                let tag = if tag.is_empty() { named.tag.clone() } else { Tag::Label(tag) };
                 Ok(Type::variant_of(tag, named.options.clone()))
             }
             _ => self.fail_at(place, format!("no variant is named `{name}`")),
@@ -337,7 +337,7 @@ impl Parser {
             return self.fail_at(place, "an enum needs an integer type");
         };
         let labels = self.labels(integer.is_signed)?;
-        let ty = Type::Enum(Arc::new(Enum { integer, labels }));
+        let ty = Type::Enum(Arc::new(Enum { integer, labels, has_braces: false }));
         if let Some(name) = name {
             self.declare(format!("enum {name}"), ty.clone());
         }

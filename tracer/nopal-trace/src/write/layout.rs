@@ -74,7 +74,9 @@ impl Layout {
             Type::Struct(s) if s.align_bits <= 8 => self.add_fields(&s.fields)?,
             Type::Array(a) if a.element == Type::String => match a.length {
                 Length::Fixed(count) => self.parts.push(Part::Strings(count)),
-                Length::Field(_) => return Err("a sequence needs its length right before it".to_owned()),
+                Length::Field(_) | Length::Located(_) => {
+                    return Err("a sequence needs its length right before it".to_owned());
+                }
             },
             _ => return Err("this type can be read but not written".to_owned()),
         }
@@ -133,6 +135,13 @@ fn fixed_bytes(ty: &Type) -> Option<usize> {
             fixed_bytes(element)?.checked_mul(usize::try_from(*count).ok()?)
         }
         Type::String | Type::Struct(_) | Type::Variant(_) => None,
+        // Of CTF 2 alone.
+        Type::Bool(_)
+        | Type::BitMap(_)
+        | Type::Variable(_)
+        | Type::Wide(_)
+        | Type::Blob(_)
+        | Type::Optional(_) => None,
     }
 }
 

@@ -1,8 +1,8 @@
-//! The TSDL that the writer leaves in `metadata`. Its packet context, headers and names are those of LTTng's tracers, so
+//! The TSDL that the writer leaves in `metadata`, or makes CTF 2 of. Its packet context, headers and names are those of LTTng's tracers, so
 //! that every reader of those reads ours.
 
 use super::RecordingInfo;
-use crate::model::{ByteOrder, EventType, Field, Float, Integer, Length, Type};
+use crate::model::{ByteOrder, EventType, Field, Float, Integer, Length, Tag, Type};
 use crate::tsdl::EnvValue;
 use std::fmt::Write;
 
@@ -91,7 +91,7 @@ fn version_part(at: usize) -> i128 {
     env!("CARGO_PKG_VERSION").split('.').nth(at).and_then(|p| p.parse().ok()).unwrap_or(0)
 }
 
-fn uuid_text(uuid: &[u8; 16]) -> String {
+pub(super) fn uuid_text(uuid: &[u8; 16]) -> String {
     let mut text = String::new();
     for (i, byte) in uuid.iter().enumerate() {
         let dash = if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" };
@@ -127,6 +127,7 @@ fn fields(text: &mut String, depth: usize, fields: &[Field]) {
             let _ = match &array.length {
                 Length::Fixed(n) => write!(lengths, "[{n}]"),
                 Length::Field(path) => write!(lengths, "[{}]", path.join(".")),
+                Length::Located(location) => write!(lengths, "[{location}]"),
             };
             ty = &array.element;
         }
@@ -159,7 +160,7 @@ fn integer_text(text: &mut String, i: &Integer) {
 fn type_text(text: &mut String, depth: usize, ty: &Type) {
     match ty {
         Type::Integer(i) => integer_text(text, i),
-        Type::Float(Float { bits, align_bits, order }) => {
+        Type::Float(Float { bits, align_bits, order, .. }) => {
             let (exponent, mantissa) = if *bits == 32 { (8, 24) } else { (11, 53) };
             let _ = write!(
                 text,
@@ -189,10 +190,20 @@ fn type_text(text: &mut String, depth: usize, ty: &Type) {
         }
         Type::Array(array) => type_text(text, depth, &array.element),
         Type::Variant(v) => {
-            let _ = writeln!(text, "variant <{}> {{", v.tag.join("."));
+            let _ = match &v.tag {
+                Tag::Label(path) => writeln!(text, "variant <{}> {{", path.join(".")),
+                Tag::Ranges(location, _) => writeln!(text, "variant <{location}> {{"),
+            };
             fields(text, depth + 1, &v.options);
             text.push_str(&"\t".repeat(depth));
             text.push('}');
         }
+        // The layout has refused what CTF 1.8 has no word for.
+        Type::Bool(_)
+        | Type::BitMap(_)
+        | Type::Variable(_)
+        | Type::Wide(_)
+        | Type::Blob(_)
+        | Type::Optional(_) => {}
     }
 }

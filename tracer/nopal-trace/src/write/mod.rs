@@ -1,4 +1,4 @@
-//! Makes recordings: a folder with `metadata` (TSDL text), one stream file per CPU, and LTTng's packet index.
+//! Makes recordings: a folder with `metadata` (TSDL text, or JSON of CTF 2), one stream file per CPU, and LTTng's packet index.
 //!
 //! ```no_run
 //! use nopal_trace::{EventType, Recording, RecordingInfo, Type};
@@ -21,6 +21,7 @@
 //! and a declaration become part of their file in one step: wherever the recorder is killed, every reader can read what
 //! there is.
 
+pub(crate) mod ctf2;
 mod layout;
 mod metadata;
 mod payload;
@@ -58,6 +59,15 @@ pub struct RecordingInfo {
     pub n_event_types: usize,
     /// A packet is written when it has this size.
     pub packet_bytes: usize,
+    pub version: Version,
+}
+
+/// The metadata's version of the Common Trace Format; the streams are the same in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    #[default]
+    Ctf1,
+    Ctf2,
 }
 
 impl RecordingInfo {
@@ -70,6 +80,7 @@ impl RecordingInfo {
             clock_offset_ns: crate::clock::monotonic_to_epoch_ns(),
             n_event_types: 0,
             packet_bytes: 256 << 10,
+            version: Version::default(),
         }
     }
 
@@ -107,6 +118,8 @@ struct Shared {
     is_large: bool,
     packet_bytes: usize,
     context: Layout,
+    /// The TSDL before the first event, if the metadata is to be that of CTF 2.
+    tsdl: Option<String>,
     state: Mutex<State>,
 }
 
@@ -141,7 +154,13 @@ impl RecordingWriter {
         let index = folder.make_below("index").map_err(|e| Error::io(dir.join("index"), "make", e))?;
         let uuid = random_uuid()?;
         let is_large = info.n_event_types > stream::MAX_COMPACT_TYPES;
-        let text = metadata::preamble(&info, &uuid, is_large);
+        let refused = |reason| Error::Payload { event: "the context".to_owned(), reason };
+        let context = Layout::of(&info.context).map_err(refused)?;
+        let tsdl = metadata::preamble(&info, &uuid, is_large);
+        let (text, tsdl) = match info.version {
+            Version::Ctf1 => (tsdl, None),
+            Version::Ctf2 => (of_ctf2(&tsdl, "").map_err(refused)?, Some(tsdl)),
+        };
         let metadata = first_metadata(&folder, &text)?;
         let shared = Shared {
             dir: folder,
@@ -149,8 +168,8 @@ impl RecordingWriter {
             uuid,
             is_large,
             packet_bytes: info.packet_bytes.max(4096),
-            context: Layout::of(&info.context)
-                .map_err(|reason| Error::Payload { event: "the context".to_owned(), reason })?,
+            context,
+            tsdl,
             state: Mutex::new(State { metadata, text, types: Vec::new() }),
         };
         Ok(RecordingWriter { shared: Arc::new(shared) })
@@ -163,7 +182,12 @@ impl RecordingWriter {
             Layout::of(&ty.fields).map_err(|reason| Error::Payload { event: name.clone(), reason })?;
         let mut state = self.shared.lock();
         let id = state.types.len() as u32;
-        state.extend_metadata(&self.shared.dir, &metadata::event(id, &ty))?;
+        let mut text = metadata::event(id, &ty);
+        if let Some(tsdl) = &self.shared.tsdl {
+            let made = of_ctf2(tsdl, &text);
+            text = made.map_err(|reason| Error::Payload { event: name.clone(), reason })?;
+        }
+        state.extend_metadata(&self.shared.dir, &text)?;
         state.types.push(Arc::new(TypeInfo { name, layout }));
         Ok(TypeId(id))
     }
@@ -214,6 +238,15 @@ impl State {
             self.text.truncate(before);
         }
         result
+    }
+}
+
+/// What CTF 2 says in place of the TSDL of an event, or of what stands before all of them.
+fn of_ctf2(preamble: &str, event: &str) -> Result<String, String> {
+    let metadata = crate::tsdl::parse(&format!("{preamble}{event}")).map_err(|failure| failure.reason)?;
+    match metadata.events.first() {
+        Some(event) => ctf2::event_text(&metadata, event),
+        None => ctf2::head(&metadata),
     }
 }
 
