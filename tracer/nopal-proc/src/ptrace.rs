@@ -60,15 +60,20 @@ pub fn interrupt(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
 
-/// Lets a stopped thread go on, delivering `signal` unless it is 0.
 /// Lets the thread, which is stopped, make calls that its filter forbids, for as long as it is traced.
 pub fn suspend_seccomp(tid: i32) -> io::Result<()> {
     const PTRACE_O_SUSPEND_SECCOMP: usize = 1 << 21;
     request(libc::PTRACE_SETOPTIONS, tid, 0, PTRACE_O_SUSPEND_SECCOMP).map(drop)
 }
 
+/// Lets a stopped thread go on, delivering `signal` unless it is 0.
 pub fn resume(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
+}
+
+/// Leaves a thread that job control has stopped as it is, until it is told to go on.
+pub fn listen(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
 }
 
 pub fn detach(tid: i32, signal: i32) -> io::Result<()> {
@@ -121,20 +126,26 @@ pub fn rseq(tid: i32) -> io::Result<Option<RseqConfig>> {
     }
 }
 
+/// How long a thread that is to stop is looked at often.
+const BRISK: Duration = Duration::from_millis(200);
+
 /// Waits until the thread stops or ends; `None` if it does neither in time. A child's end is seen but not taken, so
 /// that whoever started it can still wait for it.
 pub fn wait_stop(tid: i32, patience: Duration) -> io::Result<Option<Stop>> {
-    let end = Instant::now() + patience;
+    let begin = Instant::now();
     let mut pause = Duration::from_micros(20);
     loop {
         if let Some(stop) = poll_stop(tid)? {
             return Ok(Some(stop));
         }
-        if Instant::now() >= end {
+        let waited = begin.elapsed();
+        if waited >= patience {
             return Ok(None);
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(2));
+        // A thread that has stopped stands still until we see it.
+        let longest = if waited < BRISK { Duration::from_micros(200) } else { Duration::from_millis(2) };
+        pause = (pause * 2).min(longest);
     }
 }
 

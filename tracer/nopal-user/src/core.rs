@@ -9,11 +9,11 @@ use super::sandbox::ForbidderFiles;
 use super::stub::chain::PlacedStub;
 use super::stub::space::{self, ObjectIdentity};
 use super::wanted::{LazyFixed, Select, WantedObject};
-use nopal_capture::{Action, Capture, RecordLayout, Wanted};
+use nopal_capture::{Action, Capture, RecordLayout};
 use nopal_proc::MappedObject;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What all processes of a session share.
 pub struct Core {
@@ -43,6 +43,8 @@ struct ReadObject {
     object: nopal_sdt::Object,
     sites: Arc<Vec<u64>>,
     fixed: Arc<LazyFixed>,
+    /// The same with the edges of functions that were wanted last: one look for all processes that map the file.
+    fixed_of_edges: Mutex<Option<Arc<LazyFixed>>>,
     device: u64,
     build_id: u64,
 }
@@ -127,7 +129,8 @@ impl Core {
                     *offset = *thread_context.get_or_insert_with(find);
                 }
             }
-            let fixed = fixed_for(&read, &object, &sites);
+            let edges = sites.iter().filter_map(|wanted| wanted.site.edge.as_ref());
+            let fixed = fixed_for(&read, &object, edges.map(|edge| edge.start).collect());
             for bias in object.load_biases(&read.object) {
                 wanted.push(WantedObject {
                     path: object.path.clone(),
@@ -182,22 +185,28 @@ impl Core {
                     .map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
                 let sites = Arc::new(sites);
                 let fixed = Arc::new(LazyFixed::of(object, Arc::clone(&sites)));
-                Some(Arc::new(ReadObject { object: read, sites, fixed, device, build_id }))
+                let fixed_of_edges = Mutex::default();
+                Some(Arc::new(ReadObject { object: read, sites, fixed, fixed_of_edges, device, build_id }))
             })
             .clone()
     }
 }
 
-/// What is known of the instructions around sites: of those of probes, or of all where edges of functions are wanted.
-fn fixed_for(read: &ReadObject, object: &MappedObject, sites: &[Wanted]) -> Arc<LazyFixed> {
-    let lines: Vec<u64> = sites.iter().filter_map(|w| w.site.edge.as_ref()).map(|edge| edge.start).collect();
+/// What is known of the instructions around sites: of those of probes, or of all where edges of functions are wanted, which
+/// begin at `lines`.
+fn fixed_for(read: &ReadObject, object: &MappedObject, lines: Vec<u64>) -> Arc<LazyFixed> {
     if lines.is_empty() {
         return Arc::clone(&read.fixed);
     }
     let mut all: Vec<u64> = read.sites.iter().copied().chain(lines).collect();
     all.sort_unstable();
     all.dedup();
-    Arc::new(LazyFixed::of(object, Arc::new(all)))
+    // A panic elsewhere leaves it whole.
+    let mut known = read.fixed_of_edges.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*known {
+        Some(fixed) if fixed.has_seen(&all) => Arc::clone(fixed),
+        _ => Arc::clone(known.insert(Arc::new(LazyFixed::of(object, Arc::new(all))))),
+    }
 }
 
 /// The stretch of the file's readable mappings that `address` lies in.
@@ -221,4 +230,35 @@ fn own_file(object: &MappedObject, address: u64) -> std::ops::Range<u64> {
         }
     }
     stretch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::{Object as _, ObjectSymbol as _};
+
+    #[test]
+    fn a_file_is_looked_at_once_for_all_processes() {
+        let mut core = Core::new(&RingConfig::sized(1, 1 << 16), false, Box::new(|_, _| Vec::new())).unwrap();
+        let mapped = nopal_proc::mapped_objects(std::process::id()).unwrap();
+        let libc = mapped.iter().find(|object| object.path.to_string_lossy().contains("libc.so")).unwrap();
+        let image = libc.open().unwrap();
+        let file = object::File::parse(image.bytes()).unwrap();
+        let at = |name: &str| {
+            let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name));
+            symbol.unwrap().address()
+        };
+        let read = core.read_object(libc).unwrap();
+        let lines = vec![at("malloc"), at("qsort")];
+        let unread = fixed_for(&read, libc, lines.clone());
+        assert!(
+            !Arc::ptr_eq(&unread, &fixed_for(&read, libc, lines.clone())),
+            "whose file it was may be gone"
+        );
+        let first = fixed_for(&read, libc, lines.clone());
+        first.get();
+        assert!(Arc::ptr_eq(&first, &fixed_for(&read, libc, lines.clone())));
+        assert!(Arc::ptr_eq(&first, &fixed_for(&read, libc, vec![at("qsort")])), "some of them");
+        assert!(!Arc::ptr_eq(&first, &fixed_for(&read, libc, vec![at("qsort"), at("free")])), "others");
+    }
 }

@@ -16,6 +16,7 @@ use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::spaces_in;
 use super::process::{self, Activity};
+use super::stop_watch;
 use super::stopped_thread::{StoppedThread, is_runnable};
 use nopal_abi::stub_space::StubSpace;
 use nopal_proc::Mapping;
@@ -62,6 +63,8 @@ pub struct Hijack<'a> {
     entry: Option<EntryCode>,
     /// Call names that this stop made return EINTR.
     pub interrupted: Option<&'static str>,
+    /// The address space as it was last seen, so that the thread need not wait until it is read.
+    maps: Maps,
 }
 
 /// What a thread was before it was sent into our code.
@@ -83,6 +86,7 @@ impl<'a> Hijack<'a> {
         let mut reasons: Vec<String> = Vec::new();
         let end = Instant::now() + PATIENCE;
         let mut round = 0;
+        let mut maps = Maps::read(pid)?;
         // Three rounds, and more as long as threads are on their way back from a killed tracer.
         while round < 3 || (Instant::now() < end && reasons.iter().any(|r| r == ON_ITS_WAY_BACK)) {
             let mut candidates: Vec<(Activity, i32)> = process::threads(pid)?
@@ -94,7 +98,7 @@ impl<'a> Hijack<'a> {
             for (_, tid) in candidates.into_iter().take(64) {
                 let interrupted = process::interrupted_call(pid, tid);
                 let Some(held) = StoppedThread::stop(pid, tid)? else { continue };
-                match Hijack::prepare(held, memory) {
+                match Hijack::prepare(held, memory, maps.clone()) {
                     Ok(mut hijack) => {
                         hijack.interrupted = interrupted;
                         return Ok(hijack);
@@ -108,6 +112,7 @@ impl<'a> Hijack<'a> {
                 }
             }
             std::thread::sleep(Duration::from_millis(5 << round.min(3)));
+            maps = Maps::read(pid)?;
             round += 1;
         }
         if reasons.is_empty() {
@@ -116,15 +121,20 @@ impl<'a> Hijack<'a> {
         Err(Error::NoSafeThread { pid, reason: reasons.join("; ") })
     }
 
-    /// Prepares a thread that is already held.
-    pub fn prepare(held: StoppedThread, memory: &'a Memory) -> Result<Hijack<'a>> {
-        let mut hijack = Hijack { held, memory, taken: None, entry: None, interrupted: None };
+    /// Prepares a thread that is already held, in an address space that was seen as `maps`.
+    pub fn prepare(held: StoppedThread, memory: &'a Memory, maps: Maps) -> Result<Hijack<'a>> {
+        let mut hijack = Hijack { held, memory, taken: None, entry: None, interrupted: None, maps };
         hijack.take()?;
         Ok(hijack)
     }
 
     pub fn tid(&self) -> i32 {
         self.held.tid
+    }
+
+    /// The address space has been read again.
+    pub fn know(&mut self, maps: &Maps) {
+        self.maps.clone_from(maps);
     }
 
     /// Writable memory on the thread's own stack for arguments of single calls, some 900 bytes.
@@ -153,7 +163,11 @@ impl<'a> Hijack<'a> {
         let xstate = ptrace::xstate(tid).map_err(Error::on(pid, "read the vector state"))?;
         let frame = Frame::new(&original, &xstate, signal_mask)
             .ok_or_else(|| unsafe_thread("its vector state has an unknown form"))?;
-        check_stack(pid, &original, frame.scratch).map_err(|reason| unsafe_thread(&reason))?;
+        // A stack that has come or grown since is looked for once more.
+        if check_stack(&self.maps, &original, frame.scratch).is_err() {
+            self.maps = Maps::read(pid)?;
+            check_stack(&self.maps, &original, frame.scratch).map_err(unsafe_thread)?;
+        }
         self.memory.write(frame.address, &frame.bytes)?;
         self.taken = Some(Taken {
             original,
@@ -173,8 +187,7 @@ impl<'a> Hijack<'a> {
         if entry::is_in(self.memory, rip) {
             return Ok(true);
         }
-        let maps = Maps::read(self.held.pid)?;
-        for space in spaces_in(&maps).iter().filter(|r| (r.start..r.end).contains(&rip)) {
+        for space in spaces_in(&self.maps).iter().filter(|r| (r.start..r.end).contains(&rip)) {
             let mut offset = [0; 4];
             self.memory.read(space.start + offset_of!(StubSpace, code_offset) as u64, &mut offset)?;
             let code = space.start + u64::from(u32::from_le_bytes(offset));
@@ -236,36 +249,36 @@ impl<'a> Hijack<'a> {
         check(self.held.pid, call.name, result)
     }
 
-    /// Makes a list of calls with the code of [`CALL_LIST`] at `code`; the list is put at `desk`, which both the target
-    /// and we can write. Returns each call's result.
-    pub fn list(&mut self, code: u64, desk: u64, calls: &[Call]) -> Result<Vec<i64>> {
+    /// Makes a list of calls with the code of [`CALL_LIST`] at `code`; the list is put at `desk`, and at `flag` whether it is
+    /// done: both the target and we can write there. Returns each call's result.
+    pub fn list(&mut self, code: u64, flag: u64, desk: u64, calls: &[Call]) -> Result<Vec<i64>> {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
         self.ensure_taken()?;
-        let mut bytes = vec![0u8; 64];
-        bytes[..8].copy_from_slice(&LIST_IN_PROGRESS.to_le_bytes());
+        let mut bytes = Vec::with_capacity(calls.len() * 64);
         for call in calls {
             bytes.extend_from_slice(&call.number.to_le_bytes());
             call.args.iter().for_each(|a| bytes.extend_from_slice(&a.to_le_bytes()));
             bytes.extend_from_slice(&PENDING.to_le_bytes());
         }
+        self.memory.write_u64(flag, LIST_IN_PROGRESS)?;
         self.memory.write(desk, &bytes)?;
         self.send(code..code + CALL_LIST.len() as u64, |regs| {
-            regs.rbx = desk + 64;
+            regs.rbx = desk;
             regs.rbp = calls.len() as u64;
-            regs.r12 = desk;
+            regs.r12 = flag;
         })?;
         if let Err(error) =
-            self.finish_code(|memory| Ok(memory.read_u64(desk)? == LIST_DONE), "make a list of calls")
+            self.finish_code(|memory| Ok(memory.read_u64(flag)? == LIST_DONE), "make a list of calls")
         {
             // The thread is stopped and will not go on with the list.
-            let _ = self.memory.write_u64(desk, LIST_DONE);
+            let _ = self.memory.write_u64(flag, LIST_DONE);
             return Err(error);
         }
         // The thread is in the list's code now, or back in its own.
         self.give_back_entry()?;
-        let done = self.memory.read_vec(desk + 64, calls.len() * 64)?;
+        let done = self.memory.read_vec(desk, calls.len() * 64)?;
         Ok(done
             .chunks_exact(64)
             .map(|entry| i64::from_le_bytes(entry[56..64].try_into().expect("the last of eight words")))
@@ -364,7 +377,13 @@ impl<'a> Hijack<'a> {
         }
         self.restore()?;
         ptrace::resume(self.held.tid, 0).map_err(Error::on(self.held.pid, "let a thread go on"))?;
+        self.held.since.take().into_iter().for_each(stop_watch::note);
         Ok(true)
+    }
+
+    /// Once dropped, the thread is traced no longer, also if it was before it was borrowed.
+    pub fn let_go(&mut self) {
+        self.held.is_lock = false;
     }
 
     /// Stops the thread again and prepares it. Fails if it has ended, or is where it cannot be borrowed.
@@ -377,10 +396,12 @@ impl<'a> Hijack<'a> {
             if !self.held.settle()? {
                 return Err(Error::NoSafeThread { pid, reason: "it waits in the kernel".to_owned() });
             }
+            self.held.since = Some(Instant::now());
             outcome = self.take();
             if outcome.is_ok() {
                 break;
             }
+            self.held.since.take().into_iter().for_each(stop_watch::note);
             ptrace::resume(self.held.tid, 0).map_err(Error::on(pid, "let a thread go on"))?;
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -425,18 +446,17 @@ pub fn check(pid: i32, call: &'static str, result: i64) -> Result<u64> {
 
 /// The frame may only go to a real thread stack with room to spare: the main stack, or one with its thread's own data
 /// in it and a guard below. A coroutine's or handler's stack may end anywhere, with other data behind.
-fn check_stack(pid: i32, regs: &Regs, lowest: u64) -> std::result::Result<(), String> {
-    let maps = Maps::read(pid).map_err(|e| e.to_string())?;
-    let Some((at, range)) = maps.find_index(regs.rsp) else { return Err("its stack is not mapped".into()) };
+fn check_stack(maps: &Maps, regs: &Regs, lowest: u64) -> std::result::Result<(), &'static str> {
+    let Some((at, range)) = maps.find_index(regs.rsp) else { return Err("its stack is not mapped") };
     if lowest < range.start {
-        return Err("its stack has no room left".into());
+        return Err("its stack has no room left");
     }
     let is_main = range.is_called("[stack]");
     let has_guard = at > 0 && is_guard(&maps.ranges[at - 1], range);
     let holds_thread = (range.start..range.end).contains(&regs.fs_base);
     let is_thread_stack = is_main || (has_guard && holds_thread);
     if !is_thread_stack {
-        return Err("it runs on a stack of the program's own making".into());
+        return Err("it runs on a stack of the program's own making");
     }
     Ok(())
 }

@@ -19,12 +19,13 @@ use super::error::{Error, Result};
 use super::hijack::{Call, Hijack};
 use super::maps::Maps;
 use super::memory::Memory;
-use super::neighbourhood::spaces_in;
+use super::neighbourhood::{Neighbourhood, spaces_in};
 use super::pass_fd::Caller;
 use super::process;
 use super::protocol::{OPENING, Opening};
 use super::room::Room;
-use super::stopped_thread::Lock;
+use super::stop_watch;
+use super::stopped_thread::{Lock, StoppedThread, attend};
 use super::tactic::Refusal;
 use super::traced::{OpenSite, Traced};
 use super::wanted::{SiteReport, WantedObject};
@@ -32,6 +33,7 @@ use nopal_abi::PAGE_BYTES;
 use nopal_abi::stub_space::{PatchForm, Path, RSEQ_SIGNATURE};
 use nopal_proc::ptrace;
 use std::collections::HashMap;
+use std::time::Duration;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const PR_GET_TID_ADDRESS: u64 = 40;
@@ -45,6 +47,10 @@ const NO_FILE: u64 = u64::MAX;
 const RELOCATION_TRIES: usize = 20;
 /// So many sites are made ready while a thread of the program is held.
 const AT_ONCE: usize = 100;
+/// So many are read while a thread of the program is held.
+const MANY_MAPPINGS: usize = 500;
+/// How long a thread that was let go runs before it is borrowed again.
+const BREATH: Duration = Duration::from_millis(1);
 
 /// How the threads of a process can be told apart and find their CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +88,9 @@ pub(crate) fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
         passed: HashMap::new(),
         claims: claims::Claims::default(),
         handles_faults: None,
+        lock: None,
+        is_gentle: false,
+        copies: HashMap::new(),
     };
     let here: Vec<u64> = spaces_in(&work.maps).iter().map(|r| r.inode).collect();
     let lists = work.core.neighbourhoods.iter().find(|n| here.contains(&n.inode));
@@ -111,6 +120,12 @@ struct Work<'a, 'c> {
     claims: claims::Claims,
     /// Whether the program catches faults; asked when needed.
     handles_faults: Option<bool>,
+    /// The thread that keeps others out, if there is one.
+    lock: Option<Lock>,
+    /// The borrowed thread is let go for whatever takes long: much is to be opened.
+    is_gentle: bool,
+    /// By inode: copies of the stub spaces that were found, made before anything was stopped.
+    copies: HashMap<u64, Neighbourhood>,
 }
 
 /// A site that is ready to be opened.
@@ -139,12 +154,23 @@ pub(crate) fn open_process(
     // One that it has from its parent is that of its like; see `separate`.
     let now = core.domains.mapped_in(&room.maps).first().copied();
     let ring = core.domains.ring_for(&Tenant { pid, credentials: &credentials, now, is_restless: false })?;
-    let _lock = if is_starting { None } else { Some(Lock::take(pid)?) };
+    let lock = if is_starting { None } else { Some(Lock::take(pid)?) };
     wait_until_idle(&memory)?;
+    // From here on nobody but the process itself changes what is where: all that takes long is read before it is stopped.
+    let room = Room::read(pid)?;
+    let n_sites: usize = objects.iter().map(|object| object.sites.len()).sum();
+    let room_len = room.maps.ranges.len();
+    let copies = spaces::copies(core, ring, &memory, &room.maps)?;
     let hijack = if is_starting {
-        let held =
-            super::stopped_thread::StoppedThread { pid, tid: pid, is_group_stopped: false, is_kept: true };
-        Hijack::prepare(held, &memory)?
+        let held = StoppedThread {
+            pid,
+            tid: pid,
+            is_group_stopped: false,
+            is_kept: true,
+            is_lock: false,
+            since: None,
+        };
+        Hijack::prepare(held, &memory, room.maps.clone())?
     } else {
         Hijack::choose(&memory, None)?
     };
@@ -152,15 +178,17 @@ pub(crate) fn open_process(
     let mut work = Work {
         core,
         entered: Entered::new(&memory, hijack),
-        maps: Maps { ranges: Vec::new() },
+        maps: room.maps.clone(),
         room,
         ring,
         facts: None,
         passed: HashMap::new(),
         claims: claims::Claims::default(),
         handles_faults: None,
+        lock,
+        is_gentle: n_sites > AT_ONCE || room_len > MANY_MAPPINGS,
+        copies,
     };
-    work.refresh()?;
     let outcome = work.open(&objects);
     let closed = work.close_passed();
     let (sites, reports) = outcome.map_err(|error| match error {
@@ -170,7 +198,7 @@ pub(crate) fn open_process(
     closed?;
     work.entered.hijack.restore()?;
     drop(work);
-    Ok(Traced::new(pid, memory, sites, reports, interrupted))
+    Ok(Traced { stops: stop_watch::take(), ..Traced::new(pid, memory, sites, reports, interrupted) })
 }
 
 impl Work<'_, '_> {
@@ -178,9 +206,12 @@ impl Work<'_, '_> {
         self.entered.memory.pid()
     }
 
+    /// Reads what is where.
     fn refresh(&mut self) -> Result<()> {
+        self.relax()?;
         self.room = Room::read(self.pid())?;
         self.maps = self.room.maps.clone();
+        self.entered.hijack.know(&self.maps);
         Ok(())
     }
 
@@ -197,9 +228,8 @@ impl Work<'_, '_> {
                 Err(e) => return Err(e),
             });
         }
-        // Making many sites ready takes long, and needs nothing of the program.
-        let is_long = objects.iter().map(|object| object.sites.len()).sum::<usize>() > AT_ONCE;
-        let is_resting = is_long && self.rest()?;
+        // Making sites ready needs nothing of the program.
+        self.relax()?;
         for (object, at) in objects.iter().zip(settled) {
             let Some(at) = at else {
                 let refused = |s| SiteReport::new(object, s, Err(Refusal::OutOfReach));
@@ -208,6 +238,7 @@ impl Work<'_, '_> {
             };
             for wanted in &object.sites {
                 let report = reports.len();
+                self.attend();
                 match self.prepare(at, object, wanted) {
                     Ok(prepared) => {
                         reports.push(SiteReport::new(object, wanted, Ok(prepared.site.tactic)));
@@ -220,17 +251,19 @@ impl Work<'_, '_> {
                 }
             }
         }
-        if is_resting {
-            self.resume_work()?;
-        }
         arm::spare_kernel_pages(&mut ready, &mut reports);
         self.map_landings(&mut ready, &mut reports)?;
+        if self.is_gentle {
+            self.close_passed()?;
+            self.relax()?;
+        }
         let mut sites = Vec::new();
         for step in OPENING {
             match step {
                 Opening::Journal => {
                     self.journal_patches(&ready)?;
                     self.unlock_pages(&mut ready, &mut reports)?;
+                    self.attend();
                     for neighbourhood in &self.core.neighbourhoods {
                         neighbourhood.fault_in()?;
                     }
@@ -243,22 +276,37 @@ impl Work<'_, '_> {
         Ok((sites, reports))
     }
 
-    /// Lets the borrowed thread run on, if that can be; whether it does.
-    fn rest(&mut self) -> Result<bool> {
-        self.entered.hijack.rest()
+    /// Lets the borrowed thread run on until the next call, if what comes may take long.
+    fn relax(&mut self) -> Result<()> {
+        if self.is_gentle { self.entered.rest() } else { Ok(()) }
     }
 
-    /// Borrows the thread again, or another where that one cannot be borrowed any more.
-    fn resume_work(&mut self) -> Result<()> {
-        if self.entered.hijack.stop_again().is_err() {
-            self.entered.hijack = Hijack::choose(self.entered.memory, None)?;
+    /// Lets the borrowed thread run for a moment between calls that take long together.
+    fn breathe(&mut self) -> Result<()> {
+        self.relax()?;
+        if self.entered.is_resting() {
+            std::thread::sleep(BREATH);
+            self.attend();
         }
         Ok(())
     }
 
-    /// Lets the borrowed thread run for a moment.
-    fn breathe(&mut self) -> Result<()> {
-        if self.rest()? { self.resume_work() } else { Ok(()) }
+    /// Threads that are ours and run are stopped by each signal that they get, until they are let go on.
+    fn attend(&self) {
+        let own = self.entered.hijack.tid();
+        if self.entered.is_resting() {
+            attend(own);
+        }
+        if let Some(lock) = self.lock.as_ref().filter(|lock| lock.tid != own) {
+            attend(lock.tid);
+        }
+    }
+
+    /// The borrowed thread if it stands still, and where it will go on.
+    fn held(&self) -> Vec<(i32, u64)> {
+        let hijack = &self.entered.hijack;
+        let here = hijack.original().map_or(0, |regs| regs.rip);
+        if self.entered.is_resting() { Vec::new() } else { vec![(hijack.tid(), here)] }
     }
 
     /// Asks the borrowed thread, which stands for all: a C library gives every thread the same layout, and a thread
@@ -271,6 +319,7 @@ impl Work<'_, '_> {
     }
 
     fn ask_thread(&mut self) -> Result<ThreadFacts> {
+        self.entered.borrow()?;
         let (pid, tid) = (self.pid(), self.entered.hijack.tid());
         let mut facts = ThreadFacts {
             path: Path::Locked,

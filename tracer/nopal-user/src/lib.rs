@@ -34,6 +34,7 @@ pub mod ring;
 mod room;
 pub mod sandbox;
 pub mod session;
+pub mod stop_watch;
 mod stopped_thread;
 pub mod stub;
 pub mod tactic;

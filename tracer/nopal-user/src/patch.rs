@@ -10,6 +10,7 @@ use nopal_abi::stub_space::PatchForm;
 use nopal_proc::ptrace;
 use nopal_proc::{Image, MappedObject, mapped_objects};
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// The files of a process's code, opened as they are needed.
 #[derive(Debug)]
@@ -127,8 +128,12 @@ impl Patch {
     }
 }
 
-/// While these are changed, the program stands still.
-const PATCHES_AT_A_TIME: usize = 256;
+/// After this time a program that stands still is let go, and stopped again for the rest.
+const SLICE: Duration = Duration::from_millis(1);
+/// So many changes take less than that, wherever we stand in between: a busy machine may keep us waiting.
+const AT_LEAST: usize = 64;
+/// So long it runs before it is stopped again.
+const BETWEEN_SLICES: Duration = Duration::from_millis(1);
 
 /// Which way bytes are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,22 +155,30 @@ pub(crate) fn apply(
     for (i, patch) in patches.iter().enumerate().filter(|(_, p)| p.original.len() == 1) {
         outcome[i] = patch.change(memory, direction)?;
     }
-    let several: Vec<usize> = (0..patches.len()).filter(|i| patches[*i].original.len() > 1).collect();
-    for some in several.chunks(PATCHES_AT_A_TIME) {
-        let tids: Vec<i32> = held.iter().map(|h| h.0).collect();
+    let tids: Vec<i32> = held.iter().map(|h| h.0).collect();
+    let mut several = (0..patches.len()).filter(|i| patches[*i].original.len() > 1).peekable();
+    while several.peek().is_some() {
         let others = stop_all(pid, &tids)?;
+        let end = Instant::now() + SLICE;
         let mut pointers: Vec<u64> = held.iter().map(|h| h.1).collect();
         for thread in &others {
             pointers.push(ptrace::regs(thread.tid).map_err(Error::on(pid, "read registers"))?.rip);
         }
-        for (i, patch) in some.iter().map(|i| (*i, &patches[*i])) {
+        for (n_changed, i) in (1..).zip(several.by_ref()) {
+            let patch = &patches[i];
             // At the first byte a thread executes the old instruction or the new one; between, neither.
             let inside = patch.address + 1..patch.address + patch.original.len() as u64;
-            if pointers.iter().any(|p| inside.contains(p)) {
-                outcome[i] = Some(Found::Other(Vec::new()));
-                continue;
+            outcome[i] = match pointers.iter().any(|p| inside.contains(p)) {
+                true => Some(Found::Other(Vec::new())),
+                false => patch.change(memory, direction)?,
+            };
+            if n_changed >= AT_LEAST && Instant::now() >= end {
+                break;
             }
-            outcome[i] = patch.change(memory, direction)?;
+        }
+        drop(others);
+        if several.peek().is_some() {
+            std::thread::sleep(BETWEEN_SLICES);
         }
     }
     Ok(outcome)

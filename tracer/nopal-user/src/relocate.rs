@@ -51,6 +51,11 @@ impl Fixed {
         }
     }
 
+    /// False if the file could not be read, or has nothing that can be told apart.
+    pub fn is_known(&self) -> bool {
+        !self.decoded.is_empty()
+    }
+
     /// Whether nothing leads into the bytes behind the first of `window` bytes at the site; else why they must stay.
     pub fn check(&self, site: u64, window: u64) -> Result<(), &'static str> {
         if window > MAX_MOVED {
@@ -106,8 +111,8 @@ struct Survey<'a> {
     entered: BTreeSet<(u64, u64)>,
     /// Sites that begin an instruction of a function that could be decoded whole.
     decoded: BTreeSet<u64>,
-    /// Data whose address some instruction takes.
-    tables: BTreeSet<u64>,
+    /// Data whose address some instruction takes, in any order, often more than once.
+    tables: Vec<u64>,
 }
 
 impl<'a> Survey<'a> {
@@ -143,7 +148,7 @@ impl<'a> Survey<'a> {
             exceptions,
             entered: BTreeSet::new(),
             decoded: BTreeSet::new(),
-            tables: BTreeSet::new(),
+            tables: Vec::new(),
         };
         survey.lead_to(file.entry());
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
@@ -176,7 +181,10 @@ impl<'a> Survey<'a> {
                 self.lead_to(u64::from_le_bytes(word.try_into().expect("eight bytes")));
             }
         }
-        for table in std::mem::take(&mut self.tables) {
+        let mut tables = std::mem::take(&mut self.tables);
+        tables.sort_unstable();
+        tables.dedup();
+        for table in tables {
             self.read_table(&parts, table);
         }
         for start in self.starts.clone() {
@@ -211,13 +219,17 @@ impl<'a> Survey<'a> {
         let mut instruction = Instruction::default();
         let mut found = Vec::new();
         let mut is_whole = true;
+        let mut next = self.sites.partition_point(|site| *site < address);
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
                 is_whole = false;
                 continue;
             }
-            if self.sites.binary_search(&instruction.ip()).is_ok() {
+            while self.sites.get(next).is_some_and(|site| *site < instruction.ip()) {
+                next += 1;
+            }
+            if self.sites.get(next) == Some(&instruction.ip()) {
                 found.push(instruction.ip());
             }
             self.follow(&instruction);
@@ -243,16 +255,16 @@ impl<'a> Survey<'a> {
         }
         if instruction.is_ip_rel_memory_operand() {
             self.lead_to(instruction.ip_rel_memory_address());
-            self.tables.insert(instruction.ip_rel_memory_address());
+            self.tables.push(instruction.ip_rel_memory_address());
         }
         for operand in 0..instruction.op_count() {
             match instruction.op_kind(operand) {
                 OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64 => {
                     self.lead_to(instruction.immediate(operand));
-                    self.tables.insert(instruction.immediate(operand));
+                    self.tables.push(instruction.immediate(operand));
                 }
                 OpKind::Memory => {
-                    self.tables.insert(instruction.memory_displacement64());
+                    self.tables.push(instruction.memory_displacement64());
                 }
                 _ => {}
             }
@@ -306,7 +318,7 @@ mod tests {
             exceptions,
             entered: BTreeSet::new(),
             decoded: BTreeSet::new(),
-            tables: BTreeSet::new(),
+            tables: Vec::new(),
         };
         survey.judge()
     }

@@ -277,6 +277,7 @@ impl Session {
             pid: traced.pid,
             outcome: Ok(libraries::of_probes(&traced.reports)),
             interrupted: traced.interrupted,
+            stops: traced.stops,
             is_late: false,
         };
         self.traced.retain(|t| t.pid != traced.pid);

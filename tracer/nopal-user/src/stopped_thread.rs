@@ -2,6 +2,7 @@
 
 use super::error::{Error, Result};
 use super::process;
+use super::stop_watch;
 use nopal_proc::ptrace::{self, Stop};
 use std::time::{Duration, Instant};
 
@@ -19,33 +20,18 @@ pub struct StoppedThread {
     pub is_group_stopped: bool,
     /// Not to be let go when dropped.
     pub is_kept: bool,
+    /// It was ours before it was stopped, and stays so when dropped.
+    pub is_lock: bool,
+    /// When it was found to stand still; `None` while it runs.
+    pub since: Option<Instant>,
 }
 
 impl StoppedThread {
     /// Stops one thread. `Ok(None)`: it ended meanwhile or does not react (uninterruptible sleep).
     pub fn stop(pid: i32, tid: i32) -> Result<Option<StoppedThread>> {
-        match ptrace::seize(tid, 0) {
-            Ok(()) => {}
-            // The thread that serves as the lock is ours already.
-            Err(_) if is_ours(pid, tid) => {}
-            Err(e) => return refused(pid, tid, e),
-        }
-        if ptrace::interrupt(tid).is_err() {
-            return Ok(None);
-        }
-        let mut held = StoppedThread { pid, tid, is_group_stopped: false, is_kept: false };
-        match held.settle() {
-            Ok(true) => Ok(Some(held)),
-            Ok(false) => {
-                // Not stopped, so it cannot be detached; the kernel does it when this thread ends.
-                std::mem::forget(held);
-                Ok(None)
-            }
-            Err(Error::Gone { .. }) if process::is_alive(pid) => {
-                std::mem::forget(held);
-                Ok(None)
-            }
-            Err(e) => Err(e),
+        match Stopping::begin(pid, tid)? {
+            Some(stopping) => stopping.finish(),
+            None => Ok(None),
         }
     }
 
@@ -83,11 +69,68 @@ impl StoppedThread {
 
 impl Drop for StoppedThread {
     fn drop(&mut self) {
-        if !self.is_kept {
-            // Fails only if the thread has ended.
-            let _ = ptrace::detach(self.tid, 0);
+        self.since.take().into_iter().for_each(stop_watch::note);
+        // These fail only if the thread has ended.
+        let _ = match (self.is_kept, self.is_lock, self.is_group_stopped) {
+            (true, ..) => Ok(()),
+            (false, true, false) => ptrace::resume(self.tid, 0),
+            (false, true, true) => ptrace::listen(self.tid),
+            (false, false, _) => ptrace::detach(self.tid, 0),
+        };
+    }
+}
+
+/// A thread that was told to stop. If nobody waits for it, the kernel lets it go when our thread ends.
+struct Stopping {
+    pid: i32,
+    tid: i32,
+    is_lock: bool,
+}
+
+impl Stopping {
+    /// `Ok(None)`: it has ended.
+    fn begin(pid: i32, tid: i32) -> Result<Option<Stopping>> {
+        let is_lock = match ptrace::seize(tid, 0) {
+            Ok(()) => false,
+            Err(_) if is_ours(pid, tid) => true,
+            Err(e) => return refused(pid, tid, e).map(|_| None),
+        };
+        Ok(ptrace::interrupt(tid).is_ok().then_some(Stopping { pid, tid, is_lock }))
+    }
+
+    /// `Ok(None)`: it ended meanwhile or does not react.
+    fn finish(self) -> Result<Option<StoppedThread>> {
+        let Stopping { pid, tid, is_lock } = self;
+        let mut held =
+            StoppedThread { pid, tid, is_group_stopped: false, is_kept: false, is_lock, since: None };
+        match held.settle() {
+            Ok(true) => {
+                held.since = Some(Instant::now());
+                Ok(Some(held))
+            }
+            Ok(false) => {
+                // Not stopped, so it cannot be detached; the kernel does it when this thread ends.
+                std::mem::forget(held);
+                Ok(None)
+            }
+            Err(Error::Gone { .. }) if process::is_alive(pid) => {
+                std::mem::forget(held);
+                Ok(None)
+            }
+            Err(e) => Err(e),
         }
     }
+}
+
+/// Lets a thread go on that is ours and was not told to stop: a signal stops it on its way to be delivered.
+pub(crate) fn attend(tid: i32) {
+    // If one fails the thread has ended.
+    let _ = match ptrace::poll_stop(tid) {
+        Ok(Some(Stop::Signal(signal))) => ptrace::resume(tid, signal),
+        Ok(Some(Stop::Group(_))) => ptrace::listen(tid),
+        Ok(Some(Stop::Interrupted | Stop::Event(_))) => ptrace::resume(tid, 0),
+        Ok(Some(Stop::Ended) | None) | Err(_) => Ok(()),
+    };
 }
 
 /// Whether a thread would go on if it had a CPU.
@@ -104,7 +147,9 @@ fn is_ours(pid: i32, tid: i32) -> bool {
 /// Keeps other tracers out of a process: its first live thread is seized, but not stopped. Ends with the thread that
 /// made it.
 #[derive(Debug)]
-pub(crate) struct Lock;
+pub(crate) struct Lock {
+    pub tid: i32,
+}
 
 impl Lock {
     /// Waits a moment for another nopal to finish.
@@ -114,7 +159,7 @@ impl Lock {
             let mut failure = Error::Gone { pid };
             for tid in process::threads(pid)? {
                 match ptrace::seize(tid, 0) {
-                    Ok(()) => return Ok(Lock),
+                    Ok(()) => return Ok(Lock { tid }),
                     Err(e) => match refused(pid, tid, e) {
                         // It has ended; the next one then.
                         Ok(_) => continue,
@@ -158,8 +203,14 @@ pub(crate) fn stop_all(pid: i32, already: &[i32]) -> Result<Vec<StoppedThread>> 
         if fresh.is_empty() {
             return Ok(held);
         }
+        // All are told before the first is waited for: one that stands still already waits for the others, too.
+        let mut stopping = Vec::with_capacity(fresh.len());
         for tid in fresh {
-            match StoppedThread::stop(pid, tid)? {
+            stopping.extend(Stopping::begin(pid, tid)?);
+        }
+        for one in stopping {
+            let tid = one.tid;
+            match one.finish()? {
                 Some(thread) => held.push(thread),
                 None if process::is_alive_thread(pid, tid) => {
                     return Err(Error::NoSafeThread {

@@ -4,6 +4,7 @@ use super::error::{Error, Result};
 use super::memory::Memory;
 use super::patch::Patch;
 use super::process;
+use super::stop_watch::Stops;
 use super::tactic::Tactic;
 use super::wanted::SiteReport;
 use std::collections::HashMap;
@@ -16,13 +17,15 @@ pub struct ProcessReport {
     pub outcome: Result<Vec<SiteReport>>,
     /// The call of the borrowed thread that returned EINTR because of us, if it was one Linux never restarts.
     pub interrupted: Option<&'static str>,
+    /// How often and how long its threads were stopped for it.
+    pub stops: Stops,
     /// Whether it was found by looking, though its dynamic linker tells what it loads: it has run since it was loaded.
     pub is_late: bool,
 }
 
 impl ProcessReport {
     pub fn failed(pid: i32, error: Error) -> ProcessReport {
-        ProcessReport { pid, outcome: Err(error), interrupted: None, is_late: false }
+        ProcessReport { pid, outcome: Err(error), interrupted: None, stops: Stops::default(), is_late: false }
     }
 
     /// False for a process that has nothing we want, or inherited all of it.
@@ -70,6 +73,8 @@ pub struct Traced {
     pub sites: Vec<OpenSite>,
     pub(super) reports: Vec<SiteReport>,
     pub(super) interrupted: Option<&'static str>,
+    /// How often and how long its threads were stopped to open it.
+    pub(super) stops: Stops,
     /// Start addresses and inodes of the code mappings when it was last looked at.
     pub(super) seen: Vec<(u64, u64)>,
     /// Pages of its address space at that time, and when it was.
@@ -100,6 +105,7 @@ impl Traced {
             sites,
             reports,
             interrupted,
+            stops: Stops::default(),
             seen: Vec::new(),
             seen_at: None,
             is_early: false,

@@ -77,6 +77,13 @@ impl LazyFixed {
         LazyFixed { object: None, sites: Arc::default(), fixed: OnceLock::new() }
     }
 
+    /// Whether it was looked at successfully, with regard to all these sites, which are sorted.
+    pub(super) fn has_seen(&self, sites: &[u64]) -> bool {
+        let mut known = self.sites.iter();
+        self.fixed.get().is_some_and(Fixed::is_known)
+            && sites.iter().all(|site| known.any(|seen| seen == site))
+    }
+
     pub(crate) fn get(&self) -> &Fixed {
         self.fixed.get_or_init(|| {
             let image = self.object.as_ref().and_then(|object| object.open().ok());

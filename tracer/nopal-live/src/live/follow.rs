@@ -14,6 +14,7 @@ use nopal_user::libraries::{LIBRARY_PROBE, Libraries, WAIT_MS};
 use nopal_user::sandbox::{FORBIDDING_PROBE, restrained_in_words, unguarded_in_words};
 use nopal_user::session::ProcessReport;
 use nopal_user::session::{LastWords, Notice};
+use nopal_user::stop_watch::Stops;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,6 +25,14 @@ fn impatient_in_words(n_threads: u64) -> String {
     let times = if n_threads == 1 { "once".to_owned() } else { format!("{n_threads} times") };
     format!(
         "{times} a library was loaded or unloaded and could not be looked at within {WAIT_MS} ms; hits of libraries may be missing"
+    )
+}
+
+fn stops_in_words(pid: u32, stops: Stops) -> String {
+    let times = if stops.count == 1 { "once".to_owned() } else { format!("{} times", stops.count) };
+    format!(
+        "process {pid}: stopped {times} to open it, for at most {:.1} ms",
+        stops.longest.as_secs_f64() * 1e3
     )
 }
 
@@ -437,6 +446,9 @@ impl<S: Selection> Live<S> {
                 let text =
                     format!("process {pid}: a thread was stopped in {call}, which may have returned EINTR");
                 self.pending.push(News::Message(text));
+            }
+            if report.stops.count > 0 {
+                self.pending.push(News::Message(stops_in_words(pid, report.stops)));
             }
             let left = match report.outcome {
                 Ok(sites) => {

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::os::fd::AsFd;
 
 /// While these are made, one thread of the program stands still.
-const CALLS_AT_A_TIME: usize = 400;
+const CALLS_AT_A_TIME: usize = 200;
 
 impl Work<'_, '_> {
     pub(super) fn map_landings(&mut self, ready: &mut Vec<Ready>, reports: &mut [SiteReport]) -> Result<()> {
@@ -47,13 +47,7 @@ impl Work<'_, '_> {
                     Call::new("map", libc::SYS_mmap, [*page, PAGE, EXECUTABLE, SHARED | FREE, fd, *offset])
                 })
                 .collect();
-            let mut results = Vec::with_capacity(calls.len());
-            for some in calls.chunks(CALLS_AT_A_TIME) {
-                if !results.is_empty() {
-                    self.breathe()?;
-                }
-                results.extend(self.entered.calls(some)?);
-            }
+            let results = self.calls_in_slices(&calls)?;
             for ((page, _), result) in missing.iter().zip(results) {
                 if result as u64 == *page {
                     continue;
@@ -73,6 +67,20 @@ impl Work<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Makes many calls, between which the borrowed thread runs on.
+    pub(super) fn calls_in_slices(&mut self, calls: &[Call]) -> Result<Vec<i64>> {
+        self.entered.widen(calls.len().min(CALLS_AT_A_TIME), &self.maps)?;
+        let mut results = Vec::with_capacity(calls.len());
+        for some in calls.chunks(CALLS_AT_A_TIME) {
+            if !results.is_empty() {
+                self.breathe()?;
+            }
+            results.extend(self.entered.calls(some)?);
+        }
+        self.entered.narrow()?;
+        Ok(results)
     }
 
     /// Moved instructions lie in pages that are writable: the kernel puts no breakpoint there, which would lead into the
@@ -105,12 +113,7 @@ impl Work<'_, '_> {
     }
 
     /// Where a site could not be relocated after all, the others of its page are not either: see [`spare_kernel_pages`].
-    fn give_back_pages(
-        &mut self,
-        ready: &[Ready],
-        outcome: &mut [Option<Found>],
-        held: &[(i32, u64)],
-    ) -> Result<()> {
+    fn give_back_pages(&mut self, ready: &[Ready], outcome: &mut [Option<Found>]) -> Result<()> {
         let relocated: Vec<usize> =
             (0..ready.len()).filter(|i| ready[*i].site.tactic == Tactic::Relocate).collect();
         let failed = relocated.iter().filter(|i| outcome[**i].is_some());
@@ -123,7 +126,7 @@ impl Work<'_, '_> {
             outcome[*i].is_none() && pages_of(ready[*i].site.address).iter().any(|page| pages.contains(page))
         }) {
             let patch = std::slice::from_ref(&ready[i].site.patch);
-            apply(self.entered.memory, patch, Direction::Out, held)?;
+            apply(self.entered.memory, patch, Direction::Out, &self.held())?;
             outcome[i] = Some(Found::Other(Vec::new()));
             pages.extend(pages_of(ready[i].site.address));
         }
@@ -204,8 +207,7 @@ impl Work<'_, '_> {
     pub(super) fn patch(&mut self, ready: Vec<Ready>, reports: &mut [SiteReport]) -> Result<Vec<OpenSite>> {
         let memory = self.entered.memory;
         let patches: Vec<Patch> = ready.iter().map(|r| r.site.patch.clone()).collect();
-        let here = self.entered.hijack.original().map_or(0, |r| r.rip);
-        let held = [(self.entered.hijack.tid(), here)];
+        let held = self.held();
         let mut outcome = apply(memory, &patches, Direction::In, &held)?;
         // A thread that stands between the instructions to be moved is soon past them, unless it is the borrowed one.
         for _ in 0..RELOCATION_TRIES {
@@ -222,7 +224,7 @@ impl Work<'_, '_> {
                 outcome[i] = found;
             }
         }
-        self.give_back_pages(&ready, &mut outcome, &held)?;
+        self.give_back_pages(&ready, &mut outcome)?;
         let is_used = |semaphore| {
             ready
                 .iter()

@@ -23,7 +23,8 @@ impl Work<'_, '_> {
     /// Whether no thread of the process has business in these stretches of one stub space, which nobody can enter any more:
     /// none stands there, and none has a word on its stack that leads there, as one has whose stub was interrupted by a
     /// signal that it is still handling.
-    pub(super) fn is_nobody_in(&self, code: &[Range<u64>]) -> Result<bool> {
+    pub(super) fn is_nobody_in(&mut self, code: &[Range<u64>]) -> Result<bool> {
+        self.entered.borrow()?;
         for tries_left in (0..TRIES).rev() {
             if self.is_nobody_in_now(code)? {
                 return Ok(true);

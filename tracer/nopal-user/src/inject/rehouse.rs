@@ -47,12 +47,17 @@ pub(crate) fn rehouse(core: &mut Core, pid: i32, ring: Option<usize>) -> Result<
             passed: HashMap::new(),
             claims: super::claims::Claims::default(),
             handles_faults: None,
+            lock: None,
+            is_gentle: false,
+            copies: HashMap::new(),
         };
         let is_done = work.rehouse(ring, tries_left == 0);
         let closed = work.close_passed();
         let is_done = is_done?;
         closed?;
         work.entered.hijack.restore()?;
+        // Its filter holds again only then.
+        work.entered.hijack.let_go();
         if is_done {
             return Ok(());
         }

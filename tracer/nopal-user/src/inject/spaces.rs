@@ -1,10 +1,12 @@
 //! What a process must have mapped before a site of it can be opened: its stub spaces, found or made, and the ring.
 
 use super::{EXECUTABLE, FREE, MADV_WIPEONFORK, NO_FILE, PAGE, REPLACE, SHARED, WRITABLE, Work};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::hijack::{Call, check};
 use crate::left_fds;
 use crate::maps::{Maps, is_memfd};
+use crate::memory::Memory;
 use crate::neighbourhood::{Neighbourhood, PRIVATE_BYTES, spaces_in, stub_failed};
 use crate::pass_fd::Caller;
 use crate::pass_fd::pass_fds;
@@ -14,6 +16,7 @@ use crate::room::far_from_code;
 use crate::sandbox;
 use crate::stub::space::{SessionFacts, ThreadPath};
 use crate::wanted::WantedObject;
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 
@@ -23,6 +26,7 @@ impl Work<'_, '_> {
     pub(super) fn adopt_spaces(&mut self, objects: &[WantedObject]) -> Result<()> {
         self.close_left()?;
         let found: Vec<(u64, u64)> = spaces_in(&self.maps).iter().map(|r| (r.start, r.inode)).collect();
+        let has_any = !found.is_empty();
         for (address, inode) in found {
             let known = self.core.neighbourhoods.iter().position(|n| n.inode == inode);
             if let Some(known) = known.map(|at| &self.core.neighbourhoods[at])
@@ -35,16 +39,20 @@ impl Work<'_, '_> {
                 // A relative of this process shares the original; it shares the copy as well, if it has what the copy's
                 // stubs need.
                 (Some(at), _) if self.can_share(*at) => {
-                    let reused = &self.core.neighbourhoods[*at].reused;
-                    if !reused.is_empty() && !self.is_nobody_in(reused)? {
+                    let at = *at;
+                    let reused = self.core.neighbourhoods[at].reused.clone();
+                    if !reused.is_empty() && !self.is_nobody_in(&reused)? {
                         return Err(Error::Busy { pid: self.pid() });
                     }
-                    *at
+                    at
                 }
                 // It was a relative's when this process was what that one is.
                 (_, Some(known)) => self.make_twin(known)?,
                 (_, None) => {
-                    let mut copy = Neighbourhood::copy_of(self.entered.memory, address)?;
+                    let mut copy = match self.copies.remove(&inode) {
+                        Some(copy) => copy,
+                        None => Neighbourhood::copy_of(self.entered.memory, address)?,
+                    };
                     if !objects.iter().any(|o| copy.reaches(o.text().0, o.text().1)) {
                         self.entered.use_lists(&copy, &self.maps);
                         continue;
@@ -84,11 +92,11 @@ impl Work<'_, '_> {
                     ));
                 }
             }
-            for result in self.entered.calls(&calls)? {
+            for result in self.calls_in_slices(&calls)? {
                 check(self.pid(), "map stubs", result)?;
             }
         }
-        self.refresh()
+        if has_any { self.refresh() } else { Ok(()) }
     }
 
     /// Whether this process has the rings of all sessions in one of our spaces, and room for our own: their stubs run as
@@ -131,7 +139,7 @@ impl Work<'_, '_> {
     }
 
     /// Makes the code of sessions that have left room for others, if no thread can come back to it.
-    fn make_room_in(&self, copy: &mut Neighbourhood) -> Result<()> {
+    fn make_room_in(&mut self, copy: &mut Neighbourhood) -> Result<()> {
         let disused = copy.space.disused();
         let code = disused.addresses(copy.address());
         if !code.is_empty() && self.is_nobody_in(&code)? {
@@ -189,6 +197,9 @@ impl Work<'_, '_> {
     }
 
     pub(super) fn close_passed(&mut self) -> Result<()> {
+        if self.passed.is_empty() {
+            return self.entered.note_nothing();
+        }
         let calls: Vec<Call> = self
             .passed
             .drain()
@@ -223,6 +234,7 @@ impl Work<'_, '_> {
             return self.enter_session(at).map(|()| at);
         }
         let facts = self.thread_facts()?;
+        self.relax()?;
         let shared = (0..self.core.neighbourhoods.len()).find(|at| {
             let n = &self.core.neighbourhoods[*at];
             let path = ThreadPath {
@@ -362,6 +374,7 @@ impl Work<'_, '_> {
                 (index, self.map_ring(None)?)
             }
         };
+        self.relax()?;
         let facts = SessionFacts {
             tracer_pid: std::process::id(),
             tracer_start: process::start_time(std::process::id() as i32).unwrap_or(0),
@@ -402,6 +415,20 @@ impl Work<'_, '_> {
             _ => Err(Error::CallFailed { pid: self.pid(), call: "map a ring", errno: libc::EFAULT }),
         }
     }
+}
+
+/// Copies of the stub spaces in a process that are not ours, by inode: reading them takes long.
+pub(super) fn copies(
+    core: &Core,
+    ring: usize,
+    memory: &Memory,
+    maps: &Maps,
+) -> Result<HashMap<u64, Neighbourhood>> {
+    let is_foreign = |inode: u64| {
+        !core.neighbourhoods.iter().any(|n| n.inode == inode) && !core.adopted.contains_key(&(inode, ring))
+    };
+    let foreign = spaces_in(maps).into_iter().filter(|range| is_foreign(range.inode));
+    foreign.map(|range| Ok((range.inode, Neighbourhood::copy_of(memory, range.start)?))).collect()
 }
 
 pub(super) fn is_ring(range: &nopal_proc::Mapping) -> bool {
