@@ -53,7 +53,7 @@ pub fn options() -> Options {
     let mut ring = RingConfig::new(possible_cpus().expect("the number of CPUs is known"));
     ring.ring_bytes = 8 << 20;
     ring.locked_ring_bytes = 8 << 20;
-    Options { ring, max_rings: None, without_children: false, can_relocate: false }
+    Options { ring, max_rings: None, without_children: false, can_relocate: false, other_door: || false }
 }
 
 /// Small rings, for sessions that come and go.

@@ -111,7 +111,8 @@ impl<'a> Body<'a> {
             let stretch = self.stretches.iter().find(|s| s.contains(instruction.ip()));
             let Some(stretch) = stretch else { continue };
             let line = self.line_before(at);
-            let edge = edge::of_exit(side, stretch, instruction, line, &self.targets);
+            let edge =
+                edge::of_exit((self.stretches[0].address, side), stretch, instruction, line, &self.targets);
             exits.push(Exit { address: instruction.ip(), edge });
         }
         for stretch in &self.stretches {

@@ -34,12 +34,13 @@ pub(crate) fn of_entry(stretch: &Stretch<'_>, targets: &BTreeSet<u64>) -> Edge {
         }
     }
     let code = bytes_of(stretch, stretch.address, line_len + BEHIND_BYTES);
-    Edge { side: Side::Entry, start: stretch.address, code, line_len, n_filling: 0, unfit: None }
+    let start = stretch.address;
+    Edge { side: Side::Entry, function: start, start, code, line_len, n_filling: 0, unfit: None }
 }
 
 /// The exit, and the instructions before it after which what it returns does not change. `before`: nearest first.
 pub(crate) fn of_exit(
-    side: Side,
+    (function, side): (u64, Side),
     stretch: &Stretch<'_>,
     exit: &Instruction,
     before: Vec<Instruction>,
@@ -61,7 +62,7 @@ pub(crate) fn of_exit(
     let line_len = (exit.next_ip() - start) as usize;
     let n_filling = filling_behind(stretch, exit.next_ip(), targets);
     let code = bytes_of(stretch, start, line_len + BEHIND_BYTES);
-    Edge { side, start, code, line_len, n_filling, unfit: None }
+    Edge { side, function, start, code, line_len, n_filling, unfit: None }
 }
 
 /// Bytes behind an unconditional exit that are only there to fill up.

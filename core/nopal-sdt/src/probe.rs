@@ -34,6 +34,8 @@ pub struct Site {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
     pub side: Side,
+    /// Link-time address of the function.
+    pub function: u64,
     /// Link-time address of `code`.
     pub start: u64,
     /// A straight line of instructions that is run as a whole, and some bytes behind it.

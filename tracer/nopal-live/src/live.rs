@@ -518,7 +518,8 @@ fn open_user<S: Selection>(
         lock(&selection).select(mapped, object)
     });
     let Options { without_children, can_relocate, max_rings, .. } = *options;
-    let options_of_session = session::Options { ring, max_rings, without_children, can_relocate };
+    let other_door = if options.door == Door::Auto { by_kernel::can_open } else { || false };
+    let options_of_session = session::Options { ring, max_rings, without_children, can_relocate, other_door };
     let mut session = Session::new(&options_of_session, select).map_err(LiveError::User)?;
     session.set_patient(options.is_patient);
     let reader = Reader::new(session.rings().clone());

@@ -60,6 +60,7 @@ impl Edges {
     pub fn any_return(&self, reason: String) -> Site {
         let edge = Edge {
             side: Side::AnyReturn,
+            function: self.entry.address,
             start: self.entry.address,
             code: Vec::new(),
             line_len: 0,
@@ -236,6 +237,7 @@ impl FileFunctions {
             Ok(body) => body.entry_edge(),
             Err(unfit) => Edge {
                 side: Side::Entry,
+                function: function.address,
                 start: function.address,
                 code: Vec::new(),
                 line_len: 0,
@@ -269,6 +271,7 @@ impl FileFunctions {
     pub fn place(&self, address: u64) -> Option<Site> {
         let edge = Edge {
             side: Side::Entry,
+            function: address,
             start: address,
             code: Vec::new(),
             line_len: 0,

@@ -33,6 +33,9 @@ pub struct Core {
     pub(super) loaders: Loaders,
     forbidders: ForbidderFiles,
     pub(super) can_relocate: bool,
+    /// Asks whether what is refused here can be opened otherwise, and what came of it.
+    other_door: fn() -> bool,
+    has_other_door: Option<bool>,
     select: Select,
     objects: HashMap<(u64, u64), Option<Arc<ReadObject>>>,
     /// By process: files it maps that could not be opened.
@@ -60,6 +63,7 @@ impl Core {
         ring: &RingConfig,
         max_rings: Option<usize>,
         can_relocate: bool,
+        other_door: fn() -> bool,
         select: Select,
     ) -> Result<Core> {
         let domains = Domains::new(ring, max_rings)?;
@@ -76,6 +80,8 @@ impl Core {
             loaders: Loaders::default(),
             forbidders: ForbidderFiles::default(),
             can_relocate,
+            other_door,
+            has_other_door: None,
             select,
             objects: HashMap::new(),
             unreadable: Vec::new(),
@@ -88,6 +94,11 @@ impl Core {
         self.adopted.clear();
         self.sessions.clear();
         self.stubs.clear();
+    }
+
+    /// Whether what is refused here can be opened otherwise.
+    pub(super) fn has_other_door(&mut self) -> bool {
+        *self.has_other_door.get_or_insert_with(self.other_door)
     }
 
     pub fn generation(&self) -> u64 {
@@ -239,7 +250,9 @@ mod tests {
 
     #[test]
     fn a_file_is_looked_at_once_for_all_processes() {
-        let mut core = Core::new(&RingConfig::sized(1, 1 << 16), false, Box::new(|_, _| Vec::new())).unwrap();
+        let mut core =
+            Core::new(&RingConfig::sized(1, 1 << 16), None, false, || false, Box::new(|_, _| Vec::new()))
+                .unwrap();
         let mapped = nopal_proc::mapped_objects(std::process::id()).unwrap();
         let libc = mapped.iter().find(|object| object.path.to_string_lossy().contains("libc.so")).unwrap();
         let image = libc.open().unwrap();

@@ -5,6 +5,7 @@ mod arm;
 mod claims;
 mod edge;
 mod inside;
+mod one_door;
 mod prepare;
 mod rehouse;
 mod spaces;
@@ -251,6 +252,7 @@ impl Work<'_, '_> {
                 }
             }
         }
+        self.keep_edges_together(&mut ready, &mut reports);
         arm::spare_kernel_pages(&mut ready, &mut reports);
         self.map_landings(&mut ready, &mut reports)?;
         if self.is_gentle {

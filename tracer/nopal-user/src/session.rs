@@ -43,6 +43,8 @@ pub struct Options {
     pub without_children: bool,
     /// Whether instructions behind a nop may be moved where nothing else helps; see [`Tactic::Relocate`](super::tactic::Tactic::Relocate).
     pub can_relocate: bool,
+    /// Asked once, when it matters: whether what is refused here can be opened otherwise.
+    pub other_door: fn() -> bool,
 }
 
 /// Tracing in progress. Dropping it detaches.
@@ -80,7 +82,8 @@ fn follow(missed_execs: &mut MissedExecs, pid: i32, without_children: bool) {
 impl Session {
     /// A session without processes.
     pub fn new(options: &Options, select: Select) -> Result<Session> {
-        let core = Core::new(&options.ring, options.max_rings, options.can_relocate, select)?;
+        let core =
+            Core::new(&options.ring, options.max_rings, options.can_relocate, options.other_door, select)?;
         let spare = (0..SPARE_DESCRIPTORS)
             .map(|_| File::open("/dev/null").map_err(Error::io("keep descriptors for leaving")))
             .collect::<Result<_>>()?;

@@ -85,6 +85,8 @@ pub enum Refusal {
     NextSiteTooClose,
     /// Another jump of ours is in the way.
     Crowded,
+    /// Another edge of the function is the kernel door's.
+    OneDoor,
     /// At the edge of a function no instruction can have a jump put on it.
     NoWay {
         reason: String,
@@ -124,6 +126,10 @@ impl fmt::Display for Refusal {
             Refusal::OpenedOtherwise => write!(f, "an earlier session opened it otherwise"),
             Refusal::NextSiteTooClose => write!(f, "another probe is less than 5 bytes further on"),
             Refusal::Crowded => write!(f, "another jump of ours is too near"),
+            Refusal::OneDoor => write!(
+                f,
+                "another edge of the function is the kernel door's, and calls that two doors tell of cannot be put in order"
+            ),
             Refusal::NoWay { reason } => f.write_str(reason),
             Refusal::NotMovable { landing, reason } => {
                 write!(f, "{landing}, and the instructions behind it cannot be moved: {reason}")
@@ -150,6 +156,7 @@ impl Refusal {
             | Refusal::BytesChanged { .. }
             | Refusal::NextSiteTooClose
             | Refusal::Crowded
+            | Refusal::OneDoor
             | Refusal::NoWay { .. }
             | Refusal::NotMovable { .. }
             | Refusal::Restartable

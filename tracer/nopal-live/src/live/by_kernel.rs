@@ -367,6 +367,11 @@ pub(super) fn ring_bytes(of_cpu: u64) -> u64 {
     of_cpu * 2
 }
 
+/// Whether the kernel door can be opened.
+pub(super) fn can_open() -> bool {
+    KernelDoor::open(0).is_ok()
+}
+
 /// Opens the kernel door unless it is open.
 pub(crate) fn ensure(kernel: &mut Option<Kernel>, how: How) -> Result<(), KernelError> {
     if kernel.is_none() {

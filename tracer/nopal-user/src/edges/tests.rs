@@ -3,7 +3,8 @@
 use super::*;
 
 fn shown(side: Side, code: &[u8], line_len: usize, n_filling: usize) -> String {
-    let edge = Edge { side, start: 0x1000, code: code.to_vec(), line_len, n_filling, unfit: None };
+    let edge =
+        Edge { side, function: 0x1000, start: 0x1000, code: code.to_vec(), line_len, n_filling, unfit: None };
     match ways(&edge, 0x10_0000) {
         Ok(ways) => ways
             .iter()
@@ -126,6 +127,7 @@ fn of_an_instruction_the_first_byte_changes_alone_or_stays() {
         let code = with_rest(line);
         let edge = Edge {
             side: Side::Entry,
+            function: 0x1000,
             start: 0,
             code: code.clone(),
             line_len: line.len(),
