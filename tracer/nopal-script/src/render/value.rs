@@ -187,7 +187,8 @@ pub(crate) fn user_frames(bytes: &[u8], form: StackForm, names: &dyn Names) -> V
     let name = |index, address| {
         let of_call = within(index, address);
         let found = names.user_symbol(pid, of_call);
-        symbol(found.map(|(name, offset)| (name, offset + (address - of_call))), address, true)
+        let found = found.map(|(name, offset)| (name, offset + (address - of_call)));
+        symbol(found.or_else(|| names.user_symbol(pid, address)), address, true)
     };
     frames(bytes.get(8..).unwrap_or_default(), |index, address| match form {
         StackForm::Bpftrace => name(index, address),
