@@ -71,10 +71,12 @@ def fire(*_):
     texts.fire("grün\0cut", b"a\0b", 1.5, -0.1)
     twelve.fire(*range(1, 13))
 
-signal.signal(signal.SIGUSR2, fire)
+# One round at a time: a handler of Python may be called while it runs.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
 print("ready", flush=True)
 while True:
-    signal.pause()
+    signal.sigwait({signal.SIGUSR2})
+    fire()
 "#;
 
 #[test]
@@ -156,10 +158,12 @@ def fire(*_):
     os.waitpid(child, 0)
     compatible.fire(2**40, -3)
 
-signal.signal(signal.SIGUSR2, fire)
+# One round at a time: a handler of Python may be called while it runs.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
 print("ready", flush=True)
 while True:
-    signal.pause()
+    signal.sigwait({signal.SIGUSR2})
+    fire()
 "#;
 
 #[test]
@@ -195,10 +199,12 @@ def fire(*_):
     first.fire(rounds)
     provider.add_probe(f"late{rounds}", number=int).fire(rounds)
 
-signal.signal(signal.SIGUSR2, fire)
+# One round at a time: a handler of Python may be called while it runs.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
 print("ready", flush=True)
 while True:
-    signal.pause()
+    signal.sigwait({signal.SIGUSR2})
+    fire()
 "#;
 
 /// What is declared under a tracer is heard from its first hit on.

@@ -266,6 +266,64 @@ fn a_script_finds_the_probes_of_a_library_that_a_running_process_loads() {
     }
 }
 
+/// The library comes and goes between two looks at the process, which then ends.
+#[test]
+fn a_library_that_came_and_went_is_not_forgotten() {
+    let script = "usdt::counted:plug { @ = count(); } interval:ms:100 { printf(\"on\\n\"); }";
+    for n in 0..rounds(12) {
+        let place = Place::new("came-and-went");
+        let first = place.dir.join("first");
+        let load = format!("load:10:{}", plug());
+        let mut target = place.start(&[&format!("wait:{}", text(&first)), &load]);
+        let pid = target.pid().to_string();
+        let mut running = place.nopal(&["run", "--json", "--door", "kernel", "-e", script, "-p", &pid]);
+        let mut running = Running::start(running.stdout(Stdio::piped()).stderr(Stdio::null()));
+        let mut out = BufReader::new(running.0.stdout.take().unwrap());
+        let mut said = String::new();
+        out.read_line(&mut said).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(u64::from(n % 12) * 4));
+        fs::write(&first, "").unwrap();
+        assert!(target.0.wait().unwrap().success());
+        out.read_to_string(&mut said).unwrap();
+        let ran = last_object(&said);
+        assert!(ran["rows"][0]["value"] == 30 || ran["complete"] == false, "round {n}: {ran}");
+    }
+}
+
+/// A command is held until its probes are open, however slow its tracer is.
+#[test]
+fn a_tracer_that_is_stopped_while_it_starts_a_command_misses_nothing() {
+    for n in 0..rounds(16) {
+        let place = Place::new("stopped-at-start");
+        let out = text(&place.dir.join("rec"));
+        let door = "auto";
+        let mut record =
+            place.nopal(&["record", "--json", "--door", door, "-e", "counted:*", "-o", &out, "--"]);
+        record.args(place.target(&["fire:100:1000"]));
+        let record = record.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut record = Running::start(record);
+        // Somewhere between its start and that of the command; longer than a borrowed thread waits for its tracer.
+        std::thread::sleep(std::time::Duration::from_millis(u64::from(n % 16) * 5));
+        let pid = record.pid() as libc::pid_t;
+        // SAFETY: signals to a child of ours that has not been waited for.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        // SAFETY: as before.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        let (mut said, mut errors) = (String::new(), String::new());
+        record.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        record.0.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        assert!(record.0.wait().unwrap().success(), "round {n}, {door}: {said} {errors}");
+        let recorded = last_object(&said);
+        assert_eq!(place.n_hits(), 100);
+        assert_eq!(
+            (&recorded["events"], &recorded["complete"]),
+            (&100.into(), &true.into()),
+            "round {n}, {door}: {recorded} {errors}"
+        );
+    }
+}
+
 #[test]
 fn a_process_alone_is_followed_into_the_program_it_starts() {
     for door in ["auto", "user", "kernel"] {

@@ -252,6 +252,7 @@ impl<S: Selection> Live<S> {
             if matches!(session.libraries(pid as i32), Libraries::AtOnce(_)) {
                 self.entered.insert(pid);
             }
+            self.note_begun(&report);
             self.take_reports(vec![report])?.opened
         } else {
             self.missed_execs.follow(pid);
@@ -334,7 +335,11 @@ impl<S: Selection> Live<S> {
             outcome = Ok(opened);
         };
         let mut child = match &mut self.user {
-            Some((session, _)) => session.launch_with(starting, while_held).map_err(LiveError::User)?.0,
+            Some((session, _)) => {
+                let (child, reports) = session.launch_with(starting, while_held).map_err(LiveError::User)?;
+                reports.iter().for_each(|report| self.note_begun(report));
+                child
+            }
             None => {
                 let held = |pid: i32| {
                     while_held(pid, &[]);
@@ -370,6 +375,14 @@ impl<S: Selection> Live<S> {
                 end(&mut child);
                 Err(error)
             }
+        }
+    }
+
+    /// A process that was to be opened before it ran, and could not be held for so long.
+    fn note_begun(&mut self, report: &ProcessReport) {
+        if report.is_late {
+            let n_sites = report.outcome.as_ref().map_or(0, Vec::len);
+            self.pending.push(News::Late { pid: report.pid as u32, n_sites });
         }
     }
 

@@ -2,11 +2,11 @@
 
 use super::perform::{MapAccess, Performer};
 use super::{Note, RunError, Step, later_points, never_came};
-use nopal_kernel::script::{Attached, ScriptDoor, ScriptOptions, State};
+use nopal_kernel::script::{Attached, ScriptDoor, ScriptError, ScriptOptions, State};
 use nopal_live::{LiveError, late_in_words};
 use nopal_proc::launch::{self, Starting};
 use nopal_proc::missed_execs::MissedExecs;
-use nopal_proc::{FileId, MappedObject, mapped_objects};
+use nopal_proc::{FileId, MappedObject, changeable_objects, mapped_objects};
 use nopal_program::interpret::Table;
 use nopal_program::{PointKind, Program};
 use nopal_script::render::{Entry, Form};
@@ -170,8 +170,10 @@ impl KernelRun {
 
     /// Attaches to one process; how many points have sites from now on.
     fn attach_one(&mut self, pid: u32, gone: Vec<MappedObject>) -> Result<usize, RunError> {
-        self.seen.insert(pid, files_of(pid));
-        let attached = self.door.attach_with(pid, gone).map_err(RunError::Kernel)?;
+        // Read once: what counts as seen must be what was looked at.
+        let objects = changeable_objects(pid).map_err(|e| RunError::Kernel(ScriptError::Target(e)))?;
+        self.seen.insert(pid, objects.iter().filter_map(MappedObject::file).collect());
+        let attached = self.door.attach_with(pid, objects, gone).map_err(RunError::Kernel)?;
         self.performer.names.remember(pid);
         let program = &self.program;
         let is_later =
@@ -309,7 +311,8 @@ impl KernelRun {
                 self.door.inherit(&process, root.filter(|root| *root != pid));
             }
             match self.attach_one(pid, gone) {
-                Ok(0) => {}
+                // What it had loaded is not attached: it has ended meanwhile.
+                Ok(0) => self.missed(has_loaded.then_some(pid)),
                 Ok(_) => {
                     self.verdict.n_late += 1;
                     self.notes.push(Note::Detail(format!(

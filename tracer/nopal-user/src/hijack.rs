@@ -33,8 +33,10 @@ const LIST_DONE: u64 = 1;
 /// Not an address, not an errno, not a count: what a result word holds until the call is done.
 const PENDING: u64 = 0x8000_0bad_0000_c0de;
 /// Rounds of `pause` after the work is done, some 0.1 to 0.6 s; then the thread goes back by itself. Only a thread whose
-/// tracer was killed ever waits that long.
+/// tracer was killed or stopped ever waits that long.
 const SPIN_ROUNDS: u64 = 8_000_000;
+/// The same for a thread that the kernel ends together with its tracer: 2^32, which are minutes.
+const MOST_SPIN_ROUNDS: u64 = 0;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same for a thread that gets no CPU, from when the other is over.
 const STARVED_PATIENCE: Duration = Duration::from_secs(15);
@@ -65,6 +67,9 @@ pub struct Hijack<'a> {
     pub interrupted: Option<&'static str>,
     /// The address space as it was last seen, so that the thread need not wait until it is read.
     maps: Maps,
+    spin_rounds: u64,
+    /// Whether the thread went back by itself, as we were slow, and has run on since.
+    pub has_run_on: bool,
 }
 
 /// What a thread was before it was sent into our code.
@@ -123,9 +128,23 @@ impl<'a> Hijack<'a> {
 
     /// Prepares a thread that is already held, in an address space that was seen as `maps`.
     pub fn prepare(held: StoppedThread, memory: &'a Memory, maps: Maps) -> Result<Hijack<'a>> {
-        let mut hijack = Hijack { held, memory, taken: None, entry: None, interrupted: None, maps };
+        let mut hijack = Hijack {
+            held,
+            memory,
+            taken: None,
+            entry: None,
+            interrupted: None,
+            maps,
+            spin_rounds: SPIN_ROUNDS,
+            has_run_on: false,
+        };
         hijack.take()?;
         Ok(hijack)
+    }
+
+    /// Has the thread wait for us however slow we are: it ends if we do.
+    pub fn wait_for_us(&mut self) {
+        self.spin_rounds = MOST_SPIN_ROUNDS;
     }
 
     pub fn tid(&self) -> i32 {
@@ -298,7 +317,7 @@ impl<'a> Hijack<'a> {
         regs.rsp = taken.stack_pointer;
         regs.orig_rax = u64::MAX;
         regs.eflags = 0x202;
-        regs.r13 = SPIN_ROUNDS;
+        regs.r13 = self.spin_rounds;
         set(&mut regs);
         // Registers first: were the mask first and we killed in between, the thread would keep it.
         ptrace::set_regs(tid, &regs).map_err(Error::on(pid, "set registers"))?;
@@ -358,6 +377,7 @@ impl<'a> Hijack<'a> {
         let taken = self.taken.as_ref().expect("taken by the caller");
         if !taken.code.contains(&rip) {
             self.taken = None;
+            self.has_run_on = true;
         }
         outcome
     }

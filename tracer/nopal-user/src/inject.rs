@@ -141,12 +141,22 @@ struct Ready {
     report: usize,
 }
 
+/// How a process stands that is to be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Running,
+    /// Held at its start by the thread that opens it; it goes on if the tracer is killed.
+    Held,
+    /// The same, but it ends with the tracer.
+    Launched,
+}
+
 /// Opens every wanted site of the process. The caller runs this in a thread that ends afterwards.
 pub(crate) fn open_process(
     core: &mut Core,
     pid: i32,
     objects: Vec<WantedObject>,
-    is_starting: bool,
+    standing: Standing,
 ) -> Result<Traced> {
     let memory = Memory::open(pid)?;
     let room = Room::read(pid)?;
@@ -155,6 +165,7 @@ pub(crate) fn open_process(
     // One that it has from its parent is that of its like; see `separate`.
     let now = core.domains.mapped_in(&room.maps).first().copied();
     let ring = core.domains.ring_for(&Tenant { pid, credentials: &credentials, now, is_restless: false })?;
+    let is_starting = standing != Standing::Running;
     let lock = if is_starting { None } else { Some(Lock::take(pid)?) };
     wait_until_idle(&memory)?;
     // From here on nobody but the process itself changes what is where: all that takes long is read before it is stopped.
@@ -162,7 +173,7 @@ pub(crate) fn open_process(
     let n_sites: usize = objects.iter().map(|object| object.sites.len()).sum();
     let room_len = room.maps.ranges.len();
     let copies = spaces::copies(core, ring, &memory, &room.maps)?;
-    let hijack = if is_starting {
+    let mut hijack = if is_starting {
         let held = StoppedThread {
             pid,
             tid: pid,
@@ -175,6 +186,9 @@ pub(crate) fn open_process(
     } else {
         Hijack::choose(&memory, None)?
     };
+    if standing == Standing::Launched {
+        hijack.wait_for_us();
+    }
     let interrupted = hijack.interrupted;
     let mut work = Work {
         core,
@@ -198,8 +212,10 @@ pub(crate) fn open_process(
     })?;
     closed?;
     work.entered.hijack.restore()?;
+    let has_begun = is_starting && work.entered.hijack.has_run_on;
     drop(work);
-    Ok(Traced { stops: stop_watch::take(), ..Traced::new(pid, memory, sites, reports, interrupted) })
+    let stops = stop_watch::take();
+    Ok(Traced { stops, has_begun, ..Traced::new(pid, memory, sites, reports, interrupted) })
 }
 
 impl Work<'_, '_> {

@@ -8,7 +8,7 @@ mod watch;
 
 use super::core::Core;
 use super::error::{Error, Result};
-use super::inject::open_process;
+use super::inject::{Standing, open_process};
 use super::leave;
 use super::libraries;
 use super::maps::{Maps, code_mappings};
@@ -259,7 +259,7 @@ impl Session {
             let mut n_tries = 0;
             loop {
                 let (core, objects) = (&mut self.core, objects.clone());
-                match in_own_thread(move || open_process(core, pid, objects, false)) {
+                match in_own_thread(move || open_process(core, pid, objects, Standing::Running)) {
                     // As after a tracer that was killed, which is no obstacle.
                     Err(Error::TooSlow { .. }) if n_tries < TRIES => n_tries += 1,
                     Err(Error::Gone { pid } | Error::NoSuchProcess { pid }) => {
@@ -281,7 +281,7 @@ impl Session {
             outcome: Ok(libraries::of_probes(&traced.reports)),
             interrupted: traced.interrupted,
             stops: traced.stops,
-            is_late: false,
+            is_late: traced.has_begun,
         };
         self.traced.retain(|t| t.pid != traced.pid);
         self.identify(traced.pid);

@@ -19,7 +19,8 @@ pub struct ProcessReport {
     pub interrupted: Option<&'static str>,
     /// How often and how long its threads were stopped for it.
     pub stops: Stops,
-    /// Whether it was found by looking, though its dynamic linker tells what it loads: it has run since it was loaded.
+    /// Whether it has run since it was loaded: it was found by looking, though its dynamic linker tells what it loads, or it could
+    /// not be held for so long.
     pub is_late: bool,
 }
 
@@ -81,6 +82,8 @@ pub struct Traced {
     pub(super) seen_at: Option<(u64, Instant)>,
     /// Entered before its first thread had its local storage: to be asked again.
     pub(super) is_early: bool,
+    /// It was to be opened before it ran, and ran before it was open.
+    pub(super) has_begun: bool,
     /// Has code of which its dynamic linker has not told yet.
     pub(super) is_unannounced: bool,
     /// By address of the site.
@@ -109,6 +112,7 @@ impl Traced {
             seen: Vec::new(),
             seen_at: None,
             is_early: false,
+            has_begun: false,
             is_unannounced: false,
             health: HashMap::new(),
             restraint: 0,

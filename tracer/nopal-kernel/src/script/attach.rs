@@ -2,13 +2,13 @@
 
 use super::code::{ArgLayout, CodeError, Kind, Which};
 use super::load::Attachment;
-use super::resolve::{Found, PointSite, PointSites, objects_of, unreadable};
+use super::resolve::{Found, PointSite, PointSites, unreadable};
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::bpf::{self, LinkSite, MapKind};
 use crate::landed;
 use crate::refusal::{self, Refusal};
 use crate::uprobes::{self, AttachError, PAGE_BYTES, SiteSet, Way};
-use nopal_proc::{FileId, MappedObject, has_ended, mapped_objects, processes};
+use nopal_proc::{FileId, MappedObject, changeable_objects, has_ended, mapped_objects, processes};
 use nopal_program::{LaterProbes, PointKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -61,12 +61,18 @@ impl ScriptDoor {
     /// `Arg` counts the operands of a USDT probe in their order, and behind them the fields of its packed block; of a
     /// function the first six in registers, then those on the stack.
     pub fn attach_process(&mut self, pid: u32) -> Result<Vec<Attached>, ScriptError> {
-        self.attach_with(pid, Vec::new())
+        let objects = changeable_objects(pid).map_err(ScriptError::Target)?;
+        self.attach_with(pid, objects, Vec::new())
     }
 
-    /// The same with files that the process had mapped, and may have unmapped again.
-    pub fn attach_with(&mut self, pid: u32, gone: Vec<MappedObject>) -> Result<Vec<Attached>, ScriptError> {
-        let objects = objects_of(pid).map_err(ScriptError::Target)?;
+    /// The same with what it maps, as the caller has seen it, and with files that it had mapped and may have unmapped again.
+    pub fn attach_with(
+        &mut self,
+        pid: u32,
+        objects: Vec<MappedObject>,
+        gone: Vec<MappedObject>,
+    ) -> Result<Vec<Attached>, ScriptError> {
+        let objects: Vec<_> = objects.into_iter().map(Arc::new).collect();
         let is_gone = |object: &MappedObject| objects.iter().all(|known| known.file() != object.file());
         let gone: Vec<_> = gone.into_iter().filter(is_gone).map(Arc::new).collect();
         self.attach(Some(pid), &objects, &gone)
@@ -125,7 +131,8 @@ impl ScriptDoor {
         let opened = object.open().and_then(|image| Ok((image, object.reachable_path()?)));
         let (image, path) = match opened {
             Ok(opened) => opened,
-            Err(_) if key.pid.is_some_and(has_ended) => return,
+            // What it maps at its end may be anything; what it had loaded before has the probes that are meant.
+            Err(_) if is_mapped && key.pid.is_some_and(has_ended) => return,
             Err(error) => return self.refuse(key, unreadable(error), states),
         };
         // Code that is no ELF file has no probes.

@@ -4,7 +4,7 @@
 use super::code::{ArgLayout, Source};
 use crate::file_code::{FileCode, FileCodes};
 use crate::refusal::Refusal;
-use nopal_proc::{Image, MappedObject, TargetError, changeable_objects};
+use nopal_proc::{Image, MappedObject, TargetError};
 use nopal_program::{LaterProbes, Place, PointKind};
 use nopal_sdt::Pattern;
 use nopal_sdt::pattern::glob;
@@ -126,11 +126,6 @@ pub fn is_later(
 
 pub(super) fn unreadable(error: TargetError) -> Refusal {
     Refusal::Unreadable { reason: error.to_string() }
-}
-
-/// The files a process maps; none if it cannot be looked into.
-pub(super) fn objects_of(pid: u32) -> Result<Vec<Arc<MappedObject>>, TargetError> {
-    changeable_objects(pid).map(|all| all.into_iter().map(Arc::new).collect())
 }
 
 fn is_named(object: &MappedObject, root: &Path, name: &str) -> bool {

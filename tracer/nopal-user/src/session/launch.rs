@@ -3,7 +3,7 @@
 use super::{Session, follow};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::inject::open_process;
+use crate::inject::{Standing, open_process};
 use crate::libraries::of_probes;
 use crate::maps::code_mappings;
 use crate::memory::Memory;
@@ -27,7 +27,7 @@ impl Session {
         // Its exec is told of to whoever follows one of its forebears; it is looked at now.
         self.drain_events();
         self.missed_execs.forget(pid as u32);
-        let traced = open_at_start(&mut self.core, pid)?;
+        let traced = open_at_start(&mut self.core, pid, Standing::Held)?;
         follow(&mut self.missed_execs, pid, self.without_children);
         if !self.roots.contains(&pid) {
             self.roots.push(pid);
@@ -45,7 +45,7 @@ impl Session {
         let (core, missed_execs, without_children) =
             (&mut self.core, &mut self.missed_execs, self.without_children);
         let (child, traced) = launch(starting, move |pid| {
-            let traced = open_at_start(core, pid)?;
+            let traced = open_at_start(core, pid, Standing::Launched)?;
             follow(missed_execs, pid, without_children);
             before_start(pid, &of_probes(&traced.reports));
             Ok::<_, Error>(traced)
@@ -58,7 +58,7 @@ impl Session {
 }
 
 /// Opens the sites of a process that stands somewhere before its first constructor.
-fn open_at_start(core: &mut Core, pid: i32) -> Result<Traced> {
+fn open_at_start(core: &mut Core, pid: i32, standing: Standing) -> Result<Traced> {
     process::check_startable(pid)?;
     let mut objects = core.wanted_in(pid)?;
     if objects.is_empty() {
@@ -69,7 +69,7 @@ fn open_at_start(core: &mut Core, pid: i32) -> Result<Traced> {
     if objects.is_empty() {
         return Ok(Traced::new(pid, Memory::open(pid)?, Vec::new(), Vec::new(), None));
     }
-    let mut traced = open_process(core, pid, objects, true)?;
+    let mut traced = open_process(core, pid, objects, standing)?;
     traced.is_early = ptrace::regs(pid).map_err(Error::on(pid, "read registers"))?.fs_base == 0;
     Ok(traced)
 }
