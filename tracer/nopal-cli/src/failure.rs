@@ -123,7 +123,8 @@ pub(crate) fn target_failure(error: &TargetError) -> Failure {
             failure.hint("`nopal list -u` shows running programs that have probes")
         }
         TargetError::Translated { by, .. } => failure.hint(format!("trace it without {by}")),
-        TargetError::NotPermitted { .. } | TargetError::Deleted { .. } => failure.hint("root may read it"),
+        TargetError::NotPermitted { .. } => failure.hint(TargetError::ask_for_permission()),
+        TargetError::Deleted { .. } => failure.hint("root may read it"),
         TargetError::Zombie { .. }
         | TargetError::KernelThread { .. }
         | TargetError::Is32Bit { .. }

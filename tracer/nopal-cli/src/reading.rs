@@ -49,9 +49,7 @@ pub(crate) fn cannot_read(error: &TargetError) -> Failure {
         TargetError::NoSuchProcess { .. } => {
             ("no-such-process", Some("it may have ended; `nopal list -u` shows running programs with probes"))
         }
-        TargetError::NotPermitted { .. } => {
-            ("not-permitted", Some("run nopal as that process's user or as root"))
-        }
+        TargetError::NotPermitted { .. } => ("not-permitted", Some(TargetError::ask_for_permission())),
         TargetError::Zombie { .. } => ("no-such-process", Some("its parent has not noticed yet")),
         TargetError::KernelThread { .. } => ("kernel-thread", Some("name a process that runs a program")),
         TargetError::Is32Bit { .. } => ("32-bit", Some("only 64-bit programs can be traced")),

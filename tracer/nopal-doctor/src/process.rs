@@ -53,7 +53,7 @@ fn cannot(pid: u32, error: &TargetError) -> Finding {
         }
         TargetError::Zombie { .. } => "it has ended and its parent has not noticed yet",
         TargetError::KernelThread { .. } => "name a process that runs a program",
-        TargetError::NotPermitted { .. } => "run nopal as that process's user or as root",
+        TargetError::NotPermitted { .. } => TargetError::ask_for_permission(),
         _ => "`nopal list -u` shows running programs with probes",
     };
     let code = match error {

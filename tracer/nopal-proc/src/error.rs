@@ -76,6 +76,19 @@ fn plain_text(error: &io::Error) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
+impl TargetError {
+    /// What to do about a process that may not be read: to become root, unless one is.
+    pub fn ask_for_permission() -> &'static str {
+        // SAFETY: geteuid has no preconditions.
+        match unsafe { libc::geteuid() } {
+            0 => {
+                "root needs CAP_SYS_PTRACE for it, which a container may lack; some processes are closed to root, too"
+            }
+            _ => "run nopal as that process's user or as root",
+        }
+    }
+}
+
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -67,6 +67,42 @@ impl Consumer<Registry> for Passing<'_> {
     }
 }
 
+/// Hits on their way into a recording that shall have no more than so many.
+struct First<'a> {
+    recorder: &'a mut Recorder,
+    limit: u64,
+    /// The first error.
+    result: Result<(), Error>,
+}
+
+impl First<'_> {
+    fn is_enough(&self) -> bool {
+        self.recorder.tally.n_events >= self.limit
+    }
+}
+
+impl Consumer<Registry> for First<'_> {
+    fn hit(&mut self, registry: &Registry, hit: &Hit<'_>) {
+        if self.is_enough() {
+            return;
+        }
+        match self.result {
+            Ok(()) => self.result = self.recorder.hit(registry, *hit),
+            Err(_) => self.recorder.verdict.n_disk += 1,
+        }
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        // What was lost after the last event that was wanted was not wanted either.
+        if !self.is_enough() {
+            let told = self.recorder.loss(loss);
+            if self.result.is_ok() {
+                self.result = told;
+            }
+        }
+    }
+}
+
 /// What a recording holds in the end.
 #[derive(Debug)]
 pub struct Closed {
@@ -129,6 +165,16 @@ impl Recorder {
         let polled = live.poll_into(&mut passing);
         let Passing { result, n_dropped, .. } = passing;
         self.verdict.n_disk += n_dropped;
+        self.tally.n_malformed += polled.n_damaged;
+        result.map(|()| polled.n_hits)
+    }
+
+    /// The same in the order of time, up to `limit` events in all; later ones are not wanted. Hits that others may still come
+    /// before wait, unless this is the last time.
+    pub fn pass_first(&mut self, live: &mut Live, limit: u64, is_last: bool) -> Result<u64, Error> {
+        let mut first = First { recorder: self, limit, result: Ok(()) };
+        let polled = live.poll_by_time(is_last, &mut first);
+        let First { result, .. } = first;
         self.tally.n_malformed += polled.n_damaged;
         result.map(|()| polled.n_hits)
     }

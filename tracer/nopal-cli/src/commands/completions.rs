@@ -33,14 +33,16 @@ pub(super) enum Shell {
     Zsh,
 }
 
-/// Writes the manual pages, one for each verb.
+/// Prints the manual page of a verb, or writes those of all of them into a folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  nopal man latency | man -l -
   nopal man /usr/local/share/man/man1")]
 pub(super) struct ManArgs {
-    /// The folder to write `nopal.1`, `nopal-list.1` and so on into; it is made if need be.
-    pub dir: PathBuf,
+    /// A verb, such as `latency`; or the folder to write `nopal.1`, `nopal-list.1` and so on into, which is made if need be.
+    #[arg(value_name = "VERB|DIR")]
+    pub what: PathBuf,
 }
 
 /// Set by what `nopal completions` prints: the shell that asks for the words that fit.
@@ -79,12 +81,22 @@ pub(super) fn answer(command: impl Fn() -> Command) -> bool {
 }
 
 pub(super) fn man(args: ManArgs, command: Command) -> Result<(), Failure> {
-    let failed =
-        |e: std::io::Error| Failure::new("output", format!("cannot write into {}: {e}", args.dir.display()));
-    fs::create_dir_all(&args.dir).map_err(failed)?;
-    let folder = Folder::make(&args.dir).map_err(failed)?;
     let mut command = command.disable_help_subcommand(true);
     command.build();
+    let what = args.what;
+    let asked = |verb: &&Command| what.as_os_str() == verb.get_name() || what.as_os_str() == "nopal";
+    if let Some(verb) = command.get_subcommands().find(asked) {
+        let page = if what.as_os_str() == "nopal" { &command } else { verb };
+        let mut text = Vec::new();
+        return clap_mangen::Man::new(page.clone())
+            .render(&mut text)
+            .and_then(|()| std::io::stdout().write_all(&text))
+            .map_err(|e| Failure::new("output", format!("cannot print: {e}")));
+    }
+    let failed =
+        |e: std::io::Error| Failure::new("output", format!("cannot write into {}: {e}", what.display()));
+    fs::create_dir_all(&what).map_err(failed)?;
+    let folder = Folder::make(&what).map_err(failed)?;
     pages(command, &folder).map_err(failed)
 }
 

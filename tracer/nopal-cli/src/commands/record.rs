@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 Examples:
   nopal record -e 'postgresql:*' -n postgres -o pg.rec        until Ctrl-C
   nopal record -e 'memcached:command__*' -p 1234 --duration 10s -o mc.rec
+  nopal record -e 'memcached:*' -n memcached --limit 1000 -o mc.rec
+                                                              the first thousand events
   nopal record -e 'hotspot:*' -o jvm.rec -- java Main         from the program's start to its end
   nopal record -e 'function:libssl:SSL_*' -p 1234 -o ssl.rec  functions, entered and left
   nopal record --trigger 'latency(query) > 50ms' --before 2s -e 'postgresql:*' -p 1234 -o slow.rec
@@ -73,6 +75,9 @@ pub(super) struct Args {
     /// The version of the Common Trace Format; what is recorded is the same.
     #[arg(long, value_name = "VERSION", value_enum, default_value_t = Ctf::One)]
     pub ctf: Ctf,
+    /// Ends after this many events.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "trigger")]
+    pub limit: Option<u64>,
     /// Prints the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -107,7 +112,12 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     if dir.join("metadata").exists() {
         return Err(exists(&dir));
     }
-    // A command is not started in vain.
+    // A command is not started in vain. A folder above that is not there is more likely a slip than a wish.
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above.filter(|above| !above.exists()) {
+        return Err(Failure::new("recording", format!("there is no folder {}", above.display()))
+            .hint(format!("make it (mkdir -p {}), or choose another with -o", above.display())));
+    }
     let is_new = !dir.exists();
     Folder::make(&dir).and_then(|folder| folder.try_writing()).map_err(|e| {
         Failure::new("recording", format!("cannot write into {}: {e}", dir.display()))
@@ -206,16 +216,18 @@ fn gather(
     let error = loop {
         open.look_after();
         tell_gaps(open, &mut recorder);
-        let passed = match &mut flight {
-            Some(flight) => flight.pass(&mut open.live, &mut Kept(&mut recorder), false),
-            None => recorder.pass(&mut open.live, &ALWAYS),
+        let passed = match (&mut flight, args.limit) {
+            (Some(flight), _) => flight.pass(&mut open.live, &mut Kept(&mut recorder), false),
+            (None, Some(limit)) => recorder.pass_first(&mut open.live, limit, false),
+            (None, None) => recorder.pass(&mut open.live, &ALWAYS),
         };
         let n_hits = match passed {
             Ok(n_hits) => n_hits,
             Err(error) => break Some(error),
         };
         status.show(&recorder);
-        if signals::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
+        let is_enough = args.limit.is_some_and(|limit| recorder.tally.n_events >= limit);
+        if is_enough || signals::is_stopped() || end.is_some_and(|end| Instant::now() >= end) {
             break None;
         }
         if last_flush.elapsed() >= FLUSH {
@@ -235,11 +247,12 @@ fn gather(
     for failure in open.close() {
         tell!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
-    let error = match (error, &mut flight) {
-        (None, Some(flight)) => flight.pass(&mut open.live, &mut Kept(&mut recorder), true).err(),
-        (None, None) => recorder.pass(&mut open.live, &ALWAYS).err(),
+    let error = match (error, &mut flight, args.limit) {
+        (None, Some(flight), _) => flight.pass(&mut open.live, &mut Kept(&mut recorder), true).err(),
+        (None, None, Some(limit)) => recorder.pass_first(&mut open.live, limit, true).err(),
+        (None, None, None) => recorder.pass(&mut open.live, &ALWAYS).err(),
         // What is still in the rings has nowhere to go, but it counts.
-        (Some(error), _) => {
+        (Some(error), ..) => {
             recorder.drop_rest(&mut open.live, &ALWAYS);
             Some(error)
         }

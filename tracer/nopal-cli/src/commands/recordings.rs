@@ -22,11 +22,12 @@ pub(super) struct Part {
     /// A file that declares spans; without it `nopal.toml` here, if there is one.
     #[arg(long = "spans", value_name = "FILE.toml")]
     pub spans_file: Option<PathBuf>,
-    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, or seconds since the epoch.
-    #[arg(long, value_name = "TIME")]
+    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, seconds since the epoch, `+2s` after the first event or
+    /// `-2s` before the end.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub from: Option<String>,
     /// Leaves out what is after.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub until: Option<String>,
     /// Times on the command line, and those that are shown, are in UTC.
     #[arg(long)]

@@ -5,6 +5,8 @@ pub(super) mod output;
 mod running;
 mod tools;
 
+use super::answers::source::open_recording;
+use super::view;
 use crate::failure::{self, Failure};
 use crate::processes::ProcessArgs;
 use crate::signals;
@@ -62,7 +64,7 @@ pub(super) struct Args {
     /// Starts this command line, traces it, and ends it with the script; `-- COMMAND` leaves it running.
     #[arg(short = 'c', long = "cmd", value_name = "COMMAND")]
     pub command_line: Option<String>,
-    /// Runs the script over a recording instead of a process.
+    /// Runs the script over a recording, or that of a session, instead of a process.
     #[arg(long, value_name = "DIR")]
     pub recording: Option<PathBuf>,
     /// user: the script runs here, probes cost about 20 ns a hit; kernel: it runs in the kernel, needs root; auto: user where it can, the kernel for the sites it cannot open.
@@ -170,7 +172,7 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         .map_err(|diagnostics| source.failure(&diagnostics))?;
     match &args.recording {
         Some(dir) => {
-            let recording = Recording::open(dir).map_err(|e| Failure::new("recording", e.to_string()))?;
+            let recording = open_recording(&view::find(Some(dir))?.0)?;
             let program = compile(&source, &script, &RecordingCatalog::new(&recording), &args)?;
             over_recording(&args, &recording, program)
         }

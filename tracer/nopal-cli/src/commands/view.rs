@@ -28,6 +28,7 @@ Examples:
   nopal view demo.rec                              all events, in the order of time
   nopal view demo.rec 'valkey_commands:*'          the events of one provider
   nopal view demo.rec --from 15:30:19 --to 15:30:20.5
+  nopal view demo.rec --from -500ms                the last half second
   nopal view demo.rec --count                      how many of each
   nopal view demo.rec --json | jq .args            one JSON object a line
   nopal view ~/lttng-traces/auto-20261115-103000   what LTTng recorded
@@ -58,11 +59,12 @@ pub(super) struct Args {
     /// Prints how many there are of each event, and of all.
     #[arg(long, conflicts_with = "limit")]
     pub count: bool,
-    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, or seconds since the epoch.
-    #[arg(long, value_name = "TIME")]
+    /// Leaves out what is before: `15:30:19.5`, `2026-11-15 15:30:19`, seconds since the epoch, `+2s` after the first event or
+    /// `-2s` before the end.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub from: Option<String>,
     /// Leaves out what is after.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
     /// Ends after this many events.
     #[arg(long, value_name = "N")]
@@ -114,7 +116,13 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         return Err(failure);
     }
     say_loss(n_events, &report, &args);
-    Ok(())
+    match report.verdict.notes.len() {
+        0 => Ok(()),
+        _ => Err(Failure::new(
+            "damaged",
+            "a part of the recording could not be read; what could be was printed",
+        )),
+    }
 }
 
 /// The folder that is meant, and the session if one is. A started one is asked to write out what it has.
@@ -281,11 +289,19 @@ pub(super) fn range_of(
     let mut events = recording.events(Range::default()).map_err(|e| failure_of(&e, dir))?;
     let first = events.next().map_err(|e| failure_of(&e, dir))?.and_then(|e| e.ns()).unwrap_or(0);
     let parse = |text: &str| {
-        localtime::parse(text, first, is_utc).ok_or_else(|| {
-            let mut failure = Failure::usage(format!("`{text}` is not a time"));
-            failure.hint =
-                Some("write 15:30:19.5, '2026-11-15 15:30:19' or seconds since the epoch".to_owned());
-            failure
+        let length = |text| nopal_answers::trigger::duration_ns(text).and_then(|ns| i64::try_from(ns).ok());
+        let ns = if let Some(after) = text.strip_prefix('+') {
+            length(after).map(|ns| first.saturating_add(ns))
+        } else if let Some(before) = text.strip_prefix('-') {
+            let end = recording.end_ns().map_err(|e| failure_of(&e, dir))?.unwrap_or(first);
+            length(before).map(|ns| end.saturating_sub(ns))
+        } else {
+            localtime::parse(text, first, is_utc)
+        };
+        ns.ok_or_else(|| {
+            Failure::usage(format!("`{text}` is not a time")).hint(
+                "write 15:30:19.5, '2026-11-15 15:30:19', seconds since the epoch, +2s (after the first event) or -2s (before the end)",
+            )
         })
     };
     if let Some(text) = from {

@@ -49,6 +49,20 @@ impl Recording {
     }
 }
 
+impl Recording {
+    /// When the last packet ends, in nanoseconds since the epoch; nothing if none says so. Reads no events.
+    pub fn end_ns(&self) -> Result<Option<i64>, Error> {
+        let after_all = Range { from_ns: i64::MAX, to_ns: i64::MAX };
+        let mut end = None;
+        for stream in &self.streams {
+            let mut cursor = StreamCursor::open(self, stream, after_all)?;
+            while cursor.next_packet()? {}
+            end = end.max(cursor.end_ns());
+        }
+        Ok(end)
+    }
+}
+
 impl<'r> Events<'r> {
     /// The next event in time. (Not an iterator: the event borrows from the reader.)
     #[allow(clippy::should_implement_trait)]

@@ -91,6 +91,11 @@ impl<'r> StreamCursor<'r> {
         self.last.as_ref().map(|head| head.is_by_kernel)
     }
 
+    /// When the packet ends that was read last, in nanoseconds since the epoch.
+    pub(super) fn end_ns(&self) -> Option<i64> {
+        Some(self.class?.clock?.ns(self.last.as_ref()?.end?))
+    }
+
     /// The trace it is of, and how many events it has; nothing of a stream that was not read to its end.
     pub(super) fn n_all(&self) -> Option<(usize, u64)> {
         let is_whole =
