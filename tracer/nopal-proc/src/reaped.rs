@@ -26,8 +26,9 @@ impl Reaped {
                 return false;
             };
             has_grown |= before.faults_of_children != now.faults_of_children
-                || now.is_zombie && before.name != now.name;
-            *before = now;
+                || now.is_zombie && !before.is_zombie && before.name != now.name;
+            // The name stays: what it was given between two looks may be that of a program nobody has looked at.
+            *before = Process { name: std::mem::take(&mut before.name), ..now };
             true
         });
         has_grown
@@ -59,5 +60,29 @@ mod tests {
         shell.wait().expect("sh ends");
         assert!(reaped.has_grown(), "nobody knows");
         assert!(!reaped.has_grown());
+    }
+
+    /// Also one that was seen under its new name while it lived.
+    #[test]
+    fn a_process_that_ends_as_another_program_is_noticed() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "read a; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut reaped = Reaped::default();
+        reaped.watch(shell.id());
+        let mut input = shell.stdin.take().expect("piped");
+        std::io::Write::write_all(&mut input, b"\nx").expect("the shell reads");
+        let mut output = shell.stdout.take().expect("piped");
+        std::io::Read::read_exact(&mut output, &mut [0]).expect("cat writes");
+        assert!(!reaped.has_grown(), "whoever lives can be looked at");
+        drop(input);
+        while !Process::read(shell.id()).expect("not waited for").is_zombie {
+            std::thread::yield_now();
+        }
+        assert!(reaped.has_grown() && !reaped.has_grown());
+        shell.wait().expect("cat ends");
     }
 }
