@@ -362,7 +362,8 @@ fn a_recording_cut_short_is_read_up_to_its_last_whole_packet() {
         assert_eq!(events.report().is_truncated, cut % packet != 0, "cut at byte {cut}");
     }
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-    let out = view(&dir, &[]);
+    let out = output(Command::new(nopal()).arg("view").arg(&dir));
+    assert_eq!(out.status.code(), Some(1));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(
         said.contains("the file ends within this packet") && said.contains("16 events, not complete"),

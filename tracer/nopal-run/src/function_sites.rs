@@ -38,19 +38,27 @@ struct Wished<'p> {
     is_inside: bool,
 }
 
-/// The sites of these points, and what there is to be told of those without. Where `taken` says that a static probe is, no
-/// function can be opened besides.
+/// Where a file has static probes.
+#[derive(Debug, Default)]
+pub(super) struct StaticSites {
+    /// Left to the kernel door where a function begins there.
+    pub all: HashSet<u64>,
+    /// Those that the script opens itself: nothing can be opened besides.
+    pub opened: HashSet<u64>,
+}
+
+/// The sites of these points, and what there is to be told of those without.
 pub(super) fn function_sites(
     file: &FileFunctions,
     points: &[FunctionPoint<'_>],
-    taken: &HashSet<u64>,
+    taken: &StaticSites,
 ) -> (Vec<FunctionSite>, Vec<Note>) {
     let (wished, mut notes) = by_address(file, points);
     let mut sites: Vec<FunctionSite> = Vec::new();
-    let mut known: HashSet<u64> = taken.clone();
+    let mut known: HashSet<u64> = taken.all.clone();
     for (address, wish) in &wished {
         let name = wish.entry.iter().chain(&wish.exits).map(|point| point.name).next().unwrap_or_default();
-        if taken.contains(address) {
+        if taken.opened.contains(address) {
             notes.push(Note::Gap(format!("{name}: not open, a static probe is at its entry; trace that")));
             continue;
         }
@@ -75,12 +83,14 @@ pub(super) fn function_sites(
         if !wish.entry.is_empty() {
             known.insert(*address);
             let mut entry = edges.entry.clone();
-            // The kernel's breakpoint would stand in the place of ours.
-            if exits.is_err()
-                && let Some(edge) = &mut entry.edge
-            {
-                edge.unfit =
-                    Some("the kernel sees its returns, and has a breakpoint on its entry".to_owned());
+            let why = if exits.is_err() {
+                // The kernel's breakpoint would stand in the place of ours.
+                Some("the kernel sees its returns, and has a breakpoint on its entry")
+            } else {
+                taken.all.contains(address).then_some("a static probe is at its entry")
+            };
+            if let (Some(why), Some(edge)) = (why, &mut entry.edge) {
+                edge.unfit = Some(why.to_owned());
             }
             sites.push(of(&wish.entry, entry));
         }

@@ -2,7 +2,7 @@
 
 use super::Note;
 use super::cells::{Cells, SiteCells};
-use super::function_sites::{FunctionPoint, FunctionSite, function_sites};
+use super::function_sites::{FunctionPoint, FunctionSite, StaticSites, function_sites};
 use super::site::{self, SiteReader};
 use nopal_capture::{Action, Hit, Wanted};
 use nopal_kernel::script::is_later;
@@ -107,7 +107,7 @@ impl ScriptSites {
         &mut self,
         mapped: &MappedObject,
         inode: u64,
-        taken: &HashSet<u64>,
+        taken: &StaticSites,
         chosen: &mut Vec<Chosen>,
     ) {
         let program = Arc::clone(&self.program);
@@ -205,9 +205,11 @@ impl Selection for ScriptSites {
         let inode = mapped.mappings.first().map_or(0, |mapping| mapping.inode);
         let mut probes = object.probes.clone();
         nopal_sdt::describe(&mut probes, &self.given);
-        let mut chosen = Vec::new();
+        let (mut chosen, mut taken) = (Vec::new(), StaticSites::default());
         let program = Arc::clone(&self.program);
         for probe in &probes {
+            let addresses = probe.sites.iter().map(|site| site.address);
+            taken.all.extend(addresses.clone());
             let mut runs = Vec::new();
             let mut captures = Captures::default();
             for (clause, body) in program.clauses.iter().enumerate() {
@@ -233,12 +235,12 @@ impl Selection for ScriptSites {
             if runs.is_empty() {
                 continue;
             }
+            taken.opened.extend(addresses);
             for site in &probe.sites {
                 let name = format!("{}:{}", probe.provider, probe.name);
                 chosen.push(self.chosen(name, site, probe.description.as_ref(), &captures, runs.clone()));
             }
         }
-        let taken = probes.iter().flat_map(|probe| probe.sites.iter().map(|site| site.address)).collect();
         self.choose_functions(mapped, inode, &taken, &mut chosen);
         chosen
     }

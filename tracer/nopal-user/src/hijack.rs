@@ -35,6 +35,8 @@ const PENDING: u64 = 0x8000_0bad_0000_c0de;
 /// Rounds of `pause` after the work is done, some 0.1 to 0.6 s; then the thread goes back by itself. Only a thread whose
 /// tracer was killed or stopped ever waits that long.
 const SPIN_ROUNDS: u64 = 8_000_000;
+/// The same for a thread that shall not run before all is done: 1 to 6 s.
+const HELD_SPIN_ROUNDS: u64 = 80_000_000;
 /// The same for a thread that the kernel ends together with its tracer: 2^32, which are minutes.
 const MOST_SPIN_ROUNDS: u64 = 0;
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -128,6 +130,7 @@ impl<'a> Hijack<'a> {
 
     /// Prepares a thread that is already held, in an address space that was seen as `maps`.
     pub fn prepare(held: StoppedThread, memory: &'a Memory, maps: Maps) -> Result<Hijack<'a>> {
+        let is_kept = held.is_kept;
         let mut hijack = Hijack {
             held,
             memory,
@@ -135,7 +138,7 @@ impl<'a> Hijack<'a> {
             entry: None,
             interrupted: None,
             maps,
-            spin_rounds: SPIN_ROUNDS,
+            spin_rounds: if is_kept { HELD_SPIN_ROUNDS } else { SPIN_ROUNDS },
             has_run_on: false,
         };
         hijack.take()?;
