@@ -38,18 +38,21 @@ impl Reaped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
+
+    /// A shell with these commands, watched.
+    fn shell(commands: &str) -> (Child, Reaped) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", commands]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let shell = shell.spawn().expect("sh");
+        let mut reaped = Reaped::default();
+        reaped.watch(shell.id());
+        (shell, reaped)
+    }
 
     #[test]
     fn children_that_have_ended_are_noticed() {
-        let mut shell = Command::new("sh")
-            .args(["-c", "read a; /bin/true; echo; read b"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("sh");
-        let mut reaped = Reaped::default();
-        reaped.watch(shell.id());
+        let (mut shell, mut reaped) = shell("read a; /bin/true; echo; read b");
         assert!(!reaped.has_grown());
         let mut input = shell.stdin.take().expect("piped");
         std::io::Write::write_all(&mut input, b"\n").expect("the shell reads");
@@ -65,14 +68,7 @@ mod tests {
     /// Also one that was seen under its new name while it lived.
     #[test]
     fn a_process_that_ends_as_another_program_is_noticed() {
-        let mut shell = Command::new("sh")
-            .args(["-c", "read a; exec cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("sh");
-        let mut reaped = Reaped::default();
-        reaped.watch(shell.id());
+        let (mut shell, mut reaped) = shell("read a; exec cat");
         let mut input = shell.stdin.take().expect("piped");
         std::io::Write::write_all(&mut input, b"\nx").expect("the shell reads");
         let mut output = shell.stdout.take().expect("piped");
