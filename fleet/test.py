@@ -160,6 +160,7 @@ def spark_answers(folder, dataset, plan):
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.executor.memory", "600m")
         .config("spark.executor.cores", "1")
         # Few files to a task, so that a query has many.

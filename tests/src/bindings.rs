@@ -140,7 +140,8 @@ impl Program {
             let has_ended = self.running.0.try_wait().expect("the child is ours").is_some();
             let told = || format!("{}{}{}", read(&printed), read(&errors), self.said());
             assert!(!has_ended, "the program ended: {}", told());
-            assert!(Instant::now() < end, "{tracer:?} did not end: {}", told());
+            let stacks = || [running.pid(), self.pid()].map(stacks).concat();
+            assert!(Instant::now() < end, "{tracer:?} did not end: {}{}", told(), stacks());
             if !has_enough(&read(&printed)) {
                 self.signal(libc::SIGUSR2);
             }
@@ -247,4 +248,14 @@ pub fn acceptance(language: Language) {
             assert!(holds, "{language:?} {name} {door}: {}", events[0]);
         }
     }
+}
+
+/// Where the threads of a process are, for whoever has to find out why it does not go on.
+fn stacks(pid: u32) -> String {
+    let mut gdb = Command::new("timeout");
+    gdb.args(["60", "gdb", "-batch", "-nx", "-ex", "thread apply all bt 30", "-p", &pid.to_string()]);
+    let output = gdb.output().map(|output| output.stdout).unwrap_or_default();
+    let text = String::from_utf8_lossy(&output);
+    let lines = text.lines().filter(|line| line.starts_with('#') || line.starts_with("Thread"));
+    lines.fold(format!("\nprocess {pid}\n"), |all, line| all + line + "\n")
 }

@@ -16,8 +16,7 @@ pub fn source(package: &str) -> PathBuf {
         return tree;
     }
     fs::create_dir_all(&folder).expect("the source folder can be made");
-    let config = apt_config();
-    run(Command::new("apt-get").arg("-c").arg(&config).args(["-qq", "update"]));
+    let (config, _lock) = updated();
     run(Command::new("apt-get")
         .arg("-c")
         .arg(&config)
@@ -26,12 +25,20 @@ pub fn source(package: &str) -> PathBuf {
     unpacked(&folder).unwrap_or_else(|| panic!("apt-get source {package} left no tree"))
 }
 
+/// Our configuration with lists that are new, and the lock that keeps others from replacing them meanwhile.
+fn updated() -> (PathBuf, fs::File) {
+    let lock = fs::File::create(target_dir().join("lab/apt.lock")).expect("the lock file can be made");
+    lock.lock().expect("the lock can be taken");
+    let config = apt_config();
+    run(Command::new("apt-get").arg("-c").arg(&config).args(["-qq", "update"]));
+    (config, lock)
+}
+
 /// Some files of a source package: a folder with those that match `patterns`, without the rest of the tree or Debian's
 /// patches. Patterns are `tar`'s, from the top of the tree (`*/src/probes.d`).
 pub fn files(package: &str, patterns: &[&str]) -> PathBuf {
     crate::lab::cached(&format!("files-{package}"), &patterns, |folder| {
-        let config = apt_config();
-        run(Command::new("apt-get").arg("-c").arg(&config).args(["-qq", "update"]));
+        let (config, _lock) = updated();
         // The newest version may have left the archive already; the suite's own has not.
         let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
         let codename = os.lines().find_map(|l| l.strip_prefix("VERSION_CODENAME=")).unwrap_or("bookworm");
@@ -66,7 +73,7 @@ pub fn source_from(suite: &str, package: &str) -> Result<PathBuf, String> {
         return Ok(tree);
     }
     fs::create_dir_all(&folder).expect("the source folder can be made");
-    let config = apt_config_for(suite)?;
+    let config = apt_config_for(suite, "deb-src")?;
     for args in [&["-qq", "update"][..], &["-qq", "--allow-unauthenticated", "source", package]] {
         let output = Command::new("apt-get").arg("-c").arg(&config).args(args).current_dir(&folder).output();
         match output {
@@ -78,9 +85,32 @@ pub fn source_from(suite: &str, package: &str) -> Result<PathBuf, String> {
     unpacked(&folder).ok_or_else(|| format!("apt-get source {package} left no tree"))
 }
 
+/// A folder with what these packages of `suite` install, and nothing else: their scripts are not run.
+pub fn programs(suite: &str, packages: &[&str]) -> PathBuf {
+    crate::lab::cached(&format!("programs-{suite}"), &packages, |folder| {
+        let config = apt_config_for(suite, "deb").unwrap_or_else(|why| panic!("{why}"));
+        // What is installed here, maybe newer, must not be taken for what the suite has.
+        let nothing = folder.join("status");
+        fs::write(&nothing, "").expect("the folder can be written to");
+        let apt = |words: &[&str]| {
+            let status = format!("Dir::State::status={}", nothing.display());
+            let mut command = Command::new("apt-get");
+            run(command.arg("-c").arg(&config).args(["-qq", "-o", &status]).args(words).current_dir(folder));
+        };
+        apt(&["update"]);
+        apt(&[&["download", "--allow-unauthenticated"], packages].concat());
+        let archives = fs::read_dir(folder).expect("the folder is there").flatten().map(|entry| entry.path());
+        for archive in archives.filter(|path| path.extension().is_some_and(|e| e == "deb")) {
+            run(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(folder.join("root")));
+            fs::remove_file(&archive).expect("the archive can be removed");
+        }
+    })
+    .join("root")
+}
+
 /// An apt configuration with the sources of `suite` alone, from the mirror of Debian that the machine uses.
-fn apt_config_for(suite: &str) -> Result<PathBuf, String> {
-    let apt = target_dir().join(format!("lab/apt-{suite}"));
+fn apt_config_for(suite: &str, kind: &str) -> Result<PathBuf, String> {
+    let apt = target_dir().join(format!("lab/apt-{kind}-{suite}"));
     for folder in ["lists/partial", "cache/archives/partial", "sources.d"] {
         fs::create_dir_all(apt.join(folder)).expect("the apt folder can be made");
     }
@@ -93,7 +123,7 @@ fn apt_config_for(suite: &str) -> Result<PathBuf, String> {
         .find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"))
         .ok_or("the machine's apt sources name no mirror of Debian")?;
     let stanza = format!(
-        "Types: deb-src\nURIs: {mirror}\nSuites: {suite}\nComponents: main\nSigned-By: {}\n",
+        "Types: {kind}\nURIs: {mirror}\nSuites: {suite}\nComponents: main\nSigned-By: {}\n",
         "/usr/share/keyrings/debian-archive-keyring.gpg"
     );
     fs::write(apt.join("sources.d/one.sources"), stanza).expect("the sources can be written");
@@ -117,7 +147,7 @@ fn unpacked(folder: &PathBuf) -> Option<PathBuf> {
 }
 
 /// A private copy of the machine's apt sources with `deb-src` switched on; the machine's own stay as they are.
-fn apt_config() -> PathBuf {
+pub fn apt_config() -> PathBuf {
     let apt = target_dir().join("lab/apt");
     for folder in ["lists/partial", "cache/archives/partial", "sources.d"] {
         fs::create_dir_all(apt.join(folder)).expect("the apt folder can be made");

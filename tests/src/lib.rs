@@ -3,6 +3,7 @@
 pub mod arm64;
 pub mod asking;
 pub mod bindings;
+pub mod containers;
 pub mod cycles;
 pub mod debian;
 pub mod faults;

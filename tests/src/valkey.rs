@@ -72,6 +72,11 @@ impl Server {
         self.running.pid()
     }
 
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// What valkey-cli prints.
     pub fn cli(&self, words: &[&str]) -> String {
         let output = Command::new(self.programs.join("valkey-cli"))

@@ -50,21 +50,3 @@ pub enum Capture {
     /// the kernel door.
     ThreadContext { offset: Option<i32> },
 }
-
-/// `operand OP constant`
-#[derive(Debug, Clone, PartialEq)]
-pub struct Predicate {
-    pub operand: Operand,
-    pub relation: Relation,
-    pub constant: i128,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-}

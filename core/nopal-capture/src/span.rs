@@ -10,6 +10,7 @@
 //! sums; who gets the slot after it goes on with those. Times
 //! and durations are in ticks of the time stamp counter; only buckets are those of nanoseconds.
 
+use crate::predicate::Predicate;
 use core::mem::{offset_of, size_of};
 use nopal_sdt::operand::Operand;
 
@@ -53,7 +54,25 @@ pub struct SpanHeader {
     pub n_too_deep: u64,
     pub reserved: [u64; 5],
     pub spans: [SpanTop; MAX_SPANS],
+    /// Of spans that are grouped by a number: the group at position N is kept as span N + 1.
+    pub groups: [Group; MAX_GROUPS],
 }
+
+/// A group of spans. One number may have several.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Group {
+    /// Valid in the state [`GROUP_IS_READY`].
+    pub key: u64,
+    /// 0 = free, 1 = being made.
+    pub state: u64,
+}
+
+/// Groups that have room; spans of others leave records, and are in no sum.
+pub const MAX_GROUPS: usize = MAX_SPANS - 1;
+pub const GROUP_IS_READY: u64 = 2;
+/// Where in [`Frame::kept`] and [`SlowSpan::kept`] the number is that a span is grouped by.
+pub const KEY_AT: usize = KEPT_BYTES - 8;
 
 /// What all CPUs share of one span.
 #[repr(C)]
@@ -68,7 +87,9 @@ pub struct SpanTop {
     pub n_ends: u64,
     /// Begins that were dropped, as the span they are a part of has ended.
     pub n_begins: u64,
-    pub reserved: [u64; 3],
+    /// Of those that count, how many failed.
+    pub n_errors: u64,
+    pub reserved: [u64; 2],
 }
 
 /// What a thread has open.
@@ -102,7 +123,9 @@ pub struct Frame {
     pub nested: u64,
     /// The event of the begin.
     pub event: u32,
-    pub reserved: u32,
+    /// By bit: which questions were answered with yes at the begin. From [`WITHIN_SHIFT`] on: how many of the same kind have
+    /// begun within it that do not count.
+    pub answers: u32,
     /// What was captured at the begin, as in a record.
     pub kept: [u8; KEPT_BYTES],
 }
@@ -140,24 +163,79 @@ pub struct SpanSite {
     pub n_slowest: u16,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum SpanStep {
     Begin {
         span: u8,
+        /// Within an open one of its kind it does not count.
+        is_outermost: bool,
+        questions: Vec<Question>,
+        /// What the span is grouped by, if it is something of the begin.
+        key: Option<Operand>,
     },
     End {
         span: u8,
+        is_outermost: bool,
         /// Spans that cannot outlive it.
         parts: Vec<u8>,
+        closing: Closing,
     },
+    /// Ends all that are open of these kinds, the innermost first, as errors.
+    Fail { spans: Vec<(u8, Closing)> },
 }
 
 impl SpanStep {
-    pub fn span(&self) -> u8 {
-        match self {
-            SpanStep::Begin { span } | SpanStep::End { span, .. } => *span,
-        }
+    /// The spans that begin or end here.
+    pub fn spans(&self) -> impl Iterator<Item = u8> {
+        let (one, several): (Option<u8>, &[(u8, Closing)]) = match self {
+            SpanStep::Begin { span, .. } | SpanStep::End { span, .. } => (Some(*span), &[]),
+            SpanStep::Fail { spans } => (None, spans),
+        };
+        one.into_iter().chain(several.iter().map(|(span, _)| *span))
     }
+}
+
+/// Something to be asked of the arguments at one end of a span.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Where the answer is kept.
+    pub bit: u8,
+    pub predicate: Predicate,
+}
+
+/// Questions of one span: so many at most.
+pub const MAX_QUESTIONS: usize = 16;
+/// Where in [`Frame::answers`] the answers end.
+pub const WITHIN_SHIFT: u8 = 16;
+
+/// What is asked when a span ends.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Closing {
+    pub questions: Vec<Question>,
+    /// Whether it counts at all.
+    pub counts: Option<Formula>,
+    /// The same: the least and the greatest duration, in nanoseconds.
+    pub bounds: Option<(u64, u64)>,
+    /// Whether it has failed.
+    pub fails: Option<Formula>,
+    pub grouping: Option<Grouping>,
+}
+
+/// What spans are grouped by.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Grouping {
+    /// What the begin has kept.
+    ByBegin,
+    ByEnd(Operand),
+}
+
+/// A condition over answers. A question that was never asked is answered with no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Formula {
+    Bit(u8),
+    Not(Box<Formula>),
+    All(Vec<Formula>),
+    Any(Vec<Formula>),
 }
 
 /// The payload of the record that a slow span leaves at its end, before what is captured there.
@@ -169,7 +247,7 @@ pub struct SlowSpan {
     pub nested: u64,
     /// The event of the begin.
     pub event: u32,
-    /// With [`SlowSpan::IS_LONG`] if it is in no sum.
+    /// With [`SlowSpan::IS_LONG`] or [`SlowSpan::IS_UNGROUPED`] if it is in no sum, [`SlowSpan::IS_ERROR`] if it failed.
     pub span: u32,
     pub kept: [u8; KEPT_BYTES],
 }
@@ -179,6 +257,9 @@ const _: () = assert!(size_of::<SlowSpan>() == 72);
 impl SlowSpan {
     pub const BYTES: usize = size_of::<SlowSpan>();
     pub const IS_LONG: u32 = 1 << 31;
+    pub const IS_ERROR: u32 = 1 << 30;
+    pub const IS_UNGROUPED: u32 = 1 << 29;
+    const FLAGS: u32 = SlowSpan::IS_LONG | SlowSpan::IS_ERROR | SlowSpan::IS_UNGROUPED;
 
     /// Takes the payload apart; the rest is what was captured at the end.
     pub fn read(payload: &[u8]) -> Option<(SlowSpan, &[u8])> {
@@ -200,8 +281,24 @@ impl SlowSpan {
         self.span & SlowSpan::IS_LONG != 0
     }
 
+    pub fn is_error(&self) -> bool {
+        self.span & SlowSpan::IS_ERROR != 0
+    }
+
     pub fn span(&self) -> usize {
-        (self.span & !SlowSpan::IS_LONG) as usize
+        (self.span & !SlowSpan::FLAGS) as usize
+    }
+
+    /// There was no room for its group.
+    pub fn is_ungrouped(&self) -> bool {
+        self.span & SlowSpan::IS_UNGROUPED != 0
+    }
+
+    /// What it is grouped by, if it is.
+    pub fn key(&self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.kept[KEY_AT..]);
+        u64::from_le_bytes(bytes)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A site that somebody wants open.
 
-use crate::capture::{Action, Predicate};
+use crate::capture::Action;
+use crate::predicate::Predicate;
 use nopal_sdt::probe::Site;
 
 /// A site a session wants to open, and what it wants to know at a hit.

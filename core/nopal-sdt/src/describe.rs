@@ -43,12 +43,16 @@ pub fn describe(probes: &mut [Probe], given: &[d::File]) {
     }
 }
 
-/// Whether its note says all that one can want: every argument has a name.
+/// Whether its note says all that one can want: every argument has a name, and what lies in memory has a length.
 fn is_described(probe: &Probe) -> bool {
-    probe
-        .description
-        .as_ref()
-        .is_some_and(|description| description.args.iter().all(|arg| !arg.name.is_empty()))
+    probe.description.as_ref().is_some_and(|description| {
+        description.args.iter().all(|arg| !arg.name.is_empty() && !may_have_length(arg))
+    })
+}
+
+/// Whether another declaration may know how long it is: of an address or a text that the note leaves without a length.
+fn may_have_length(arg: &ArgDescription) -> bool {
+    matches!(arg.kind, Kind::Pointer | Kind::CString) && arg.length_operand.is_none()
 }
 
 /// Adds what a note left out. Arguments are brought together by their place, so a declaration with another number of them is of
@@ -64,6 +68,9 @@ fn complete(noted: &mut Description, declared: Description) {
         noted.pair = declared.pair;
     }
     for (arg, declared) in noted.args.iter_mut().zip(declared.args) {
+        if arg.name == declared.name && may_have_length(arg) && declared.length_operand.is_some() {
+            (arg.length_operand, arg.kind) = (declared.length_operand, declared.kind);
+        }
         if !arg.name.is_empty() {
             continue;
         }
@@ -220,6 +227,28 @@ mod tests {
         assert_eq!(names(&probes[2]), ["query"]);
         let query = &probes[2].description.as_ref().expect("it has a note").args[0];
         assert_eq!((query.c_type.as_str(), query.kind), ("const char *", Kind::CString));
+    }
+
+    #[test]
+    fn a_note_without_lengths_is_completed() {
+        // As memcached's own `.d` file has it; the catalog says that `size` is the length of `request`.
+        let own = "provider memcached {
+            probe process__command__start(int connid, const void *request, int size);
+            probe command__get(int connid, const char *other, int keylen, int size, int64_t casid);
+        };";
+        let own = d::parse("memcached_dtrace.d", own).expect("it is right");
+        let mut probes = [
+            probe("memcached:process__command__start", "-4@%eax 8@%rbx -4@%ecx"),
+            probe("memcached:command__get", "-4@%eax 8@%rbx -4@%ecx -4@%edx -8@%rsi"),
+        ];
+        for (probe, declared) in probes.iter_mut().zip(&own.providers[0].probes) {
+            probe.description = Some(description(declared));
+        }
+        describe(&mut probes, &[]);
+        let arg = |n: usize| probes[n].description.as_ref().expect("it has one").args[1].clone();
+        assert_eq!((arg(0).kind, arg(0).length_operand), (Kind::Str, Some(3)));
+        assert_eq!(arg(0).c_type, "const void *", "what the note says stays");
+        assert_eq!((arg(1).kind, arg(1).length_operand), (Kind::CString, None), "of another name");
     }
 
     #[test]

@@ -109,6 +109,14 @@ impl NoSpan {
     /// The next step.
     pub fn hint(&self) -> String {
         match self {
+            NoSpan::Unknown { word, .. } | NoSpan::NoProbe { word, .. } if word.contains(" if ") => {
+                let (word, condition) = word.split_once(" if ").unwrap_or((word, ""));
+                format!(
+                    "a condition has an option of its own: `{}` `--where '{}'`",
+                    word.trim(),
+                    condition.trim()
+                )
+            }
             NoSpan::Unknown { nearest: Some(near), .. } | NoSpan::NoProbe { nearest: Some(near), .. } => {
                 format!("did you mean `{near}`?")
             }
@@ -334,9 +342,22 @@ impl Available {
         }
     }
 
+    /// The probe `PROVIDER:NAME` of a provider that is not here: what a command starts or loads may have it.
+    pub fn to_come(&self, word: &str) -> Option<ProbeName> {
+        let (provider, name) = word.split_once(':').filter(|(provider, name)| {
+            self.is_open && !provider.is_empty() && !name.is_empty() && !word.contains(['*', '?', '['])
+        })?;
+        let is_here = self.probes.iter().any(|probe| probe.name.provider == provider);
+        (!is_here && self.find(word).is_err()).then(|| ProbeName::new(provider, &name.replace('-', "__")))
+    }
+
     /// A span between any two probes. Without a key they pair by thread.
     pub fn pair(&self, begin: &str, end: &str, key: &[KeyField]) -> Result<Span, NoSpan> {
-        let (begin, end) = (self.find_probe(begin)?.name.clone(), self.find_probe(end)?.name.clone());
+        let named = |word: &str| match self.to_come(word) {
+            Some(probe) => Ok(probe),
+            None => self.find_probe(word).map(|known| known.name.clone()),
+        };
+        let (begin, end) = (named(begin)?, named(end)?);
         let name = common_name(&begin.name, &end.name);
         let mut span = Span::pair(&name, begin, end, Source::CommandLine);
         if !key.is_empty() {
@@ -470,6 +491,10 @@ mod tests {
             ("get", "several spans are called `get`; name one of app:get, shop:get"),
             ("app:gte", "no span is called `app:gte`; did you mean `app:get`?"),
             ("qurey", "no span is called `qurey`; did you mean `postgresql:query`?"),
+            (
+                "query if size < 0",
+                "no span is called `query if size < 0`; a condition has an option of its own: `query` `--where 'size < 0'`",
+            ),
             (
                 "tick",
                 "`tick` is a probe, and no known span begins or ends there; `nopal latency tick END` pairs it with another probe; `nopal count tick` counts it",

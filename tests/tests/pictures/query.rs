@@ -137,6 +137,13 @@ fn bad_sql_is_answered_with_the_next_step() {
         let object: Value = serde_json::from_str(&words).expect("an object");
         assert_eq!(object["error"]["code"], "bad-sql");
     }
+    // No other file is read or written.
+    let file = scratch("pictures-query-attach").join("other.db");
+    for sql in [format!("ATTACH '{}' AS other", file.display()), format!("VACUUM INTO '{}'", file.display())]
+    {
+        let (words, code) = refusal(&[&"query", recording, &sql]);
+        assert!(words.contains("only recordings are read") && code == 1 && !file.exists(), "{sql}: {words}");
+    }
     let (words, code) = refusal(&[&"query", &"SELECT 1 + 1"]);
     assert!(words.contains("no recording is named") && code == 2, "{words}");
     let (words, _) = refusal(&[&"query", &"/no/such", &"SELECT 1 + 1"]);

@@ -1,7 +1,7 @@
 //! Recordings that are no ordinary ones: still being written, left behind by a recorder that was killed, of hosts whose clocks
 //! differ. Every verb gives the events that are there and says what it does not know.
 
-use crate::recorded::{planned, said, spans_file};
+use crate::recorded::{output, planned, said, spans_file};
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
 use nopal_tests::{nopal, root, run, scratch};
@@ -41,6 +41,10 @@ fn all_verbs_are_honest(recording: &Path, n_events: u64, folder: &Path, what: &s
     assert_eq!(fs::read_to_string(&table).unwrap().lines().count() as u64, n_events + 1, "{what}");
     let diff = answer(&[&"diff", &planned().dir, &recording, &"--spans", &spans, &"--json"]);
     assert_eq!(diff["complete"], false, "{diff}");
+    // What is missing might have broken a rule that nothing breaks so far.
+    let rule =
+        output(&[&"diff", &planned().dir, &recording, &"--spans", &spans, &"--fail-if", &"count > +900%"]);
+    assert_eq!(rule.status.code(), Some(4), "{what}: {rule:?}");
     // The program planned the same spans as in the recording that is whole.
     let rows = diff["rows"].as_array().unwrap();
     assert!(

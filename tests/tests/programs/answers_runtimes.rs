@@ -2,7 +2,9 @@
 
 use nopal_tests::asking::{answered, counts, number};
 use nopal_tests::{nopal, run, scratch};
+use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// Garbage beside a list that lives, so that every collection takes its time.
@@ -19,37 +21,57 @@ public class Garbage {
 }
 ";
 
+/// A pause as the log of a Java machine has it, rounded at microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pause {
+    pub is_full: bool,
+    pub ns: u64,
+}
+
+/// Has a command, to which its words are added, collect garbage. Gives what the command prints and the machine's log.
+pub(super) fn collect_garbage(command: &mut Command, dir: &Path) -> (String, String) {
+    fs::write(dir.join("Garbage.java"), GARBAGE).expect("it can be written");
+    run(Command::new("javac").arg("-d").arg(dir).arg(dir.join("Garbage.java")));
+    let log = dir.join("gc.log");
+    let words = ["java", "-XX:+UseSerialGC", "-Xms96m", "-Xmx96m", "-Xmn16m", "-cp"];
+    let logged = format!("-Xlog:gc:file={}", log.display());
+    let printed = run(command.args(words).arg(dir).arg(logged).arg("Garbage"));
+    (printed, fs::read_to_string(&log).expect("it kept a log"))
+}
+
+/// The pauses of a log, in their order.
+pub(super) fn pauses_in(log: &str) -> Vec<Pause> {
+    let lines = log.lines().filter(|line| line.contains("Pause Young ") || line.contains("Pause Full "));
+    lines
+        .map(|line| {
+            let ms = line.rsplit(' ').next().and_then(|word| word.strip_suffix("ms"));
+            // It has three decimals.
+            let us: u64 =
+                ms.and_then(|ms| ms.replace('.', "").parse().ok()).expect("a duration in the last column");
+            Pause { is_full: line.contains("Pause Full "), ns: us * 1000 }
+        })
+        .collect()
+}
+
 /// Each pause is one span. The pause that the log has lies within it, so that no sum is smaller. The span has the work
 /// around the pause, too, which is little: half of them are at most 5 % and 0.1 ms longer.
 #[test]
 fn a_java_machines_pauses_are_those_of_its_log() {
     let dir = scratch("answers-java");
-    fs::write(dir.join("Garbage.java"), GARBAGE).expect("it can be written");
-    run(Command::new("javac").arg("-d").arg(&dir).arg(dir.join("Garbage.java")));
-    let log = dir.join("gc.log");
-    let answer = answered(
-        Command::new(nopal())
-            .args(["latency", "hotspot:gc", "--by", "isFull", "--json", "--"])
-            .args(["java", "-XX:+UseSerialGC", "-Xms96m", "-Xmx96m", "-Xmn16m", "-cp"])
-            .arg(&dir)
-            .arg(format!("-Xlog:gc:file={}", log.display()))
-            .arg("Garbage"),
-    );
+    let mut command = Command::new(nopal());
+    command.args(["latency", "hotspot:gc", "--by", "isFull", "--json", "--"]);
+    let (answer, text) = collect_garbage(&mut command, &dir);
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
     assert_eq!(answer["complete"], true, "{answer}");
-    let text = fs::read_to_string(&log).expect("it kept a log");
-    for (is_full, kind) in [("false", "Pause Young "), ("true", "Pause Full ")] {
-        let lines = text.lines().filter(|line| line.contains(kind));
-        let mut pauses: Vec<u64> = lines
-            .map(|line| {
-                let ms = line.rsplit(' ').next().and_then(|word| word.strip_suffix("ms"));
-                // It has three decimals.
-                ms.and_then(|ms| ms.replace('.', "").parse().ok()).expect("a duration in the last column")
-            })
-            .map(|us: u64| us * 1000)
-            .collect();
+    for is_full in [false, true] {
+        let of_kind = pauses_in(&text).into_iter().filter(|pause| pause.is_full == is_full);
+        let mut pauses: Vec<u64> = of_kind.map(|pause| pause.ns).collect();
         pauses.sort_unstable();
         let rows = answer["rows"].as_array().expect("rows");
-        let row = rows.iter().find(|row| row["isFull"] == is_full).expect("a row of this kind");
+        let row = rows
+            .iter()
+            .find(|row| row["isFull"] == if is_full { "true" } else { "false" })
+            .expect("a row of this kind");
         assert_eq!(number(&row["count"]), pauses.len() as u64, "{text}");
         assert!(pauses.len() >= 9, "{text}");
         // The log's numbers are cut or rounded at microseconds.
@@ -58,7 +80,7 @@ fn a_java_machines_pauses_are_those_of_its_log() {
         let (median, ours) = (pauses[pauses.len().div_ceil(2) - 1], number(&row["p50_ns"]));
         assert!(
             ours.abs_diff(median) <= median / 20 + 100_000,
-            "{kind}: {ours} ns, by its log {median} ns: {text}"
+            "full: {is_full}: {ours} ns, by its log {median} ns: {text}"
         );
     }
 }
@@ -91,7 +113,7 @@ calls.each { |name, n| warn \"#{name} #{n}\" }
         .expect("nopal can be run");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let ours = counts(&answer, "methodname");
     for (name, planned) in [("order", 120), ("item", 180), ("fib", 177), ("fails", 9)] {
         let theirs = said.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 /// Calls and microseconds by command, as `INFO commandstats` has them. Commands with parts (`config|get`) are whole names.
-fn commandstats(info: &str) -> BTreeMap<String, (u64, u64)> {
+pub(super) fn commandstats(info: &str) -> BTreeMap<String, (u64, u64)> {
     let words = info.split_whitespace().filter_map(|word| word.strip_prefix("cmdstat_"));
     words
         .map(|word| {

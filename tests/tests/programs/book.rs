@@ -1,12 +1,17 @@
 //! The book in `docs/`: the commands of a page, typed into one shell one after the other, print what the page says, numbers
 //! and times aside. A line `...` of a page stands for any lines.
 
+use super::redis_example;
+use nopal_tests::containers::{Podman, install, ticker};
 use nopal_tests::postgres::Postgres;
-use nopal_tests::{nopal, root, scratch};
+use nopal_tests::process::{Cgroup, free_port};
+use nopal_tests::valkey::{self, Server};
+use nopal_tests::{debian, nopal, root, run, scratch};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::process::Command;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A command of a page, and the lines that it prints.
 #[derive(Debug, PartialEq)]
@@ -85,19 +90,30 @@ fn fits(expected: &[String], printed: &[String]) -> bool {
 }
 
 /// The programs that a page asks its reader to save.
-const SAVED: [(&str, &str); 2] = [("```python\n", "app.py"), ("```ruby\n", "app.rb")];
+const SAVED: [(&str, &str); 6] = [
+    ("```python\n", "app.py"),
+    ("```ruby\n", "app.rb"),
+    ("```java\n", "Shop.java"),
+    ("```bash\n", "shop.sh"),
+    ("```rust\n", "src/main.rs"),
+    ("```c\n", "shop.c"),
+];
 
-/// Runs a page with these variables, in a folder of its own.
+/// Runs a page with these variables, in a folder of its own. What is in the folder `TOOLS` is found before other programs.
 #[track_caller]
 fn follow(name: &str, variables: &[(&str, &str)]) {
+    follow_in(&scratch(&format!("book-{name}")), name, variables);
+}
+
+#[track_caller]
+fn follow_in(folder: &Path, name: &str, variables: &[(&str, &str)]) {
     let page = fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
     let steps = steps(&page);
     assert!(!steps.is_empty(), "docs/{name}.md has no `console` block");
-    let folder = scratch(&format!("book-{name}"));
     fs::create_dir(folder.join("bin")).unwrap();
     symlink(nopal(), folder.join("bin/nopal")).unwrap();
     let here = folder.join("here");
-    fs::create_dir(&here).unwrap();
+    fs::create_dir_all(here.join("src")).unwrap();
     for (fence, file) in SAVED {
         let Some((_, rest)) = page.split_once(fence) else { continue };
         fs::write(here.join(file), rest.split("```").next().unwrap()).unwrap();
@@ -108,19 +124,24 @@ fn follow(name: &str, variables: &[(&str, &str)]) {
         script += &format!("{}\nprintf '\\001'\n", step.command);
     }
     fs::write(folder.join("script"), script).unwrap();
-    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
-    let output = Command::new("timeout")
-        .args(["500", "bash"])
+    let tools = variables.iter().find(|(name, _)| *name == "TOOLS").map_or("/usr/bin", |(_, folder)| folder);
+    let path = format!("{}:{tools}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    // Into a file: a pipe would not end before the last program that the page leaves running.
+    let said = folder.join("said");
+    let status = Command::new("timeout")
+        .args(["300", "bash"])
         .arg(folder.join("script"))
         .current_dir(&here)
         .env("PATH", path)
         .env("NOPAL_HOME", folder.join("home"))
         .envs(variables.iter().copied())
-        .output()
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&said).unwrap())
+        .status()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&fs::read(said).unwrap()).into_owned();
     let printed: Vec<&str> = said.split('\u{1}').collect();
-    assert_eq!(printed.len(), steps.len() + 1, "docs/{name}.md: {}\n{said}", output.status);
+    assert_eq!(printed.len(), steps.len() + 1, "docs/{name}.md: {status}\n{said}");
     for (step, printed) in steps.iter().zip(printed) {
         let lines: Vec<String> = printed.lines().map(str::to_owned).collect();
         assert!(
@@ -172,6 +193,83 @@ fn the_table_of_contents_is_whole() {
     assert_eq!(named, pages);
 }
 
+/// What pages lead to is there.
+#[test]
+fn links_lead_somewhere() {
+    let docs = root().join("docs");
+    for page in fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().path()) {
+        let Ok(text) = fs::read_to_string(&page) else { continue };
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap();
+            let is_elsewhere = link.contains("://") || file.is_empty() || link.contains(char::is_whitespace);
+            assert!(is_elsewhere || docs.join(file).exists(), "{}: {link}", page.display());
+        }
+    }
+}
+
+/// The words of a picture, in the order of the text that it is drawn from.
+fn words_of(svg: &str) -> Vec<String> {
+    let texts = svg.split("<text").skip(1).filter_map(|rest| rest.split_once('>')?.1.split('<').next());
+    texts.map(str::to_owned).collect()
+}
+
+#[test]
+fn pictures_are_drawn_from_their_texts() {
+    let pictures = root().join("docs/pictures");
+    let files = fs::read_dir(&pictures).unwrap().map(|entry| entry.unwrap().path());
+    let texts: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "dot")).collect();
+    assert!(texts.len() >= 3, "{texts:?}");
+    for text in texts {
+        let drawn = words_of(&run(Command::new("dot").arg("-Tsvg").arg(&text)));
+        let kept = words_of(&fs::read_to_string(text.with_extension("svg")).unwrap());
+        assert!(drawn.len() > 5 && drawn == kept, "{}: `dot -Tsvg` draws another picture", text.display());
+    }
+}
+
+/// What a verb says of itself; `dtrace` does so as SystemTap's does, as a complaint.
+fn help_of(words: &[&str]) -> String {
+    let output = Command::new(nopal()).args(words).arg("--help").env_remove("COLUMNS").output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() || words == ["dtrace"], "{words:?}: {}", String::from_utf8_lossy(&text));
+    String::from_utf8(text).unwrap().trim_end().to_owned()
+}
+
+/// The names in the list of commands of a help text.
+fn verbs(help: &str) -> Vec<String> {
+    let list = help.split("Commands:\n").nth(1).unwrap_or_default();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    // A line that goes on is further to the right.
+    let is_name =
+        |name: &&str| list.contains(&format!("\n  {name} ")) || list.starts_with(&format!("  {name} "));
+    names.filter(is_name).filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// `docs/reference.md` is what the command says of itself. With `NOPAL_UPDATE=1` the test writes it anew.
+#[test]
+fn the_reference_is_what_the_command_says() {
+    let mut page = "# Reference\n\nWhat `nopal VERB --help` prints of each verb.\n".to_owned();
+    let whole = help_of(&[]);
+    let names = verbs(&whole);
+    assert!(names.len() > 40, "{names:?}");
+    page += &format!("\n```text\n{whole}\n```\n");
+    for name in &names {
+        let help = help_of(&[name]);
+        page += &format!("\n## nopal {name}\n\n```text\n{help}\n```\n");
+        for inner in verbs(&help) {
+            page += &format!("\n### nopal {name} {inner}\n\n```text\n{}\n```\n", help_of(&[name, &inner]));
+        }
+    }
+    let file = root().join("docs/reference.md");
+    if std::env::var_os("NOPAL_UPDATE").is_some() {
+        fs::write(&file, &page).unwrap();
+    }
+    let kept = fs::read_to_string(&file).unwrap();
+    let differs = kept.lines().zip(page.lines()).find(|(kept, says)| kept != says);
+    assert_eq!(differs, None, "NOPAL_UPDATE=1 writes the page anew");
+    assert_eq!(kept.len(), page.len(), "NOPAL_UPDATE=1 writes the page anew");
+}
+
 #[test]
 fn tutorial() {
     follow("tutorial", &[]);
@@ -180,6 +278,38 @@ fn tutorial() {
 #[test]
 fn troubleshooting() {
     follow("troubleshooting", &[]);
+}
+
+#[test]
+fn recordings() {
+    follow("recordings", &[]);
+}
+
+#[test]
+fn spans() {
+    follow("spans", &[]);
+}
+
+#[test]
+fn flight() {
+    let group = Cgroup::new("nopal-book");
+    let name = format!("/{}", group.0.file_name().unwrap().to_str().unwrap());
+    follow("flight", &[("FOLDER", group.0.to_str().unwrap()), ("GROUP", &name)]);
+}
+
+#[test]
+fn functions() {
+    follow("functions", &[("LIBRUBY", "/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1")]);
+}
+
+#[test]
+fn testing() {
+    follow("testing", &[("HEADERS", root().join("include").to_str().unwrap())]);
+}
+
+#[test]
+fn serve() {
+    follow("serve", &[("PORT", &free_port().to_string())]);
 }
 
 #[test]
@@ -198,4 +328,83 @@ fn postgresql() {
     let pid = server.pid().to_string();
     let folder = server.folder().to_str().unwrap();
     follow("postgresql", &[("SERVER", &pid), ("PGHOST", folder), ("PGUSER", "postgres")]);
+}
+
+/// Removes a folder also when the test fails.
+struct RemovedFolder<'a>(&'a Path);
+
+impl Drop for RemovedFolder<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.0);
+    }
+}
+
+#[test]
+fn jvm() {
+    follow("jvm", &[]);
+}
+
+#[test]
+fn rust() {
+    // Not below nopal's own sources, where cargo would take it for a part of them.
+    let folder = std::env::temp_dir().join(format!("nopal-book-rust-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let at_the_end = RemovedFolder(&folder);
+    follow_in(&folder, "rust", &[("NOPAL", root().to_str().unwrap())]);
+    drop(at_the_end);
+}
+
+#[test]
+fn memcached() {
+    let (config, port) = (debian::apt_config(), free_port().to_string());
+    // So that apt knows of sources.
+    debian::source("memcached");
+    let headers = root().join("include");
+    follow(
+        "memcached",
+        &[("APT_CONFIG", config.to_str().unwrap()), ("PORT", &port), ("HEADERS", headers.to_str().unwrap())],
+    );
+}
+
+#[test]
+fn redis() {
+    let (server, port) = redis_example::start(&redis_example::server(), "book-redis-server", &[]);
+    follow("redis", &[("SERVER", &server.pid().to_string()), ("PORT", &port.to_string())]);
+}
+
+#[test]
+fn valkey() {
+    let programs = match valkey::build() {
+        Ok(programs) => programs,
+        Err(reason) => return eprintln!("skipped: no source package of Valkey: {reason}"),
+    };
+    let server = Server::start(&programs, &scratch("book-valkey-server"), &[]);
+    let (pid, port) = (server.pid().to_string(), server.port().to_string());
+    follow("valkey", &[("SERVER", &pid), ("PORT", &port), ("TOOLS", programs.to_str().unwrap())]);
+}
+
+/// `podman` of the page is one with storage of its own, and with the limits that a machine within a machine allows.
+#[test]
+fn containers() {
+    let folder = scratch("book-podman");
+    let program = ticker(&folder, "ticker", &["-static"]);
+    let mut podman = Podman::new(&folder);
+    install(&program, &podman.rootfs());
+    install(nopal(), &podman.rootfs());
+    podman.start("shop", &[], &["/bin/ticker"]);
+    let pid = run(podman.command().args(["inspect", "--format", "{{.State.Pid}}", "shop"]));
+    let groups = fs::read_to_string(format!("/proc/{}/cgroup", pid.trim())).unwrap();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
+    let tools = folder.join("tools");
+    fs::create_dir(&tools).unwrap();
+    let words: Vec<String> =
+        podman.command().get_args().map(|word| word.to_str().unwrap().to_owned()).collect();
+    let script = format!(
+        "#!/bin/sh\nverb=$1; shift\nexec /usr/bin/podman {} $verb \\\n  --ulimit nofile=1000:1000 --ulimit nproc=1000:1000 \"$@\"\n",
+        words.join(" ")
+    );
+    fs::write(tools.join("podman"), script).unwrap();
+    fs::set_permissions(tools.join("podman"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (tools, image) = (tools.to_str().unwrap(), podman.rootfs());
+    follow("containers", &[("TOOLS", tools), ("GROUP", group), ("IMAGE", image.to_str().unwrap())]);
 }

@@ -1,7 +1,7 @@
 //! `nopal mcp` as a scripted client and the client of PyPI's `mcp` see it; and what lines look like on a terminal.
 
 use nopal_tests::process::Running;
-use nopal_tests::{nopal, root, run, scratch};
+use nopal_tests::{lab, nopal, root, run, scratch};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -122,6 +122,22 @@ fn a_client_finds_a_program_and_asks_about_it() {
     let mut writer = Client::start(&["--allow-record"]);
     let tools = writer.ask("tools/list", json!({})).to_string();
     assert!(tools.contains("\"record\""), "{tools}");
+}
+
+/// The protocol as others read it, not as we do.
+#[test]
+fn the_client_of_pypi_asks() {
+    const PACKAGES: [&str; 1] = ["mcp==2.3.0"];
+    let python = lab::cached("python-mcp", &PACKAGES, |folder| {
+        run(Command::new("python3").args(["-m", "venv"]).arg(folder));
+        run(Command::new(folder.join("bin/pip")).args(["install", "--quiet"]).args(PACKAGES));
+    })
+    .join("bin/python");
+    let running = Running::start(&mut Command::new(ticker(&scratch("mcp_pypi"))));
+    run(Command::new(python)
+        .arg(root().join("tests/fixtures/readers/mcp_client.py"))
+        .arg(nopal())
+        .arg(running.pid().to_string()));
 }
 
 /// The output of a command whose standard output is a terminal.

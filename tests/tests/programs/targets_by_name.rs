@@ -1,26 +1,11 @@
 //! Processes that are named by their program, their control group or their container, instead of by number.
 
+use nopal_tests::containers::{Podman, install, ticker};
 use nopal_tests::process::{Cgroup, Running, wait_until};
-use nopal_tests::{nopal, root, run, scratch};
+use nopal_tests::{nopal, run, scratch};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-/// Fires a probe every few milliseconds, for at most a few minutes.
-const TICKER: &str = "#include <sys/sdt.h>
-#include <unistd.h>
-int main(void) { for (int i = 0; i < 40000; i++) { DTRACE_PROBE1(ticker, tick, i); usleep(5000); } }";
-
-/// The ticker under a name that nothing else on this machine has.
-fn ticker(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
-    let (source, program) = (folder.join("ticker.c"), folder.join(name));
-    fs::write(&source, TICKER).unwrap();
-    let include = format!("-I{}", root().join("include").display());
-    run(Command::new("gcc").arg(include).args(["-O2", "-o"]).arg(&program).arg(&source).args(flags));
-    program
-}
 
 fn unique(what: &str) -> String {
     format!("{what}{}", std::process::id())
@@ -132,81 +117,14 @@ fn a_control_group_and_what_joins_it() {
     assert_eq!((&verdict["complete"], &verdict["late_processes"]), (&false.into(), &1.into()), "{verdict}");
 }
 
-/// podman with storage of its own. It needs root, and runc, as crun refuses machines with both kinds of control groups.
-struct Podman {
-    folder: PathBuf,
-    names: Vec<String>,
-}
-
-impl Podman {
-    fn command(&self) -> Command {
-        let mut command = Command::new("podman");
-        command.args([
-            "--runtime",
-            "runc",
-            "--cgroup-manager",
-            "cgroupfs",
-            "--storage-driver",
-            "vfs",
-            "--root",
-        ]);
-        command.arg(self.folder.join("storage")).arg("--runroot").arg(self.folder.join("run"));
-        command
-    }
-
-    fn start(&mut self, name: &str, more: &[&str], command: &[&str]) -> String {
-        self.names.push(name.to_owned());
-        let id = run(self
-            .command()
-            .args(["run", "-d", "--name", name, "--network=none", "--security-opt", "seccomp=unconfined"])
-            .args(["--ulimit", "nofile=1000:1000", "--ulimit", "nproc=1000:1000"])
-            .args(more)
-            .arg("--rootfs")
-            .arg(self.folder.join("rootfs"))
-            .args(command));
-        id.trim().to_owned()
-    }
-}
-
-impl Drop for Podman {
-    fn drop(&mut self) {
-        for name in &self.names {
-            let _ = self.command().args(["rm", "-f", "-t", "0", name]).output();
-        }
-        // It mounts its storage on itself, and would keep the folder from being removed.
-        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let ours = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-        for mount in ours.filter(|at| Path::new(at).starts_with(&self.folder)) {
-            let _ = Command::new("umount").args(["-l", mount]).output();
-        }
-    }
-}
-
-/// Copies a program and the libraries it needs to where it looks for them.
-fn install(program: &Path, rootfs: &Path) {
-    fs::copy(program, rootfs.join("bin").join(program.file_name().unwrap())).unwrap();
-    let needed = Command::new("ldd").arg(program).output().unwrap();
-    for library in
-        String::from_utf8_lossy(&needed.stdout).split_whitespace().filter(|word| word.starts_with('/'))
-    {
-        let to = rootfs.join(&library[1..]);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(library, to).unwrap();
-    }
-}
-
 #[test]
 fn a_container_from_the_host_and_from_beside_it() {
     let folder = scratch("targets_podman");
-    let rootfs = folder.join("rootfs");
-    for part in ["bin", "proc", "sys", "dev", "tmp", "etc"] {
-        fs::create_dir_all(rootfs.join(part)).unwrap();
-    }
     let name = unique("boxed");
     let program = ticker(&folder, &name, &["-static"]);
-    install(&program, &rootfs);
-    install(nopal(), &rootfs);
-    let mut podman = Podman { folder: folder.clone(), names: Vec::new() };
+    let mut podman = Podman::new(&folder);
+    install(&program, &podman.rootfs());
+    install(nopal(), &podman.rootfs());
     let (first, second) = (unique("nopal-one-"), unique("nopal-two-"));
     let inside = format!("/bin/{name}");
     let id = podman.start(&first, &[], &[&inside]);

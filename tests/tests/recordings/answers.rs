@@ -25,7 +25,7 @@ pub(super) fn answer(arguments: &[&dyn AsRef<OsStr>]) -> Value {
 
 /// The same, and what it says beside it.
 #[track_caller]
-fn told(arguments: &[&dyn AsRef<OsStr>]) -> (Value, String) {
+pub(super) fn told(arguments: &[&dyn AsRef<OsStr>]) -> (Value, String) {
     let arguments: Vec<&OsStr> = arguments.iter().map(|argument| argument.as_ref()).collect();
     let said = output(&arguments);
     assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
@@ -82,7 +82,7 @@ impl Plan {
 
     /// The same of some kinds; errors may be left out.
     #[track_caller]
-    fn check_kinds(&self, answer: &Value, kinds: &[&str], has_errors: bool) {
+    pub(super) fn check_kinds(&self, answer: &Value, kinds: &[&str], has_errors: bool) {
         assert_eq!(answer["complete"], true, "{answer}");
         assert_eq!(answer["lost"], 0);
         let rows = answer["rows"].as_array().expect("rows");
@@ -118,7 +118,7 @@ impl Plan {
 
     /// The slowest are the slowest, each as long as the program says.
     #[track_caller]
-    fn check_slowest(&self, answer: &Value, n: usize) {
+    pub(super) fn check_slowest(&self, answer: &Value, n: usize) {
         let slowest = answer["slowest"].as_array().expect("a list");
         assert_eq!(slowest.len(), n);
         let durations: Vec<u64> = slowest.iter().map(|slow| number(&slow["duration_ns"])).collect();
@@ -151,20 +151,20 @@ impl Planned {
         self.dir.join("plan")
     }
 
-    fn file(name: &str) -> PathBuf {
+    pub(super) fn file(name: &str) -> PathBuf {
         root().join("tests/fixtures/targets").join(name)
     }
 
     /// Runs the program under nopal.
     #[track_caller]
-    fn ask(&self, words: &[&str]) -> (Value, Plan) {
+    pub(super) fn ask(&self, words: &[&str]) -> (Value, Plan) {
         let (said, _, plan) = self.ask_about(&Self::file("spans.toml"), words);
         (said, plan)
     }
 
     /// The same with spans of one's own, and with what nopal says beside its answer.
     #[track_caller]
-    fn ask_about(&self, spans: &Path, words: &[&str]) -> (Value, String, Plan) {
+    pub(super) fn ask_about(&self, spans: &Path, words: &[&str]) -> (Value, String, Plan) {
         let (provider, plan) = (Self::file("spans.d"), self.plan_file());
         let _ = fs::remove_file(&plan);
         let mut arguments: Vec<&dyn AsRef<OsStr>> =
@@ -309,57 +309,6 @@ fn planned_spans_over_their_recording() {
     assert_eq!(top["rows"][0]["span"], "plan:inner");
 }
 
-/// Spans that stubs pair and add up have the same numbers as those that are streamed, by either door.
-#[test]
-fn planned_spans_at_the_source() {
-    let planned = Planned::new("answers-source");
-    let spans = planned.dir.join("own.toml");
-    // Without errors, which only fields can tell.
-    fs::write(&spans, "[spans.'plan:outer']\nbegin = 'outer__start'\nend = ['outer__done', 'outer__fail']\n")
-        .unwrap();
-    let kinds = ["outer", "inner", "slow", "lost"];
-    for (words, way) in [
-        (&["--door", "user"][..], "spans: kept at the source"),
-        (&["--door", "user", "--slowest", "0"], "spans: kept at the source"),
-        (&["--door", "user", "--streamed"], "spans: streamed, as --streamed"),
-        (&["--door", "user", "--streamed", "--slowest", "0"], "spans: streamed, as --streamed"),
-        (&["--door", "kernel"], "spans: streamed, as the kernel door streams"),
-        (&["--door", "user", "--min", "1ns"], "spans: streamed, as --min"),
-    ] {
-        let (said, words, plan) =
-            planned.ask_about(&spans, &[&["latency", "-v"][..], &kinds, words].concat());
-        assert!(words.contains(way), "{words}");
-        plan.check_kinds(&said, &kinds, false);
-    }
-    let (said, words, plan) =
-        planned.ask_about(&spans, &[&["top", "-v"][..], &kinds, &["--door", "user"]].concat());
-    assert!(words.contains("spans: kept at the source"), "{words}");
-    plan.check_kinds(&said, &kinds, false);
-    for more in [&["--streamed"][..], &[]] {
-        let words = ["latency", "slow", "--slowest", "7", "--door", "user"];
-        let (said, plan) = planned.ask(&[&words[..], more].concat());
-        plan.check_slowest(&said, 7);
-        for slow in said["slowest"].as_array().expect("a list") {
-            assert!(number(&slow["self_ns"]) == number(&slow["duration_ns"]), "{slow}");
-        }
-    }
-}
-
-/// What a program that is running already does, with threads and forked children.
-#[test]
-fn a_running_program_keeps_its_spans_at_the_source() {
-    let planned = Planned::new("answers-source-attach");
-    let (provider, plan, go) = (Planned::file("spans.d"), planned.plan_file(), planned.dir.join("go"));
-    let target = Running::start(Command::new(&planned.program).arg(&plan).arg(&go));
-    let mut command = Command::new(nopal());
-    command.args(["latency", "inner", "slow", "lost", "--json", "-v", "--door", "user"]);
-    command.args(["-p", &target.pid().to_string()]).arg("--provider").arg(&provider);
-    let tracer = Asked::start(&mut command);
-    fs::write(&go, "").expect("the file can be made");
-    let said = tracer.in_the_end();
-    Plan::read(&plan).check_kinds(&said, &["inner", "slow", "lost"], true);
-}
-
 /// Each door has its own clock: what is nearer than they agree may have come in either order.
 #[test]
 fn what_comes_by_two_doors_at_once_is_not_called_complete() {
@@ -458,6 +407,23 @@ fn a_wrong_question_is_told_what_there_is() {
             &spans,
             &["at column 1", "stauts", "its fields are id, status"],
         ),
+        (
+            &["latency", "outer", "--where", "status == \"x\""],
+            &spans,
+            &["at column 1: `status` is a number; compare it with a number", "its fields are id, status"],
+        ),
+        (
+            &["latency", "took", "--where", "name > 3"],
+            &spans,
+            &["`name` is a string; compare it with a string"],
+        ),
+        (&["count", "plan:took", "--where", "name & 1"], &spans, &["`name` is a string"]),
+        (&["latency", "outer", "--where", "$ctx.vpid == 1"], &spans, &["only fields can be asked for here"]),
+        (
+            &["latency", "outer", "--where", "id[0] == 1"],
+            &spans,
+            &["elements of a field cannot be asked for here"],
+        ),
         (&["latency", "outer", "--min", "10x"], &spans, &["not a valid duration: `10x`", "500us"]),
         (&["latency", "outer", "--every", "0"], &spans, &["`0` is not a duration"]),
         (&["latency", "x"], &bad, &["`sec` is not a unit of time; use ns, us, ms or s"]),
@@ -540,6 +506,18 @@ fn postgresql_counts_the_same_calls() {
         assert!(n_compared == 6 && n_long >= 1, "{theirs}");
         assert_eq!((ours["BEGIN"], ours["END"]), (N_TRANSACTIONS, N_TRANSACTIONS), "{mode}");
     }
+    // The same where the backends themselves pair and add up.
+    postgres.query("select pg_stat_statements_reset()");
+    let tracer = Asked::of(postgres.pid(), &["latency", "postgresql:query", "--slowest", "0"]);
+    run(postgres.client("pgbench").args(["-n", "-M", "simple", "-c", "2", "-t", "100", "postgres"]));
+    let said = tracer.so_far();
+    if said["kept_at_source"] != true {
+        let why = said["streamed_because"].as_str().expect("a reason");
+        assert!(why.starts_with("the user door does not open each site of postgresql:"), "{why}");
+    }
+    let calls = postgres
+        .query("select sum(calls) from pg_stat_statements where query not like '%pg_stat_statements_reset%'");
+    assert_eq!(number(&said["rows"][0]["count"]), calls.trim().parse::<u64>().expect("a number"), "{said}");
 }
 
 #[test]

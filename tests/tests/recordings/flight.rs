@@ -1,6 +1,7 @@
 //! The flight recorder of many processes: all of a control group or of a user, in one budget of memory, through crashes and
 //! restarts. Always a control group or a user of the test's own.
 
+use nopal_tests::containers::{Podman, install, ticker};
 use nopal_tests::process::{Cgroup, wait_until};
 use nopal_tests::targets::{Build, build};
 use nopal_tests::{copy_program, nopal, root, run, scratch};
@@ -266,6 +267,49 @@ fn a_user_is_recorded_and_a_slow_span_makes_a_snapshot() {
 }
 
 #[test]
+fn a_container_is_recorded_through_its_restart_and_no_other() {
+    let unique = std::process::id();
+    let [mine, other] = ["mine", "other"].map(|which| format!("nopal-flight-{which}-{unique}"));
+    let dir = scratch("flight-podman");
+    let mut podman = Podman::new(&dir);
+    let name = format!("ft{unique}");
+    install(&ticker(&dir, &name, &[]), &podman.rootfs());
+    let inside = format!("/bin/{name}");
+    podman.start(&mine, &[], &[&inside]);
+    podman.start(&other, &[], &[&inside]);
+    let flight = Flight::new("flight-container", &["--memory", "8M"], &["--container", &mine]);
+    flight.nopal(&["enable-event", "-u", "ticker:*"]);
+    flight.nopal(&["start"]);
+    let pid_of = |podman: &Podman, container: &str| -> u32 {
+        let line = run(podman.command().args(["inspect", "--format", "{{.State.Pid}}", container]));
+        line.trim().parse().unwrap()
+    };
+    let first = pid_of(&podman, &mine);
+    wait_until("it is recorded", 60, || flight.is_recorded(first));
+    run(podman.command().args(["restart", "-t", "0", &mine]));
+    let again = pid_of(&podman, &mine);
+    assert_ne!(first, again);
+    wait_until("it is recorded again", 60, || flight.is_recorded(again));
+    let bytes = ring_bytes(&[flight.recorder(), again]);
+    assert!(0 < bytes && bytes <= 8 << 20, "{bytes} bytes of rings");
+    // Ticks of both are there: a number that comes twice is of the first and of the second.
+    let has_both = || {
+        let snapshot = flight.snapshot_now("asked");
+        let lines = run(Command::new("babeltrace2").arg(&snapshot));
+        fs::remove_dir_all(&snapshot).unwrap();
+        let ticks = lines.lines().filter_map(|line| line.split_once("arg0 = ")?.1.split(' ').next());
+        let mut times: HashMap<&str, u32> = HashMap::new();
+        ticks.for_each(|tick| *times.entry(tick).or_default() += 1);
+        assert!(times.values().all(|n| *n <= 2), "somebody else ticks, too: {times:?}");
+        times.values().any(|n| *n == 2)
+    };
+    wait_until("ticks before and after the restart", 60, has_both);
+    let others = pid_of(&podman, &other);
+    assert!(!flight.is_recorded(others), "{}", flight.status());
+    assert!(!fs::read_to_string(format!("/proc/{others}/maps")).unwrap().contains("nopal-"));
+}
+
+#[test]
 fn who_finds_no_room_in_the_budget_is_told() {
     let group = Cgroup::new("nopal-budget");
     let path = group.0.to_str().unwrap();
@@ -301,6 +345,37 @@ fn who_finds_no_room_in_the_budget_is_told() {
     assert!(said.contains("give it at least"), "{said}");
 }
 
+/// Processes that Linux guards from their like have a ring each, since no other may write to it. One after the other they are
+/// more than the budget has rings.
+#[test]
+fn the_ring_of_a_guarded_process_that_has_ended_is_given_to_the_next() {
+    let group = Cgroup::new("nopal-guarded");
+    let path = group.0.to_str().unwrap();
+    let flight = Flight::new("flight-guarded", &["--memory", "4M"], &["--cgroup", path]);
+    flight.nopal(&["start"]);
+    let user = ["setpriv", "--reuid=54340", "--regid=54340", "--clear-groups"];
+    let mut last = 0;
+    for n in 0..7 {
+        let mut target = flight.start(&user, 0);
+        last = target.pid();
+        target.does("guard");
+        fs::write(group.members(), last.to_string()).unwrap();
+        wait_until("it is recorded", 60, || flight.is_recorded(last));
+        target.does(&format!("hit {}", 10 + n));
+        let maps = fs::read_to_string(format!("/proc/{last}/maps")).unwrap();
+        assert!(maps.contains("/memfd:nopal-ring"), "{}", flight.status());
+        // One that was given up is unmapped when the rings are read the next time.
+        wait_until("the budget holds", 60, || ring_bytes(&[flight.recorder(), last]) <= 4 << 20);
+    }
+    let snapshot = flight.snapshot_now("asked");
+    let said = fs::read_to_string(snapshot.join("channel0/nopal/verdict")).unwrap();
+    assert!(!said.contains("could not be picked up"), "{said}");
+    let passes = passes(&snapshot);
+    assert_eq!(passes[&last], (0..16).collect::<Vec<u32>>());
+    // Those before it, as far as there is room, which is not for all.
+    assert!((2..7).contains(&passes.len()), "{passes:?}");
+}
+
 #[test]
 fn the_file_and_the_unit_of_the_example_are_fine() {
     let dir = scratch("flight-example");
@@ -313,4 +388,19 @@ fn the_file_and_the_unit_of_the_example_are_fine() {
     let copy = dir.join("nopal-flight.service");
     fs::write(&copy, unit.replace("/usr/bin/nopal", nopal().to_str().unwrap())).unwrap();
     run(Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy));
+    // What the unit leaves of root's rights is enough to enter a process of another user.
+    let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("rights");
+    let rights: String = rights.split(' ').map(|right| format!(",+{}", right[4..].to_lowercase())).collect();
+    let group = Cgroup::new("nopal-rights");
+    let flight = Flight::new("flight-rights", &["--memory", "8M"], &["--cgroup", group.0.to_str().unwrap()]);
+    let mut start = Command::new("setpriv");
+    start.args([&format!("--bounding-set=-all{rights}"), "--inh-caps=-all", "--no-new-privs"]);
+    run(start.arg(nopal()).arg("start").env("NOPAL_HOME", flight.dir.join("home")));
+    let mut other = flight.start(&["setpriv", "--reuid=54360", "--regid=54360", "--clear-groups"], 0);
+    fs::write(group.members(), other.pid().to_string()).unwrap();
+    wait_until("it is recorded", 60, || flight.is_recorded(other.pid()));
+    other.does("hit 20");
+    let maps = fs::read_to_string(format!("/proc/{}/maps", other.pid())).unwrap();
+    assert!(maps.contains("/memfd:nopal-ring"), "{}", flight.status());
+    assert_eq!(passes(&flight.snapshot_now("asked"))[&other.pid()], (0..20).collect::<Vec<u32>>());
 }

@@ -1,6 +1,7 @@
 //! Recordings and sessions, and the answers given from them and from live processes.
 
 mod answers;
+mod at_the_source;
 mod contexts;
 mod flight;
 mod otel;

@@ -211,7 +211,16 @@ fn a_recording_has_what_led_to_a_slow_span_and_no_more() {
             &go,
             &slow_ms,
         ];
-        let said = answer(&arguments);
+        // One time in thirty the heap lies where the only jump of a site would land, and the site is not opened.
+        let mut said = answer(&arguments);
+        for _ in 0..4 {
+            if number(&said["sites"]["user"]) == 3 {
+                break;
+            }
+            assert_eq!(said["complete"], false, "{said}");
+            fs::remove_dir_all(out).expect("the recording is there");
+            said = answer(&arguments);
+        }
         let planned = fs::read_to_string(&plan).expect("a plan").trim().parse::<u64>().expect("a number");
         (said, planned)
     };

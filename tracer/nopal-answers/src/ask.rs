@@ -172,7 +172,7 @@ fn is_pair(available: &Available, begin: &str, end: &str) -> bool {
         (true, true) => true,
         (true, false) => available.find(end).is_err(),
         (false, true) => available.find(begin).is_err(),
-        (false, false) => false,
+        (false, false) => available.to_come(begin).is_some() && available.to_come(end).is_some(),
     }
 }
 
@@ -265,5 +265,34 @@ pub(crate) fn by(
         ("cpu", _) => Ok(By::Cpu),
         (name, Some(fields)) => Err(no_field(of, fields, name)),
         (name, None) => Ok(By::Field(want(name))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nopal_spans::{KnownProbe, ProbeName};
+
+    #[test]
+    fn two_probes_that_nothing_has_yet_are_those_of_what_a_command_starts() {
+        let probe = KnownProbe { name: ProbeName::new("here", "a__start"), fields: Vec::new(), pair: None };
+        let words = |words: [&str; 2]| words.map(str::to_owned).to_vec();
+        let ask = |is_open: bool, names: [&str; 2]| {
+            let available = Available::new(Vec::new(), vec![probe.clone()], is_open);
+            spans(&available, &words(names), &[])
+        };
+        let found = ask(true, ["app:job__begin", "app:job-end"]).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].full_name(), "app:job");
+        assert_eq!(found[0].begins(), [ProbeName::new("app", "job__begin")]);
+        assert_eq!(found[0].ends(), [ProbeName::new("app", "job__end")]);
+        // A provider that is here has no others; a process that runs has all that it has.
+        for (is_open, names) in [
+            (true, ["here:job__begin", "here:job__end"]),
+            (true, ["app:job__*", "app:job__end"]),
+            (false, ["app:job__begin", "app:job__end"]),
+        ] {
+            assert!(matches!(ask(is_open, names), Err(Wrong::Span(_))), "{names:?}");
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Groups<T> {
     max: usize,
 }
 
-const MAX_GROUPS: usize = 10_000;
+pub(crate) const MAX_GROUPS: usize = 10_000;
 
 impl<T> Default for Groups<T> {
     fn default() -> Self {
@@ -46,15 +46,19 @@ impl<T: Default> Groups<T> {
         }
         if self.all.len() >= self.max {
             self.n_folded += 1;
-            let n_values = values.count();
-            return *self.others.get_or_insert_with(|| {
-                self.all.push((vec![Cell::Text("(others)".to_owned()); n_values], T::default()));
-                self.all.len() - 1
-            });
+            return self.others(values.count());
         }
         self.all.push((values.map(Cell::from).collect(), T::default()));
         self.by_key.insert(self.key.as_slice().into(), self.all.len() - 1);
         self.all.len() - 1
+    }
+
+    /// The group of all others, with so many values.
+    pub(crate) fn others(&mut self, n_values: usize) -> usize {
+        *self.others.get_or_insert_with(|| {
+            self.all.push((vec![Cell::Text("(others)".to_owned()); n_values], T::default()));
+            self.all.len() - 1
+        })
     }
 }
 

@@ -255,19 +255,45 @@ impl Latency {
         self.kept_unmatched[span] = unmatched;
     }
 
+    /// The same for a span that is grouped by a number, with what there are too many groups for.
+    pub(crate) fn set_kept_groups(
+        &mut self,
+        span: usize,
+        groups: Vec<(Value<'_>, Summary)>,
+        others: Summary,
+        unmatched: Unmatched,
+    ) {
+        let name = self.span_name(span).to_owned();
+        let mut all: Groups<Summary> = Groups::default();
+        for (value, summary) in groups {
+            let group = all.get([Value::Text(name.as_bytes()), value].into_iter());
+            all.all[group].1.merge(&summary);
+        }
+        if others.count() > 0 || all.n_folded > 0 {
+            let group = all.others(2);
+            all.all[group].1.merge(&others);
+            all.n_folded = all.all[group].1.count();
+        }
+        self.sums.groups = all;
+        self.kept_unmatched = vec![unmatched];
+    }
+
     /// One of the slowest spans that are kept at the source.
     pub(crate) fn offer_slow(&mut self, span: usize, slow: Slow) {
-        let Some(group) = self.sums.by_span.get(span).copied() else { return };
         self.sums.slowest.offer(slow.duration_ns, || slow.clone());
-        self.sums.offer_each(group, slow.duration_ns, || slow);
+        if let Some(group) = self.sums.by_span.get(span).copied() {
+            self.sums.offer_each(group, slow.duration_ns, || slow);
+        }
     }
 
     /// What a span of this kind must exceed to be among the slowest that are wanted.
     pub(crate) fn slow_from_ns(&self, span: usize) -> Option<u64> {
-        let group = *self.sums.by_span.get(span)?;
         let each = match self.sums.n_slowest_each {
             0 => Some(u64::MAX),
-            _ => self.sums.slowest_each.get(group).and_then(Slowest::threshold),
+            _ => {
+                let group = *self.sums.by_span.get(span)?;
+                self.sums.slowest_each.get(group).and_then(Slowest::threshold)
+            }
         };
         Some(each?.min(self.sums.slowest.threshold()?))
     }

@@ -5,7 +5,7 @@ use crate::event::{At, Consumer, is_length};
 use nopal_capture::StreamKind;
 use nopal_live::{DoorOrder, NEAR_NS, OrderWithin};
 use nopal_spans::{Fields, Needs, Task, Value};
-use nopal_trace::{Error, Event, FixedInteger, Range, Recording, Report, Scratch};
+use nopal_trace::{Error, Event, FixedInteger, Picker, Range, Recording, Report, Scratch};
 
 /// What came of reading one recording.
 #[derive(Debug)]
@@ -51,19 +51,27 @@ struct Places {
     fields: Option<Vec<Option<FixedInteger>>>,
 }
 
+/// Where process and thread are in events of the class of this one, if they are always at the same place.
+pub fn fixed_task(event: &Event<'_>) -> Option<(FixedInteger, FixedInteger)> {
+    let (mut pid, mut tid) = (None, None);
+    for (name, at) in event.fixed_context()? {
+        match task_part(&name) {
+            Some(TaskPart::Pid) => pid = Some(at),
+            Some(TaskPart::Tid) => tid = Some(at),
+            None => {}
+        }
+    }
+    pid.zip(tid)
+}
+
+/// Takes the needed ones of the visible fields out of events of the class of this one, if that can be done without a plan.
+pub fn picker_of(event: &Event<'_>, needs: &Needs) -> Option<Picker> {
+    event.picker(|name| !is_length(name), &needs.fields)
+}
+
 impl Places {
     fn of(event: &Event<'_>, needs: &Needs) -> Places {
-        let task = event.fixed_context().and_then(|context| {
-            let (mut pid, mut tid) = (None, None);
-            for (name, at) in context {
-                match task_part(&name) {
-                    Some(TaskPart::Pid) => pid = Some(at),
-                    Some(TaskPart::Tid) => tid = Some(at),
-                    None => {}
-                }
-            }
-            pid.zip(tid)
-        });
+        let task = fixed_task(event);
         let fields = event.fixed_fields().map(|all| {
             let visible = all.into_iter().filter(|(name, _)| !is_length(name));
             let is_needed = |at: usize| needs.fields.get(at).copied().unwrap_or(false);
@@ -147,6 +155,11 @@ pub trait Eater: Send {
     /// As [`Consumer::event`].
     fn event(&mut self, at: &At, class: usize, fields: &Fields);
 
+    /// Takes an event as it lies in the recording. If it returns false, the event goes to [`Eater::event`].
+    fn raw(&mut self, _event: &Event<'_>) -> bool {
+        false
+    }
+
     /// Asked now and then; false to end everybody's work.
     fn goes_on(&mut self) -> bool;
 }
@@ -182,10 +195,10 @@ pub fn read_unordered<E: Eater>(
         })
         .collect();
     let report = recording.visit(part, &mut workers, |worker, event| {
-        let class = event.class().index;
+        let class = event.class_index();
         let reader = &mut worker.readers[class];
         worker.n_events += 1;
-        if reader.needs.is_used {
+        if reader.needs.is_used && !worker.eater.raw(event) {
             let (at, is_whole, _) = reader.place(event, &mut worker.scratch, &mut worker.fields, has_foreign);
             match is_whole {
                 true => worker.eater.event(&at, class, &worker.fields),

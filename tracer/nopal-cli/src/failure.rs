@@ -79,6 +79,7 @@ pub(crate) fn failure_of(error: &LiveError) -> Failure {
         LiveError::AllClosed(_) => Failure::new("closed", error.to_string()),
         LiveError::UnsteadyTsc => Failure::new("unsteady-clock", error.to_string())
             .hint("use --door kernel, which takes the kernel's clock"),
+        LiveError::NotKept(_) => Failure::new("not-kept", error.to_string()),
         LiveError::Cpus(_) => Failure::new("cpus", error.to_string()),
     }
 }

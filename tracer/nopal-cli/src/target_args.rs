@@ -10,7 +10,7 @@ use nopal_live::STACK_BYTES;
 use nopal_live::context::ContextField;
 use nopal_live::plan::Limits;
 use nopal_live::registry::{Choice, SpanRoles};
-use nopal_live::{Door, Live, LiveError, Opened, Options, Request, Way, attach_when_free};
+use nopal_live::{Door, Live, LiveError, NotKeptHere, Opened, Options, Request, Way, attach_when_free};
 use nopal_proc::possible_cpus;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -132,31 +132,55 @@ impl TargetArgs {
         self.open_for(Request { without_arguments, ..self.request(probes)? })
     }
 
-    /// The same with spans that the user door keeps at the source.
-    pub(crate) fn open_keeping(&self, probes: &[String], spans: SpanRoles) -> Result<Open, Failure> {
-        self.open_for(Request { spans: Some(spans), ..self.request(probes)? })
+    /// The same with spans that the user door keeps at the source, if it opens all their sites.
+    pub(crate) fn open_keeping(
+        &self,
+        probes: &[String],
+        spans: SpanRoles,
+    ) -> Result<Result<Open, NotKeptHere>, Failure> {
+        let mut request = Request { spans: Some(spans), ..self.request(probes)? };
+        request.options.needs_user_door = true;
+        let mut open = match self.try_open(request) {
+            Ok(open) => open,
+            Err(LiveError::NotKept(why)) => return Ok(Err(why)),
+            Err(error) => return Err(failure_of(&error)),
+        };
+        let undecidable = open.live.registry().undecidable();
+        if let Some((field, probe)) = undecidable {
+            open.close();
+            return Ok(Err(NotKeptHere::Field { field, probe }));
+        }
+        let is_elsewhere = |site: &&Opened| matches!(site.way, Way::Kernel { .. });
+        let elsewhere = open.opened.iter().find(is_elsewhere).map(|site| site.probe.clone());
+        Ok(match elsewhere {
+            Some(probe) => {
+                open.close();
+                Err(NotKeptHere::Site(probe))
+            }
+            None => Ok(open),
+        })
     }
 
     fn open_for(&self, request: Request) -> Result<Open, Failure> {
-        let mut live = Live::new(request).map_err(|e| failure_of(&e))?;
+        self.try_open(request).map_err(|e| failure_of(&e))
+    }
+
+    fn try_open(&self, request: Request) -> Result<Open, LiveError> {
+        let mut live = Live::new(request)?;
         live.registry().keep_for(&self.contexts);
         let mut opened = Vec::new();
         for pid in &self.processes.pids {
-            opened
-                .extend(attach_when_free(&mut live, *pid, signals::is_stopped).map_err(|e| failure_of(&e))?);
+            opened.extend(attach_when_free(&mut live, *pid, signals::is_stopped)?);
         }
         if !self.processes.pids.is_empty() {
-            let judged =
-                live.unfit().map_or_else(|| live.check_opened(&opened), |unfit| Err(LiveError::Unfit(unfit)));
-            judged.map_err(|e| failure_of(&e))?;
+            live.unfit().map_or_else(|| live.check_opened(&opened), |unfit| Err(LiveError::Unfit(unfit)))?;
         }
         if self.otel {
             self.tell_of_contexts(&opened);
         }
         let child = match self.command.split_first() {
             Some((program, arguments)) => {
-                let (child, sites) =
-                    live.launch(Command::new(program).args(arguments)).map_err(|e| failure_of(&e))?;
+                let (child, sites) = live.launch(Command::new(program).args(arguments))?;
                 opened.extend(sites);
                 Some(child)
             }

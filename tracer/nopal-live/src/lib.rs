@@ -20,5 +20,5 @@ pub use door_order::{DoorOrder, NEAR_NS, OrderWithin};
 pub use live::*;
 pub use nopal_proc::launch::hold_at_exec;
 pub use nopal_proc::unwind::CodeRange;
-pub use selection::{Chosen, Place, Places, Selection};
+pub use selection::{Absent, Chosen, Place, Places, Selection};
 pub use stack::{STACK_BYTES, StackCopy, StackPlace};

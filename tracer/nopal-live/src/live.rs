@@ -6,6 +6,7 @@ pub(crate) mod by_kernel;
 mod consumer;
 pub(crate) mod follow;
 mod handover;
+mod launch;
 mod poll;
 mod spans;
 pub(crate) mod tracefs_door;
@@ -15,19 +16,20 @@ mod way;
 pub use consumer::{Consumer, widen};
 pub use nopal_capture::{Hit, Loss, StreamId, StreamKind};
 pub use spans::{KeptSpan, KeptSpans};
-pub use types::{Door, LiveError, News, Opened, Options, Polled, Request, closed_in_words, late_in_words};
+pub use types::{
+    Door, LiveError, News, NotKeptHere, Opened, Options, Polled, Request, closed_in_words, late_in_words,
+};
 pub use way::{BY_TRACEFS, Closed, NotByKernel, NotByUser, Way};
 
 use crate::clock::SharedClock;
 use crate::registry::{Registry, Unfit};
 use crate::selection::Selection;
 use crate::tasks::Tasks;
-use by_kernel::{How, Kernel, open_by_kernel};
+use by_kernel::{How, Kernel};
 use consumer::Waiting;
 use handover::Handovers;
 use nopal_abi::ring::Mode;
 use nopal_capture::Wanted;
-use nopal_proc::launch::{self, Starting};
 use nopal_proc::missed_execs::MissedExecs;
 use nopal_proc::{MappedObject, TargetError, changeable_objects, possible_cpus};
 use nopal_trace::clock::monotonic_ns;
@@ -101,7 +103,8 @@ impl Live {
         registry.leave_out_arguments(request.without_arguments);
         let mut options = request.options;
         if let Some(roles) = request.spans {
-            options.n_spans = roles.n_spans;
+            let n_spans = if roles.by.is_some() { nopal_capture::span::MAX_SPANS } else { roles.spans.len() };
+            options.n_spans = n_spans as u32;
             registry.keep_spans(roles);
         }
         Live::open(registry, options)
@@ -291,90 +294,6 @@ impl<S: Selection> Live<S> {
         match reasons.collect::<Option<Vec<_>>>() {
             Some(reasons) if !reasons.is_empty() => Err(LiveError::AllClosed(reasons[0].clone())),
             _ => Ok(()),
-        }
-    }
-
-    /// Starts a command with its probes open, by either door, before its constructors run. While it is held, `before_start`
-    /// may look at it.
-    pub fn launch_with<'a>(
-        &mut self,
-        starting: impl Into<Starting<'a>>,
-        before_start: impl FnOnce(u32) + Send,
-    ) -> Result<(Child, Vec<Opened>), LiveError> {
-        let how = self.how();
-        let (selection, kernel) = (&self.selection, &mut self.kernel);
-        let mut outcome = Ok(Vec::new());
-        let mut left_by_user = Vec::new();
-        let (missed_execs, is_followed) = (&mut self.missed_execs, self.user.is_none());
-        let while_held = |pid: i32, sites: &[SiteReport]| {
-            let pid = pid as u32;
-            before_start(pid);
-            lock(selection).follow(pid);
-            if is_followed {
-                missed_execs.follow(pid);
-            }
-            let (mut opened, left) = match how.door {
-                Door::Auto | Door::User => divide(selection, pid, sites),
-                Door::Kernel => {
-                    let wanted = wanted_in(selection, pid).unwrap_or_default();
-                    (Vec::new(), wanted.into_iter().map(|w| (w, NotByUser::AskedFor)).collect())
-                }
-            };
-            left_by_user.clone_from(&left);
-            if how.door == Door::User {
-                opened.extend(left.into_iter().map(|(w, user)| closed(pid, &w, user, None)));
-            } else if !left.is_empty() {
-                match open_by_kernel(kernel, selection, how, pid, left) {
-                    Ok(by_kernel) => opened.extend(by_kernel.opened),
-                    Err(error) => {
-                        outcome = Err(error);
-                        return;
-                    }
-                }
-            }
-            outcome = Ok(opened);
-        };
-        let mut child = match &mut self.user {
-            Some((session, _)) => {
-                let (child, reports) = session.launch_with(starting, while_held).map_err(LiveError::User)?;
-                reports.iter().for_each(|report| self.note_begun(report));
-                child
-            }
-            None => {
-                let held = |pid: i32| {
-                    while_held(pid, &[]);
-                    Ok(())
-                };
-                launch::launch(starting, held).map_err(LiveError::Launch)?.0
-            }
-        };
-        if let Some((session, _)) = &mut self.user {
-            session.take_unreadable();
-            // It was held: from here on it loads nothing without our knowing, if it can be made to tell.
-            if matches!(session.libraries(child.id() as i32), Libraries::AtOnce(_)) {
-                self.entered.insert(child.id());
-            }
-        }
-        if let Some(kernel) = &mut self.kernel {
-            kernel.was_held(child.id());
-        }
-        self.roots.push(child.id());
-        self.has_begun = true;
-        self.tasks.add(child.id());
-        self.look_at(child.id());
-        self.left.insert(child.id(), left_by_user);
-        self.say_libraries(child.id());
-        match outcome.and_then(|opened| self.check_opened(&opened).map(|()| opened)) {
-            Ok(opened) => {
-                if !opened.is_empty() {
-                    self.entered.insert(child.id());
-                }
-                Ok((child, opened))
-            }
-            Err(error) => {
-                end(&mut child);
-                Err(error)
-            }
         }
     }
 

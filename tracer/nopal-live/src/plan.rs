@@ -98,6 +98,10 @@ pub struct Texts {
     pub n_unreadable: u32,
 }
 
+/// A field is more than an integer operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotPlain;
+
 impl EventPlan {
     pub fn new(probe: &Probe, limits: Limits) -> EventPlan {
         let arguments = arguments(probe, limits);
@@ -184,6 +188,24 @@ impl EventPlan {
             Capture::Value { operand } => Some(operand),
             Capture::CString { .. } | Capture::Bytes { .. } | Capture::ThreadContext { .. } => None,
         }
+    }
+
+    pub fn is_signed(&self, field: usize) -> bool {
+        matches!(self.fields[field].shape, Shape::Integer { is_signed: true, .. })
+    }
+
+    /// The same where the field is nothing but the operand: what is not there at all is none, what is not so plain an error.
+    pub fn plain_operand(&self, site: usize, field: usize) -> Result<Option<&Operand>, NotPlain> {
+        let PlannedField { shape, is_packed, .. } = &self.fields[field];
+        if !is_packed && self.sites[site].sources[field].is_none() {
+            return Ok(None);
+        }
+        let operand = self.integer_operand(site, field).ok_or(NotPlain)?;
+        // One that fills a field with a sign turns negative there.
+        let turns = matches!(shape, Shape::Integer { size_bytes: 8, is_signed: true })
+            && !operand.is_signed
+            && operand.size_bytes == 8;
+        if turns || operand.is_float || operand.size_bytes > 8 { Err(NotPlain) } else { Ok(Some(operand)) }
     }
 
     /// The value of a field in a record's payload, for conditions.

@@ -1,6 +1,10 @@
 //! Which probes are wanted, and the events they leave: one number per site, kept for the whole session, so that records
 //! of any process and either door can be read.
 
+mod roles;
+
+pub use roles::{FieldComparison, Side, SpanField, SpanQuestions, SpanRole, SpanRoles, Undecidable};
+
 use crate::context_field::ContextField;
 use crate::functions::{self, FunctionPattern};
 use crate::plan::{EventPlan, Limits};
@@ -8,18 +12,17 @@ use crate::predicate::{
     Comparison, Constant, Context, Mismatch, Predicate, PredicateError, Source, Truth, Value,
 };
 use crate::process_cache::ProcessCache;
-use crate::selection::{Chosen, Places, Selection};
+use crate::selection::{Absent, Chosen, Places, Selection};
 use crate::stack::StackCopy;
 use nopal_capture::Task;
-use nopal_capture::span::KEPT_BYTES;
-use nopal_capture::{Action, Capture, Hit, Relation, SpanSite, SpanStep, Wanted};
+use nopal_capture::{Action, Hit, Relation, Wanted};
 use nopal_proc::unwind::CodeRange;
 use nopal_proc::{FileId, MappedObject};
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -94,16 +97,6 @@ pub struct ConditionError {
     pub arguments: Vec<String>,
 }
 
-/// Spans that are kept at the source: what the probes of them do.
-#[derive(Debug, Clone, Default)]
-pub struct SpanRoles {
-    /// By provider and name.
-    pub by_probe: HashMap<(String, String), Vec<SpanStep>>,
-    pub n_spans: u32,
-    /// How many of the slowest are wanted, with their arguments.
-    pub n_slowest: u16,
-}
-
 /// One site's event.
 #[derive(Debug, Clone)]
 pub struct Event {
@@ -118,6 +111,8 @@ pub struct Event {
     pub condition: Option<Arc<Predicate>>,
     /// A slow span that is kept at the source has the arguments.
     pub keeps_values: bool,
+    /// What stubs cannot tell of a span of this probe, so that its hits leave events.
+    pub undecidable: Option<Undecidable>,
 }
 
 /// The events of a session. Grows as processes map more files; never shrinks.
@@ -205,6 +200,24 @@ impl Registry {
         let (Some(roles), Some(event)) = (&self.spans, self.events.get(event as usize)) else { return false };
         let ty = &event.plan.event_type;
         roles.by_probe.contains_key(&(ty.provider.clone(), ty.name.clone()))
+    }
+
+    /// Whether what spans are grouped by at the source has a sign.
+    pub fn has_signed_groups(&self) -> bool {
+        let Some(by) = self.spans.as_ref().and_then(|roles| roles.by.as_ref()) else { return false };
+        self.events.iter().enumerate().any(|(number, event)| {
+            let field = event.plan.field(&by.field).filter(|_| self.is_of_span(number as u32));
+            field.is_some_and(|field| event.plan.is_signed(field))
+        })
+    }
+
+    /// Something that was asked of a span and that stubs cannot tell: the field and its probe.
+    pub fn undecidable(&self) -> Option<(String, String)> {
+        self.events.iter().find_map(|event| {
+            let Undecidable(field) = event.undecidable.as_ref()?;
+            let ty = &event.plan.event_type;
+            Some((field.clone(), format!("{}:{}", ty.provider, ty.name)))
+        })
     }
 
     /// From now on remembers of processes what these fields need, as they may have ended when their hits are read.
@@ -370,11 +383,14 @@ impl Selection for Registry {
                     action: Action::Record { captures, has_time: true, has_task: true },
                 };
                 let mut by_user = Wanted { predicates: lowered.unwrap_or_default(), ..by_kernel.clone() };
-                let kept =
-                    self.spans.as_ref().and_then(|roles| kept(roles, probe, &plan.sites[site_idx].captures));
-                let keeps_values = kept.as_ref().is_some_and(|site| !site.values.is_empty());
-                if let Some(site) = kept {
-                    by_user.action = Action::Spans(site);
+                let (mut keeps_values, mut undecidable) = (false, None);
+                match self.spans.as_ref().and_then(|roles| roles.at(&plan, site_idx)) {
+                    Some(Ok(site)) => {
+                        keeps_values = !site.values.is_empty();
+                        by_user.action = Action::Spans(site);
+                    }
+                    Some(Err(what)) => undecidable = Some(what),
+                    None => {}
                 }
                 chosen.push(Chosen { by_user, by_kernel });
                 self.events.push(Event {
@@ -385,6 +401,7 @@ impl Selection for Registry {
                     file: mapped.file().unwrap_or_default(),
                     condition: condition.clone(),
                     keeps_values,
+                    undecidable,
                 });
             }
         }
@@ -397,6 +414,16 @@ impl Selection for Registry {
 
     fn places_mut(&mut self) -> &mut Places {
         &mut self.places
+    }
+
+    fn absent(&self) -> Option<Absent> {
+        if let Some(undecidable) = self.undecidable() {
+            return Some(Absent::Answer(undecidable));
+        }
+        let is_there = |(provider, name): &(String, String)| {
+            self.plans.iter().any(|p| p.event_type.provider == *provider && p.event_type.name == *name)
+        };
+        self.spans.as_ref()?.absent(is_there).map(Absent::Probe)
     }
 
     /// Whether a hit's condition holds; a record that cannot be read fails it.
@@ -418,19 +445,6 @@ impl Selection for Registry {
         let files = self.files();
         self.remembered.get_mut().follow(pid, &files);
     }
-}
-
-/// What a probe does to spans that are kept at the source, if it is one of theirs.
-fn kept(roles: &SpanRoles, probe: &Probe, captures: &[Capture]) -> Option<SpanSite> {
-    let steps = roles.by_probe.get(&(probe.provider.clone(), probe.name.clone()))?.clone();
-    let operands = captures.iter().map(|capture| match capture {
-        Capture::Value { operand } => Some(operand.clone()),
-        Capture::CString { .. } | Capture::Bytes { .. } | Capture::ThreadContext { .. } => None,
-    });
-    let all = operands.collect::<Option<Vec<_>>>().unwrap_or_default();
-    let bytes: usize = all.iter().map(|operand| usize::from(operand.size_bytes)).sum();
-    let values = if roles.n_slowest > 0 && bytes <= KEPT_BYTES { all } else { Vec::new() };
-    Some(SpanSite { steps, values, n_slowest: roles.n_slowest })
 }
 
 /// The choice's condition on this probe, if it has one.
@@ -492,14 +506,7 @@ fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<nop
     match predicate {
         Predicate::Compare { field, comparison, constant: Constant::Int(constant) } => {
             let operand = plan.integer_operand(site, *field)?.clone();
-            let relation = match comparison {
-                Comparison::Eq => Relation::Equal,
-                Comparison::Ne => Relation::NotEqual,
-                Comparison::Lt => Relation::Less,
-                Comparison::Le => Relation::LessEqual,
-                Comparison::Gt => Relation::Greater,
-                Comparison::Ge => Relation::GreaterEqual,
-            };
+            let relation = relation(*comparison);
             let constant = match comparison {
                 Comparison::Eq | Comparison::Ne => same_bits(*constant, &operand),
                 Comparison::Lt | Comparison::Le | Comparison::Gt | Comparison::Ge => *constant,
@@ -517,12 +524,22 @@ fn lower(predicate: &Predicate, plan: &EventPlan, site: usize) -> Option<Vec<nop
     }
 }
 
+fn relation(comparison: Comparison) -> Relation {
+    match comparison {
+        Comparison::Eq => Relation::Equal,
+        Comparison::Ne => Relation::NotEqual,
+        Comparison::Lt => Relation::Less,
+        Comparison::Le => Relation::LessEqual,
+        Comparison::Gt => Relation::Greater,
+        Comparison::Ge => Relation::GreaterEqual,
+    }
+}
+
 /// The number with the same 64 bits that the operand can have.
 fn same_bits(constant: i128, operand: &Operand) -> i128 {
-    match (operand.size_bytes, operand.is_signed) {
-        (8, false) => i128::from(constant as u64),
-        (8, true) => i128::from(constant as i64),
-        _ => constant,
+    match operand.is_signed {
+        false => i128::from(constant as u64),
+        true => i128::from(constant as i64),
     }
 }
 

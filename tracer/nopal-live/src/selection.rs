@@ -27,6 +27,11 @@ pub trait Selection: std::fmt::Debug + Send + 'static {
         self.places_mut().add(mapped, file, chosen)
     }
 
+    /// Something that spans kept at the source need and no file has yet, or that stubs cannot tell.
+    fn absent(&self) -> Option<Absent> {
+        None
+    }
+
     /// Whether a hit is wanted, as far as nobody could decide before.
     fn holds(&self, hit: &Hit<'_>) -> bool;
 
@@ -35,6 +40,14 @@ pub trait Selection: std::fmt::Debug + Send + 'static {
 
     /// The same for a program that is held and has not begun yet, which may have ended when it is looked at the next time.
     fn follow(&mut self, pid: u32);
+}
+
+/// What keeps spans from being kept at the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Absent {
+    Probe(String),
+    /// To what is asked of this field of this probe.
+    Answer((String, String)),
 }
 
 /// One site that was chosen.

@@ -52,6 +52,10 @@ pub enum LaunchError {
     Stuck {
         pid: i32,
     },
+    /// What it has is not what it was started for; nothing of it has run.
+    Declined {
+        pid: i32,
+    },
     Io {
         pid: i32,
         what: &'static str,
@@ -86,6 +90,7 @@ impl fmt::Display for LaunchError {
             LaunchError::Stuck { pid } => {
                 write!(f, "process {pid} did not load its libraries within {} s", PATIENCE.as_secs())
             }
+            LaunchError::Declined { pid } => write!(f, "process {pid} was not let begin"),
             LaunchError::Io { pid, what, source } => write!(f, "{what} (process {pid}): {source}"),
         }
     }
@@ -195,7 +200,7 @@ impl Gate {
 }
 
 /// Starts a command and holds it when its libraries are in place and none of its constructors has run. `while_held` runs
-/// then, in the thread that traces it. If that fails, the command is ended.
+/// then, in the thread that traces it. If that fails, the command is ended where it stands.
 pub fn launch<'a, T: Send, E: From<LaunchError> + Send>(
     starting: impl Into<Starting<'a>>,
     while_held: impl FnOnce(i32) -> Result<T, E> + Send,
@@ -283,11 +288,14 @@ fn go_on<T, E: From<LaunchError>>(
     };
     at_exec?;
     let outcome = run_to_first_constructor(pid).map_err(E::from).and_then(|()| while_held(pid));
-    // Untraced from here on, whatever came of it; the command was asked for and runs.
-    let _ = ptrace::detach(pid, 0);
     match outcome {
-        Ok(result) => Ok((child, result)),
+        Ok(result) => {
+            // Untraced from here on; the command was asked for and runs.
+            let _ = ptrace::detach(pid, 0);
+            Ok((child, result))
+        }
         Err(error) => {
+            // It does not run one instruction more.
             let _ = child.kill();
             let _ = child.wait();
             Err(error)

@@ -144,6 +144,11 @@ impl MissedExecs {
         self.lost.is_some() || !self.gone.is_empty() || self.waiting().next().is_some()
     }
 
+    /// Whether the kernel tells of all that are followed.
+    pub fn is_told_all(&self) -> bool {
+        self.untold.is_empty()
+    }
+
     /// Why programs may have come and gone of which nobody knows, if they may, since this was last asked.
     pub fn take_lost(&mut self) -> Option<Untold> {
         self.lost.take()

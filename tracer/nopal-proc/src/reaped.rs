@@ -9,6 +9,10 @@ use std::collections::BTreeMap;
 pub(crate) struct Reaped(BTreeMap<u32, Process>);
 
 impl Reaped {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// From now on.
     pub(crate) fn watch(&mut self, pid: u32) {
         if let Ok(process) = Process::read(pid) {

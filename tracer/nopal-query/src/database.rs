@@ -10,6 +10,7 @@ use nopal_spans::{Available, Unmatched};
 use nopal_trace::{Recording, Report};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error};
 use std::cell::Cell;
@@ -76,6 +77,12 @@ impl Database {
             .execute_batch(&format!("PRAGMA cache_size = -{CACHE_KIB}; PRAGMA temp_store = FILE"))
             .map_err(sql_error)?;
         connection.progress_handler(STEPS, Some(is_stopped)).map_err(sql_error)?;
+        // Recordings are read; nothing else is, and nothing is written (ATTACH, VACUUM INTO).
+        let is_allowed = |asked: AuthContext<'_>| match asked.action {
+            AuthAction::Attach { .. } => Authorization::Deny,
+            _ => Authorization::Allow,
+        };
+        connection.authorizer(Some(is_allowed)).map_err(sql_error)?;
         vtab::load(&connection, &shared).map_err(sql_error)?;
         let groups = Given::default();
         grouped::load(&connection, &groups).map_err(sql_error)?;

@@ -6,7 +6,7 @@
 //! [[target]]
 //! program = "postgres"
 //! spans = ["postgresql:query"]
-//! by = ["user"]
+//! by = ["query"]
 //! ```
 
 use serde::Deserialize;
@@ -50,6 +50,9 @@ pub struct TargetConfig {
     /// `.d` files that name the arguments of probes.
     #[serde(default)]
     pub providers: Vec<PathBuf>,
+    /// Whether trace and span id are read where the program publishes OpenTelemetry's thread context.
+    #[serde(default)]
+    pub otel: bool,
     /// Of the ring of each CPU.
     #[serde(default = "ring_kib")]
     pub buffer_kib: u64,

@@ -99,15 +99,21 @@ fn seconds(ns: u64) -> f64 {
 
 /// Runes that OpenMetrics allows in the labels of an exemplar, names and values together.
 const MAX_EXEMPLAR_CHARS: usize = 128;
+const MAX_IDS_BYTES: usize = MAX_EXEMPLAR_CHARS - "trace_id".len() - "span_id".len();
 
 /// ` # {trace_id="..."} seconds time`: a trace where the span has one, else where it ran.
 fn exemplar(slow: &Slow) -> String {
-    let is_trace = |name: &str| matches!(name, "trace_id" | "traceid" | "trace");
-    let trace = slow.fields.iter().find(|(name, _)| is_trace(name)).map(|(_, cell)| text_of(cell));
-    let labels = match trace {
+    let called = |names: &[&str]| {
+        let texts = slow.fields.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        // A span that belongs to no trace has none.
+        texts.map(|(_, cell)| text_of(cell)).find(|text| !text.is_empty())
+    };
+    let labels = match called(&["trace_id", "traceid", "trace"]) {
         Some(trace) => {
+            let span = called(&["span_id"]).filter(|span| trace.len() + span.len() <= MAX_IDS_BYTES);
             let trace: String = trace.chars().take(MAX_EXEMPLAR_CHARS - "trace_id".len()).collect();
-            format!("trace_id=\"{}\"", escaped(&trace))
+            let span = span.map(|span| format!(",span_id=\"{}\"", escaped(&span))).unwrap_or_default();
+            format!("trace_id=\"{}\"{span}", escaped(&trace))
         }
         None => format!("pid=\"{}\",tid=\"{}\"", slow.task.pid, slow.task.tid),
     };
@@ -125,8 +131,9 @@ pub(crate) fn render(targets: &mut [Target], form: Form) -> String {
     };
     counter(&mut out, "nopal_probe_hits", "Hits of a probe.");
     for target in targets.iter() {
+        let by = target.labels().map_or(&[][..], |labels| &labels.of_probes);
         for (values, n) in target.counts() {
-            let labels = joined(&labels(target.config.label(), "probe", &target.config.by, values));
+            let labels = joined(&labels(target.config.label(), "probe", by, values));
             let _ = writeln!(out, "nopal_probe_hits_total{{{labels}}} {n}");
         }
     }
@@ -169,7 +176,8 @@ fn spans(targets: &mut [Target], form: Form, out: &mut String) {
     let _ = writeln!(out, "# HELP {NAME} How long spans took.\n# TYPE {NAME} histogram");
     let mut errors = String::new();
     for target in targets {
-        let (label, by) = (target.config.label().to_owned(), target.config.by.clone());
+        let label = target.config.label().to_owned();
+        let by = target.labels().map(|labels| labels.of_spans.clone()).unwrap_or_default();
         for series in target.spans(form == Form::OpenMetrics) {
             let labels = joined(&labels(&label, "span", &by, series.values));
             let mut slowest = series.slowest.as_ref();

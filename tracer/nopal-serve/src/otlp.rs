@@ -16,7 +16,9 @@ pub(crate) fn request(targets: &mut [Target], start_ns: i64, now_ns: i64) -> Val
     let bounds: Vec<f64> = bounds_ns().map(|ns| ns as f64 / 1e9).collect();
     let point = |labels: &[(String, String)], n: u64| json!({ "attributes": attributes(labels), "startTimeUnixNano": start, "timeUnixNano": now, "asInt": n.to_string() });
     for target in targets {
-        let (label, by) = (target.config.label().to_owned(), target.config.by.clone());
+        let label = target.config.label().to_owned();
+        let (by, of_probes) =
+            target.labels().map(|l| (l.of_spans.clone(), l.of_probes.clone())).unwrap_or_default();
         for series in target.spans(false) {
             let labels = labels(&label, "span", &by, series.values);
             let count = series.summary.count();
@@ -38,7 +40,7 @@ pub(crate) fn request(targets: &mut [Target], start_ns: i64, now_ns: i64) -> Val
             errors.push(point(&labels, series.summary.errors));
         }
         for (values, n) in target.counts() {
-            hits.push(point(&labels(&label, "probe", &by, values), *n));
+            hits.push(point(&labels(&label, "probe", &of_probes, values), *n));
         }
         lost.push(point(&[("target".to_owned(), label)], target.state.verdict.n_all_lost()));
     }

@@ -16,11 +16,15 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// Where the kernel tells of programs that start, a look at all processes is only for what it could not tell.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN_BLIND: Duration = Duration::from_millis(500);
 /// A process that could not be entered is tried again after this long.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// Processes that do nothing are looked at this often, and whole, with all that `/proc` says of them, that often.
 const LOOK_IDLE: Duration = Duration::from_secs(2);
+const LOOK_WHOLE: Duration = Duration::from_secs(30);
+/// Looking takes at most one part of so many of a CPU, if [`LOOK_IDLE`] allows.
+const LOOK_SHARE: u32 = 100;
 /// How often it is looked who has ended.
 const COUNT: Duration = Duration::from_secs(1);
 const MAX_TEXT_BYTES: u32 = 128;
@@ -36,11 +40,43 @@ pub(crate) struct Target {
     attached: HashSet<u32>,
     /// Processes that could not be entered, and when that was.
     refused: HashMap<u32, Instant>,
+    /// Those of them of which it was told that their hits are missing.
+    told: HashSet<u32>,
     /// When it was last looked who has ended.
     last_count: Option<Instant>,
-    last_look: Option<Instant>,
+    looks: Looks,
     last_hit: Option<Instant>,
     pub state: State,
+}
+
+/// When its processes were last looked at, short or whole, and how long that took.
+#[derive(Debug, Default)]
+struct Looks {
+    last: Option<(Instant, Duration)>,
+    last_whole: Option<Instant>,
+}
+
+impl Looks {
+    /// Looks after the processes if it is time. A hundred of them that do nothing shall cost nothing to speak of.
+    fn look(&mut self, live: &mut Live, is_busy: bool) -> Option<Vec<News>> {
+        let has_news = live.has_news();
+        if let Some((at, took)) = self.last {
+            let pause = if is_busy { (took * LOOK_SHARE).min(LOOK_IDLE) } else { LOOK_IDLE };
+            if !has_news && (at.elapsed() < pause || !live.is_look_due()) {
+                return None;
+            }
+        }
+        let begin = Instant::now();
+        let is_known = !is_busy && self.last_whole.is_some_and(|last| last.elapsed() < LOOK_WHOLE);
+        let news = if !has_news && is_known && live.is_undisturbed() {
+            None
+        } else {
+            self.last_whole = Some(begin);
+            Some(live.look_after())
+        };
+        self.last = Some((begin, begin.elapsed()));
+        news
+    }
 }
 
 /// What the health page says of it.
@@ -66,6 +102,48 @@ struct Tracing {
 struct Measured {
     latency: Option<Latency>,
     counts: Option<Counts>,
+    by: Labels,
+}
+
+/// Which of the fields that become labels the spans have, and which the probes.
+#[derive(Debug, Default)]
+pub(crate) struct Labels {
+    pub of_spans: Vec<String>,
+    pub of_probes: Vec<String>,
+}
+
+impl Labels {
+    /// Each field must be one or the other's.
+    fn divide(
+        by: &[String],
+        spans: &[Span],
+        counted: &[ProbeName],
+        available: &Available,
+    ) -> Result<Labels, Wrong> {
+        let of_spans = |by: &[String]| {
+            let ask = LatencyAsk { by: by.to_vec(), ..LatencyAsk::default() };
+            Latency::new(spans.to_vec(), &ask, available).map(drop)
+        };
+        let of_probes = |by: &[String]| Counts::new(counted.to_vec(), by, None, None, available).map(drop);
+        let mut labels = Labels::default();
+        for field in by {
+            let one = std::slice::from_ref(field);
+            let is_of_spans = !spans.is_empty() && of_spans(one).is_ok();
+            let is_of_probes = !counted.is_empty() && of_probes(one).is_ok();
+            if is_of_spans {
+                labels.of_spans.push(field.clone());
+            }
+            if is_of_probes {
+                labels.of_probes.push(field.clone());
+            }
+            match (is_of_spans || is_of_probes, spans.is_empty()) {
+                (true, _) => {}
+                (false, false) => of_spans(one)?,
+                (false, true) => of_probes(one)?,
+            }
+        }
+        Ok(labels)
+    }
 }
 
 impl Consumer for Measured {
@@ -137,8 +215,9 @@ impl Target {
             tracing: None,
             attached: HashSet::new(),
             refused: HashMap::new(),
+            told: HashSet::new(),
             last_count: None,
-            last_look: None,
+            looks: Looks::default(),
             last_hit: None,
             state: State::default(),
         }
@@ -148,15 +227,8 @@ impl Target {
     pub(crate) fn round(&mut self, is_stopped: fn() -> bool) -> u64 {
         self.follow(is_stopped);
         let Some(tracing) = &mut self.tracing else { return 0 };
-        // Processes that do nothing are looked at less often: a hundred of them shall cost nothing to speak of.
-        let pause = if self.last_hit.is_some_and(|last| last.elapsed() < LOOK_IDLE) {
-            Duration::ZERO
-        } else {
-            LOOK_IDLE
-        };
-        if tracing.live.is_look_due() && self.last_look.is_none_or(|last| last.elapsed() >= pause) {
-            self.last_look = Some(Instant::now());
-            let news = tracing.live.look_after();
+        let is_busy = self.last_hit.is_some_and(|last| last.elapsed() < LOOK_IDLE);
+        if let Some(news) = self.looks.look(&mut tracing.live, is_busy) {
             self.take_news(news);
         }
         let Some(tracing) = &mut self.tracing else { return 0 };
@@ -177,12 +249,13 @@ impl Target {
             let traced: HashSet<u32> =
                 self.tracing.iter().flat_map(|tracing| tracing.live.processes()).collect();
             self.attached.retain(|pid| traced.contains(pid) || Process::is_alive(*pid));
+            self.told.retain(|pid| Process::is_alive(*pid));
         }
-        let mut known: HashSet<u32> = self.attached.iter().chain(self.refused.keys()).copied().collect();
-        if let Some(tracing) = &self.tracing {
-            known.extend(tracing.live.processes());
-        }
-        let mut fresh = self.programs.fresh(&known);
+        let (attached, refused, tracing) = (&self.attached, &self.refused, &self.tracing);
+        let mut fresh = self.programs.fresh_beside(|| {
+            let traced = tracing.iter().flat_map(|tracing| tracing.live.processes());
+            attached.iter().chain(refused.keys()).copied().chain(traced).collect()
+        });
         fresh.sort_unstable();
         self.state.verdict.n_late += self.programs.take_missed().len() as u64;
         if self.programs.take_lost() {
@@ -202,6 +275,8 @@ impl Target {
                 }
                 Err(why) => {
                     self.refused.insert(pid, Instant::now());
+                    // It is tried again, and its hits are missing until then.
+                    self.state.verdict.n_gaps += u64::from(self.told.insert(pid));
                     self.state.problem = Some(format!("process {pid}: {why}"));
                 }
             }
@@ -221,7 +296,11 @@ impl Target {
 
     /// What the words of the file mean, now that there is a process to ask.
     fn begin(&self, pid: u32) -> Result<Tracing, String> {
-        let probes = inventory::of_targets(&[pid], None, &self.given).map_err(|error| error.to_string())?;
+        let mut probes =
+            inventory::of_targets(&[pid], None, &self.given).map_err(|error| error.to_string())?;
+        if self.config.otel {
+            inventory::add_thread_context(&mut probes);
+        }
         let available = Available::new(self.declared.clone(), probes, false);
         let in_words = |wrong: Wrong| format!("{wrong}; {}", wrong.hint());
         let spans = ask::spans_one_by_one(&available, &self.config.spans).map_err(in_words)?;
@@ -236,12 +315,13 @@ impl Target {
             spans.iter().flat_map(Span::probes).chain(&counted).map(ProbeName::to_string).collect();
         patterns.sort();
         patterns.dedup();
+        let by = Labels::divide(&self.config.by, &spans, &counted, &available).map_err(in_words)?;
         let max_series = self.config.max_series;
         let latency = match spans.is_empty() {
             true => None,
             false => {
                 let wanted =
-                    LatencyAsk { by: self.config.by.clone(), n_slowest_each: 1, ..LatencyAsk::default() };
+                    LatencyAsk { by: by.of_spans.clone(), n_slowest_each: 1, ..LatencyAsk::default() };
                 let mut latency = Latency::new(spans, &wanted, &available).map_err(in_words)?;
                 latency.limit_groups(max_series);
                 Some(latency)
@@ -251,7 +331,7 @@ impl Target {
             true => None,
             false => {
                 let mut counts =
-                    Counts::new(counted, &self.config.by, None, None, &available).map_err(in_words)?;
+                    Counts::new(counted, &by.of_probes, None, None, &available).map_err(in_words)?;
                 counts.limit_groups(max_series);
                 Some(counts)
             }
@@ -262,11 +342,15 @@ impl Target {
             without_arguments: HashSet::new(),
             choices: patterns.iter().map(|text| Choice::parse(text)).collect(),
             given: self.given.clone(),
-            limits: Limits { max_string_bytes: MAX_TEXT_BYTES, ..Limits::default() },
+            limits: Limits {
+                max_string_bytes: MAX_TEXT_BYTES,
+                has_thread_context: self.config.otel,
+                ..Limits::default()
+            },
             options: Options::new(Door::Auto, ring_bytes),
         };
         let live = Live::new(request).map_err(|error: LiveError| error.to_string())?;
-        Ok(Tracing { live, ordered: Ordered::default(), measured: Measured { latency, counts } })
+        Ok(Tracing { live, ordered: Ordered::default(), measured: Measured { latency, counts, by } })
     }
 
     fn take_news(&mut self, news: Vec<News>) {
@@ -303,6 +387,11 @@ impl Target {
             .zip(&mut slowest)
             .map(|((_, (values, summary)), slow)| SpanSeries { values, summary, slowest: slow.take() })
             .collect()
+    }
+
+    /// The fields behind the labels, as far as it is known who has them.
+    pub(crate) fn labels(&self) -> Option<&Labels> {
+        self.tracing.as_ref().map(|tracing| &tracing.measured.by)
     }
 
     /// Hits by probe and labels.

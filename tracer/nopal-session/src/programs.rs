@@ -174,6 +174,11 @@ impl Programs {
         }
     }
 
+    /// What lets those that wait go on.
+    pub fn gate(&mut self) -> Option<&mut ExecGate> {
+        self.gate.as_mut()
+    }
+
     /// A member of a group has nothing to record now: it is looked at again when it maps another file.
     pub fn is_idle(&mut self, pid: u32) {
         if let Ok(process) = Process::read(pid) {
@@ -301,11 +306,21 @@ impl Programs {
 
     /// Processes that have one of the names and were not there, or not called so, the last time.
     pub fn fresh(&mut self, known: &HashSet<u32>) -> Vec<u32> {
+        self.fresh_beside(|| known.clone())
+    }
+
+    /// The same; who is known is asked only if it matters.
+    pub fn fresh_beside(&mut self, known: impl FnOnce() -> HashSet<u32>) -> Vec<u32> {
         let mut fresh: Vec<u32> = self.told();
-        fresh.retain(|pid| !known.contains(pid));
         // What the kernel could not tell is looked for at once.
         let pause = if self.has_lost { LOOK } else { self.look };
-        if self.is_empty() || self.last_look.is_some_and(|last| last.elapsed() < pause) {
+        let is_due = !self.is_empty() && self.last_look.is_none_or(|last| last.elapsed() >= pause);
+        if fresh.is_empty() && !is_due {
+            return fresh;
+        }
+        let known = known();
+        fresh.retain(|pid| !known.contains(pid));
+        if !is_due {
             return fresh;
         }
         self.last_look = Some(Instant::now());
@@ -320,7 +335,10 @@ impl Programs {
         let mut found = Vec::new();
         for pid in if self.names.is_empty() { Vec::new() } else { numbers() } {
             let before = self.seen.get(&pid).copied();
-            if !is_full && let Some(ticks) = before {
+            // Of those that are recorded, whoever records them sees what becomes of them.
+            if (!is_full || known.contains(&pid))
+                && let Some(ticks) = before
+            {
                 seen.insert(pid, ticks);
                 continue;
             }

@@ -41,8 +41,8 @@ pub use model::{
 pub use note::Note;
 pub use pipeline::{Lines, PrintError, Printed, Selection, print};
 pub use read::{
-    Counts, Damage, Event, EventClass, Events, FixedInteger, Loss, NamedInteger, Range, Recording, Report,
-    Scratch, Step, Trace, Value, Visitor,
+    Counts, Damage, Event, EventClass, Events, FixedInteger, Loss, NamedInteger, PickedKind, Picker, Range,
+    Recording, Report, Scratch, Step, Trace, Value, Visitor,
 };
 pub use stream_part::StreamWay;
 pub use tasks::{Numbers, TaskFile, TaskTable};

@@ -3,11 +3,13 @@
 
 use super::error::{Error, Result};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 const CAP_SYS_PTRACE: u64 = 1 << 19;
+/// More than `/proc/PID/status` has.
+const STATUS_BYTES: usize = 4096;
 
 /// The credentials of a process's first thread. Its other threads have the same memory, whatever they are themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +29,10 @@ pub struct Credentials {
 impl Credentials {
     pub fn read(pid: i32) -> Result<Credentials> {
         let path = format!("/proc/{pid}/status");
-        let text = fs::read_to_string(&path).map_err(Error::of_process(pid, &path))?;
+        // Without room the text, which says no size, would be read in many small pieces.
+        let mut text = String::with_capacity(STATUS_BYTES);
+        let mut file = fs::File::open(&path).map_err(Error::of_process(pid, &path))?;
+        file.read_to_string(&mut text).map_err(Error::of_process(pid, &path))?;
         let mut credentials = parse(&text).ok_or(Error::Gone { pid })?;
         // One that may not be looked into is in none that we know.
         credentials.user_namespace = fs::metadata(format!("/proc/{pid}/ns/user")).map_or(0, |ns| ns.ino());

@@ -7,6 +7,7 @@ use super::maps::{Maps, is_memfd};
 use super::process;
 use super::ring::{self, RING_NAME, RingConfig, RingError, RingMemory, Rings};
 use nopal_abi::ring::Mode;
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -156,11 +157,51 @@ impl Domains {
         Ok(ring)
     }
 
-    /// Gives up the rings that `is_used` denies, so that there is room for others: what is in them is read first.
+    /// The same; if there are too many, those that no process has any more make room.
+    pub fn ring_with_room(&mut self, tenant: &Tenant<'_>) -> Result<usize> {
+        if self.is_crowded() {
+            self.retire_unused();
+        }
+        self.ring_for(tenant).or_else(|error| {
+            self.retire_unused();
+            self.ring_for(tenant).map_err(|_| error)
+        })
+    }
+
+    /// Whether it is time to give up rings that have yet to be read, so that their numbers are free when they are needed.
+    fn is_crowded(&self) -> bool {
+        self.config.mode == Mode::Discard && self.iter().count() * 4 >= MAX_RINGS * 3
+    }
+
+    fn retire_unused(&mut self) {
+        let used: HashSet<u64> = nopal_proc::processes()
+            .into_iter()
+            .filter(|process| process.pid != std::process::id())
+            .filter_map(|process| Maps::read(process.pid as i32).ok())
+            .flat_map(|maps| maps.ranges.iter().map(|range| range.inode).collect::<Vec<_>>())
+            .collect();
+        self.retire(|_, inode| used.contains(&inode));
+    }
+
+    /// Gives up the rings that `is_used` denies, so that there is room for others: what is in them is read first. Of those
+    /// that are written over, the oldest goes with what it holds, as the oldest always does there.
     pub fn retire(&mut self, is_used: impl Fn(usize, u64) -> bool) {
-        // What was gathered in cells stays there until the end, and so does what a ring keeps that is written over.
-        let is_kept = self.config.mode == Mode::Overwrite && self.max_rings.is_some();
-        if self.config.cells_bytes != 0 || is_kept {
+        // What was gathered in cells stays there until the end.
+        if self.config.cells_bytes != 0 {
+            return;
+        }
+        if self.config.mode == Mode::Overwrite {
+            let unused = self.iter().skip(1).filter(|(ring, domain)| !is_used(*ring, domain.inode));
+            // What is yet to be read is not for being written over.
+            let unused = unused.filter_map(|(ring, _)| Some((ring, self.rings.get(ring)?)));
+            let oldest = unused.filter(|(_, memory)| memory.is_drained()).min_by_key(|(_, m)| m.made_at());
+            if let Some((ring, memory)) = oldest {
+                self.rings.retire(ring);
+                self.rings.forget(ring);
+                let domain = self.list.get_mut(ring).and_then(Option::take);
+                // The reader has it mapped until it reads the next time; its memory goes now.
+                domain.into_iter().for_each(|domain| ring::free(&domain.file, memory.layout().total_bytes));
+            }
             return;
         }
         for (ring, slot) in self.list.iter_mut().enumerate().skip(1) {
@@ -218,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_holds_whatever_is_given_up() {
+    fn a_budget_holds_and_the_oldest_ring_that_nobody_has_makes_room() {
         let mut config = RingConfig { mode: Mode::Overwrite, ..RingConfig::new(1) };
         (config.ring_bytes, config.sub_bytes) = (8 << 10, 4 << 10);
         (config.locked_ring_bytes, config.locked_sub_bytes) = (8 << 10, 4 << 10);
@@ -227,10 +268,17 @@ mod tests {
         assert_eq!(ring(&mut domains, 1, &user(0), None).unwrap(), 0);
         assert_eq!(ring(&mut domains, 2, &user(1), None).unwrap(), 1);
         assert!(matches!(ring(&mut domains, 3, &user(2), None), Err(Error::TooManyRings { n_rings: 2, .. })));
-        // It holds what its processes have left.
-        domains.retire(|_, _| false);
-        assert!(ring(&mut domains, 3, &user(2), None).is_err());
-        assert_eq!(ring(&mut domains, 4, &user(1), None).unwrap(), 1);
+        domains.retire(|_, _| true);
+        assert!(ring(&mut domains, 3, &user(2), None).is_err(), "it is in use");
+        let [first, before] = [0, 1].map(|ring| domains.get(ring).unwrap().inode);
+        domains.retire(|_, inode| inode == first);
+        assert_eq!(ring(&mut domains, 3, &user(2), None).unwrap(), 1);
+        assert_ne!(
+            domains.get(1).unwrap().inode,
+            before,
+            "whoever kept the old one does not have the new one"
+        );
+        assert!(matches!(ring(&mut domains, 4, &user(1), None), Err(Error::TooManyRings { n_rings: 2, .. })));
     }
 
     #[test]

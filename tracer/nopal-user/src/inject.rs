@@ -71,8 +71,11 @@ fn can_read_fs_base() -> bool {
 }
 
 /// Asks a process that was entered at its very start how its threads can be told apart, now that they have their local
-/// storage. False if it has none yet.
+/// storage. False if it has none yet, or cannot be stopped at the moment.
 pub(crate) fn ask_again(core: &mut Core, pid: i32) -> Result<bool> {
+    if process::threads(pid)?.into_iter().all(|tid| process::waits_for_child(pid, tid)) {
+        return Ok(false);
+    }
     let memory = Memory::open(pid)?;
     let _lock = Lock::take(pid)?;
     wait_until_idle(&memory)?;
@@ -164,7 +167,8 @@ pub(crate) fn open_process(
     let credentials = Credentials::read(pid)?;
     // One that it has from its parent is that of its like; see `separate`.
     let now = core.domains.mapped_in(&room.maps).first().copied();
-    let ring = core.domains.ring_for(&Tenant { pid, credentials: &credentials, now, is_restless: false })?;
+    let ring =
+        core.domains.ring_with_room(&Tenant { pid, credentials: &credentials, now, is_restless: false })?;
     let is_starting = standing != Standing::Running;
     let lock = if is_starting { None } else { Some(Lock::take(pid)?) };
     wait_until_idle(&memory)?;

@@ -263,6 +263,15 @@ pub fn activity(pid: i32, tid: i32) -> Activity {
     }
 }
 
+/// Whether the thread has lent its memory to a child (vfork, posix_spawn) that has neither started another program nor ended:
+/// until then nothing stops it.
+pub fn waits_for_child(pid: i32, tid: i32) -> bool {
+    let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let number = call.split_whitespace().next().and_then(|number| number.parse::<i64>().ok());
+    matches!(number, Some(libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3))
+        && thread_status(pid, tid).is_ok_and(|status| status.state == 'D')
+}
+
 fn classify(text: &str, is_socket: impl Fn(u64) -> bool) -> Activity {
     let mut fields = text.split_whitespace();
     let number: i64 = match fields.next() {

@@ -1,5 +1,6 @@
 //! A session: the sites of one or more processes opened, their records in rings, until it is detached.
 
+mod glance;
 mod late_libraries;
 mod launch;
 mod orphans;

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// How long a thread may take to stop before it counts as stuck in the kernel.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long, before it is asked what keeps it.
+const BEFORE_QUESTIONS: Duration = Duration::from_millis(50);
 /// How long one may take that is ready to run but gets no CPU, on a machine where more important work leaves none.
 const STARVED_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -38,10 +40,14 @@ impl StoppedThread {
     /// Waits until the thread stands still because of our interrupt. Signals on their way are delivered first.
     pub fn settle(&mut self) -> Result<bool> {
         let end = Instant::now() + STARVED_PATIENCE;
+        let mut patience = BEFORE_QUESTIONS;
         loop {
             let stop =
-                ptrace::wait_stop(self.tid, PATIENCE).map_err(Error::on(self.pid, "wait for a thread"))?;
+                ptrace::wait_stop(self.tid, patience).map_err(Error::on(self.pid, "wait for a thread"))?;
             match stop {
+                // The child may itself wait for us, where we hold programs at their start.
+                None if process::waits_for_child(self.pid, self.tid) => return Ok(false),
+                None if patience < PATIENCE => patience = PATIENCE,
                 None if Instant::now() < end && is_runnable(self.pid, self.tid) => {}
                 None => return Ok(false),
                 Some(Stop::Interrupted) => {

@@ -25,8 +25,8 @@ Examples:
   nopal diff before.rec after.rec --fail-if 'p99 > +10%' --fail-if 'errors > 0'
 
 The interval behind a change holds 95 % of the changes that chance alone would give: where it includes 0 there may be none. A
-rule with % is broken only by a change that chance does not explain. Exit codes: 0, 3 if a rule is broken, 1 if something
-failed, 2 if the command line cannot be understood.")]
+rule with % is broken only by a change that chance does not explain. Exit codes: 0, 3 if a rule is broken, 4 if none is but
+events are missing that might break one, 1 if something failed, 2 if the command line cannot be understood.")]
 pub(super) struct Args {
     /// The recording before.
     #[arg(value_name = "A")]
@@ -76,6 +76,8 @@ struct Row {
 
 const N_ROWS: usize = 40;
 const BROKEN: u8 = 3;
+/// No rule is broken, but what is missing could break one.
+const UNPROVEN: u8 = 4;
 /// What is printed of each group, beside its count.
 const SHOWN: [Metric; 5] = [Metric::Rate, Metric::Mean, Metric::P50, Metric::P90, Metric::P99];
 
@@ -106,18 +108,18 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             );
         }
     }
-    match broken.is_empty() {
-        true => Ok(()),
-        false => {
-            let mut failure = Failure::new(
-                "rule-broken",
-                format!("{} broken", words::counted(broken.len() as u64, "rule")),
-            )
-            .hint("`nopal latency` and `nopal query` show more of a recording");
-            failure.exit = BROKEN;
-            Err(failure)
-        }
-    }
+    let (code, what, hint, exit) = if !broken.is_empty() {
+        let what = format!("{} broken", words::counted(broken.len() as u64, "rule"));
+        ("rule-broken", what, "`nopal latency` and `nopal query` show more of a recording", BROKEN)
+    } else if !args.rules.is_empty() && !verdict.is_complete() {
+        let what = "no rule is broken by what is there, but events are missing".to_owned();
+        ("unproven", what, "`nopal view --count` says of each recording what is missing", UNPROVEN)
+    } else {
+        return Ok(());
+    };
+    let mut failure = Failure::new(code, what).hint(hint);
+    failure.exit = exit;
+    Err(failure)
 }
 
 fn side(

@@ -126,7 +126,7 @@ fn failure_of(error: &QueryError, sql: &str, database: &Database) -> Failure {
                     None => message.clone(),
                 },
             );
-            failure.hint(hint(message, database))
+            failure.hint(hint(message, sql, database))
         }
     }
 }
@@ -141,7 +141,7 @@ fn pointed(sql: &str, offset: usize) -> Option<String> {
 }
 
 /// What to try instead.
-fn hint(message: &str, database: &Database) -> String {
+fn hint(message: &str, sql: &str, database: &Database) -> String {
     let names = || database.tables().iter().map(|table| table.name.as_str());
     let of = |prefix: &str| message.strip_prefix(prefix).map(|rest| rest.trim().to_owned());
     if let Some(table) = of("no such table: ") {
@@ -152,12 +152,18 @@ fn hint(message: &str, database: &Database) -> String {
     }
     if let Some(column) = of("no such column: ") {
         let column = column.rsplit('.').next().unwrap_or(&column).to_owned();
-        let columns =
-            database.tables().iter().flat_map(|table| table.columns.iter().map(|c| c.name.as_str()));
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let is_named = |name: &str| sql.split(|c| !is_word(c)).any(|word| word.eq_ignore_ascii_case(name));
+        let named = database.tables().iter().filter(|table| is_named(&table.name));
+        let columns = named.flat_map(|table| table.columns.iter().map(|c| c.name.as_str()));
         return match nearest(&column, columns) {
             Some(near) => format!("did you mean `{near}`? Texts have single quotes in SQL"),
             None => "texts have single quotes in SQL; `--tables` lists the columns".to_owned(),
         };
+    }
+    if message.contains("not authorized") || message.contains("authorization denied") {
+        return "only recordings are read here; --json, --csv and `nopal export` give what others read"
+            .to_owned();
     }
     "it is SQLite's language; `nopal query RECORDING --tables` lists tables and columns".to_owned()
 }

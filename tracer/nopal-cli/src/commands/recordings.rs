@@ -146,3 +146,20 @@ pub(super) fn interrupted(what: &str) -> Failure {
     signals::stop();
     failure
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn progress_says_how_long_it_will_take() {
+        // A tenth of a second more or less does not matter to these.
+        let since = |seconds: u64| Pace { start: Instant::now() - Duration::from_secs(seconds) };
+        assert_eq!(since(10).text(0.25), "25 %, 30 s left");
+        assert_eq!(since(60).text(0.1), "10 %, 9 min left");
+        assert_eq!(since(10).text(1.0), "100 %, 0 s left");
+        // From nothing nothing follows.
+        assert_eq!(since(10).text(0.0), "0 %");
+    }
+}

@@ -47,6 +47,13 @@ impl<S: Selection> Live<S> {
         self.last_look.elapsed() >= LOOK || self.has_news()
     }
 
+    /// Whether [`Live::look_after`] would find nothing to do, as far as a short look can tell.
+    pub fn is_undisturbed(&mut self) -> bool {
+        let is_nothing_shared = self.handovers.is_empty() && self.unreadable.is_empty();
+        let Some((session, _)) = &mut self.user else { return false };
+        is_nothing_shared && self.pending.is_empty() && session.is_undisturbed()
+    }
+
     /// Whether something has happened that the next look will tell.
     pub fn has_news(&mut self) -> bool {
         let has_started = match &mut self.user {

@@ -27,6 +27,12 @@ pub(super) struct Handovers {
     given_back: HashMap<(u32, u64), Instant>,
 }
 
+impl Handovers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.sites.is_empty()
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     probe: String,

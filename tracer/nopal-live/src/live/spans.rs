@@ -4,6 +4,7 @@ use super::Live;
 use crate::selection::Selection;
 use nopal_capture::span::{MAX_SPANS, SLOTS};
 use nopal_user::consumer::threads_of;
+use nopal_user::ring::SpanReading;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ pub struct KeptSpan {
     pub n_ends: u64,
     /// Begins that were dropped with the span they are a part of.
     pub n_begins: u64,
+    /// Of those that count, how many failed.
+    pub n_errors: u64,
     pub n_open: u64,
 }
 
@@ -63,26 +66,38 @@ impl<S: Selection> Live<S> {
         ((u128::from(ticks) * u128::from(self.clock.rate())) >> 32).min(u128::from(u64::MAX)) as u64
     }
 
-    /// What has come together so far.
-    pub fn kept_spans(&self) -> KeptSpans {
+    fn kept(&self, reading: SpanReading, n_open: u64) -> KeptSpan {
+        KeptSpan {
+            total_ns: self.ns_of(reading.total),
+            nested_ns: self.ns_of(reading.nested),
+            min_ns: reading.min.map_or(0, |ticks| self.ns_of(ticks)),
+            max_ns: self.ns_of(reading.max),
+            buckets: reading.buckets,
+            n_ends: reading.n_ends,
+            n_begins: reading.n_begins,
+            n_errors: reading.n_errors,
+            n_open,
+        }
+    }
+
+    /// The groups of a span that is grouped by a number; a number may be there several times.
+    pub fn kept_groups(&self) -> Vec<(u64, KeptSpan)> {
+        let Some((session, _)) = &self.user else { return Vec::new() };
+        let groups = session.rings().read_groups();
+        groups.into_iter().map(|(key, reading)| (key, self.kept(reading, 0))).collect()
+    }
+
+    /// What has come together so far of the first `n` spans.
+    pub fn kept_spans(&self, n: usize) -> KeptSpans {
         let Some((session, _)) = &self.user else { return KeptSpans::default() };
         let rings = session.rings();
         let open = rings.open_spans();
         let kept = |span: usize| {
-            let reading = rings.read_span(span);
-            KeptSpan {
-                total_ns: self.ns_of(reading.total),
-                nested_ns: self.ns_of(reading.nested),
-                min_ns: reading.min.map_or(0, |ticks| self.ns_of(ticks)),
-                max_ns: self.ns_of(reading.max),
-                buckets: reading.buckets,
-                n_ends: reading.n_ends,
-                n_begins: reading.n_begins,
-                n_open: open.n_open[span] + self.ended_spans.n_open[span],
-            }
+            let n_open = open.n_open[span] + self.ended_spans.n_open[span];
+            self.kept(rings.read_span(span), n_open)
         };
         KeptSpans {
-            spans: (0..self.options.n_spans as usize).map(kept).collect(),
+            spans: (0..n.min(MAX_SPANS)).map(kept).collect(),
             n_no_room: open.n_no_room,
             n_too_deep: open.n_too_deep,
         }

@@ -54,6 +54,8 @@ pub struct Options {
     pub cells_bytes: u32,
     /// Spans that stubs keep.
     pub n_spans: u32,
+    /// A command does not begin unless all of its spans can be kept.
+    pub needs_user_door: bool,
     /// Keeps the newest hits and hands them out by [`Live::snapshot`](super::Live::snapshot) only.
     pub is_overwriting: bool,
     /// Whether processes are entered that have nothing wanted yet.
@@ -74,6 +76,7 @@ impl Options {
             max_rings: None,
             cells_bytes: 0,
             n_spans: 0,
+            needs_user_door: false,
             is_overwriting: false,
             is_patient: false,
             has_time: true,
@@ -104,6 +107,8 @@ pub enum LiveError {
     Unfit(Unfit),
     /// There are probes, and no door opens any.
     AllClosed(Closed),
+    /// A command has spans that cannot be kept at the source; nothing of it has run.
+    NotKept(NotKeptHere),
     /// How many CPUs there are cannot be read.
     Cpus(std::io::Error),
     /// The time stamp counter cannot serve as a clock, which the user door needs.
@@ -119,6 +124,7 @@ impl fmt::Display for LiveError {
             LiveError::Launch(error) => write!(f, "{error}"),
             LiveError::Unfit(unfit) => write!(f, "{unfit}"),
             LiveError::AllClosed(why) => write!(f, "no site could be opened: {why}"),
+            LiveError::NotKept(why) => write!(f, "{why}"),
             LiveError::Cpus(error) => write!(f, "cannot tell how many CPUs there are: {error}"),
             LiveError::UnsteadyTsc => f.write_str("this machine's time stamp counter does not run steadily"),
         }
@@ -126,6 +132,39 @@ impl fmt::Display for LiveError {
 }
 
 impl std::error::Error for LiveError {}
+
+/// Why the spans of a command cannot be kept at the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotKeptHere {
+    /// The user door does not open each site of this probe.
+    Site(String),
+    /// It begins without this probe, which what it loads or starts may have.
+    NotYet(String),
+    /// It is held before its first thread has a number.
+    Static,
+    /// What is asked of this field cannot be told by a stub.
+    Field { field: String, probe: String },
+}
+
+impl fmt::Display for NotKeptHere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotKeptHere::Site(probe) => write!(f, "the user door does not open each site of {probe}"),
+            NotKeptHere::Static => f.write_str(
+                "the command is linked statically, and its threads have no numbers yet when it begins; -p keeps",
+            ),
+            NotKeptHere::Field { field, probe } => {
+                write!(f, "`{field}` of {probe} is not a plain integer that the program could compare itself")
+            }
+            NotKeptHere::NotYet(probe) => {
+                write!(
+                    f,
+                    "the command begins without {probe}, and which door opens it is known once it is there"
+                )
+            }
+        }
+    }
+}
 
 /// Something that happened while tracing.
 #[derive(Debug)]

@@ -205,31 +205,31 @@ fn whole_and_real(a: i64, b: f64) -> Ordering {
 }
 
 /// SQLite's `LIKE`: `%` for any text, `_` for one character, letters of ASCII in either case.
-fn is_like(text: &str, pattern: &str) -> bool {
-    let (text, pattern): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
+pub(super) fn is_like(text: &str, pattern: &str) -> bool {
+    let first = |text: &str, at: usize| text[at..].chars().next();
     let (mut t, mut p) = (0, 0);
     // Where to go on if what follows the last `%` does not fit.
     let mut again: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
+    while let Some(c) = first(text, t) {
+        match first(pattern, p) {
             Some('%') => {
                 again = Some((t, p));
                 p += 1;
                 continue;
             }
-            Some(c) if *c == '_' || c.eq_ignore_ascii_case(&text[t]) => {
-                t += 1;
-                p += 1;
+            Some(wanted) if wanted == '_' || wanted.eq_ignore_ascii_case(&c) => {
+                t += c.len_utf8();
+                p += wanted.len_utf8();
                 continue;
             }
             _ => {}
         }
         let Some((from, at)) = again else { return false };
-        again = Some((from + 1, at));
-        t = from + 1;
+        t = from + first(text, from).map_or(1, char::len_utf8);
+        again = Some((t, at));
         p = at + 1;
     }
-    pattern[p..].iter().all(|c| *c == '%')
+    pattern[p..].bytes().all(|c| c == b'%')
 }
 
 /// The expression with what is known of some columns put into it.

@@ -2,6 +2,7 @@
 
 use super::evaluate::{Row, Scalar, fold, is_never};
 use super::expression::{Compare, Expr};
+use super::raw::{Memory, RawPlan};
 use super::statement::Statement;
 use super::sums::{Grouped, Groups, Question};
 use crate::scan::{Day, From, read_one, sources};
@@ -11,7 +12,7 @@ use nopal_answers::recorded::{Eater, read_unordered};
 use nopal_answers::slices::{Slice, Slices, Taker, Wish};
 use nopal_answers::{At, Cell};
 use nopal_spans::{Fields, Needs, Value};
-use nopal_trace::{EventType, Range};
+use nopal_trace::{Event, EventType, Range};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -109,6 +110,9 @@ fn read_events(shared: &Shared, statement: &Statement) -> Result<Option<Groups>,
             shared,
             plans: &plans,
             groups: Groups::new(&statement.question),
+            raw: plans.iter().map(|_| Raw::Unknown).collect(),
+            memory: Memory::default(),
+            has_foreign: recording.traces().iter().any(|trace| !trace.tasks.is_empty()),
             day: Day::default(),
             n_bytes: &n_bytes,
         };
@@ -172,11 +176,24 @@ fn range_of(question: &Question, table: &TableInfo) -> Range {
     range
 }
 
+/// Whether events of a class are added as they lie in the recording.
+enum Raw {
+    /// None was seen yet.
+    Unknown,
+    Plan(Box<RawPlan>),
+    Not,
+}
+
 /// Adds up events on one thread.
 struct EventGroups<'a> {
     shared: &'a Shared,
     plans: &'a [Option<ClassPlan>],
     groups: Groups,
+    /// By class.
+    raw: Vec<Raw>,
+    memory: Memory,
+    /// Processes and threads may have other numbers than events say.
+    has_foreign: bool,
     day: Day,
     /// Of all threads.
     n_bytes: &'a AtomicUsize,
@@ -191,6 +208,22 @@ impl Eater for EventGroups<'_> {
         }
         let row = EventRow { at, fields, sources: &plan.sources, day: self.day.last() };
         self.groups.add(&plan.question, &row);
+    }
+
+    #[inline]
+    fn raw(&mut self, event: &Event<'_>) -> bool {
+        let class = event.class_index();
+        match &self.raw[class] {
+            Raw::Plan(plan) => plan.add(event, &mut self.groups, &mut self.memory),
+            Raw::Not => false,
+            Raw::Unknown => {
+                let made = self.plans[class].as_ref().and_then(|plan| {
+                    RawPlan::of(event, &plan.question, &plan.sources, &plan.needs(), self.has_foreign)
+                });
+                self.raw[class] = made.map_or(Raw::Not, |plan| Raw::Plan(Box::new(plan)));
+                matches!(self.raw[class], Raw::Plan(_)) && self.raw(event)
+            }
+        }
     }
 
     fn goes_on(&mut self) -> bool {

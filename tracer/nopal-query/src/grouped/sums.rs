@@ -2,6 +2,8 @@
 
 use super::evaluate::{Odd, Row, Scalar, evaluate, is_true, order};
 use super::expression::Expr;
+use super::lately::{Lately, Numbers};
+use super::term::Number;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -141,6 +143,18 @@ impl Sum {
         Ok(0)
     }
 
+    /// As [`Sum::add`] of a whole number.
+    #[inline]
+    fn add_whole(&mut self, value: i64) -> Result<usize, Odd> {
+        match self {
+            Sum::Count(n) => *n += 1,
+            Sum::Least(Scalar::Integer(known)) => *known = value.min(*known),
+            Sum::Most(Scalar::Integer(known)) => *known = value.max(*known),
+            other => return other.add(Scalar::Integer(value)),
+        }
+        Ok(0)
+    }
+
     fn merge(&mut self, other: Sum) -> Result<(), Odd> {
         match (self, other) {
             (Sum::Count(a), Sum::Count(b)) => *a += b,
@@ -243,6 +257,7 @@ pub(crate) struct Groups {
     /// The key of the last row and its group.
     last: (Vec<u8>, u32),
     key: Vec<u8>,
+    lately: Lately,
     /// What was kept since this was last asked.
     n_bytes: usize,
     /// Something came that SQLite must deal with.
@@ -265,6 +280,7 @@ impl Groups {
             answers: question.answers.clone(),
             last: (Vec::new(), u32::MAX),
             key: Vec::new(),
+            lately: Lately::default(),
             n_bytes: 0,
             is_odd: false,
         };
@@ -314,6 +330,48 @@ impl Groups {
             self.n_bytes += sum.add(value)?;
         }
         Ok(())
+    }
+
+    /// The group of numbers of a class; `key` makes the key of it.
+    #[inline]
+    pub(super) fn by_numbers(&mut self, wanted: Numbers, key: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        if let Some(group) = self.lately.by_numbers(&wanted) {
+            return group;
+        }
+        let group = self.find(key);
+        self.lately.keep_numbers(wanted, group, self.by_key.len());
+        group
+    }
+
+    /// The same for values of a class as bytes.
+    #[inline]
+    pub(super) fn by_bytes(&mut self, wanted: &[u8], key: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        if let Some(group) = self.lately.by_bytes(wanted) {
+            return group;
+        }
+        let group = self.find(key);
+        self.lately.keep_bytes(wanted, group, self.by_key.len());
+        group
+    }
+
+    fn find(&mut self, key: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        self.key.clear();
+        key(&mut self.key);
+        self.group()
+    }
+
+    /// Adds a row of a group: what it has for each sum.
+    #[inline]
+    pub(super) fn add_numbers(&mut self, group: u32, numbers: &[Number]) {
+        let first = group as usize * numbers.len();
+        for (sum, number) in self.sums[first..].iter_mut().zip(numbers) {
+            if let Number::Whole(n) = number {
+                match sum.add_whole(*n) {
+                    Ok(n_bytes) => self.n_bytes += n_bytes,
+                    Err(Odd) => self.is_odd = true,
+                }
+            }
+        }
     }
 
     /// The group of the key at hand.
@@ -374,7 +432,7 @@ impl Groups {
 
 /// Appends bytes that are the same for equal values only.
 #[inline]
-fn encode(value: &Scalar<'_>, into: &mut Vec<u8>) -> Result<(), Odd> {
+pub(super) fn encode(value: &Scalar<'_>, into: &mut Vec<u8>) -> Result<(), Odd> {
     match value {
         Scalar::Null => into.push(0),
         Scalar::Integer(n) => {

@@ -1,6 +1,8 @@
 //! Groups worked out here are those that SQLite makes of the rows, and those of the values that were written: many statements, made by
 //! a plan that is the same each time, over fields of every kind.
 
+mod raw;
+
 use super::recognise;
 use crate::{Answer, Database, QueryError, ValueRef, ordered};
 use nopal_spans::Available;

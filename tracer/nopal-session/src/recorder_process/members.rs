@@ -143,6 +143,13 @@ impl RecorderProcess<'_> {
         }
     }
 
+    /// Before another process is entered, to which a ring may be given up that holds what a crashed one has left.
+    pub(super) fn heed_crashes(&mut self) {
+        if let Err(error) = self.watch_crashes() {
+            (self.surroundings.log)(&format!("no snapshot of a crash: {error}"));
+        }
+    }
+
     /// A snapshot when one of them has crashed, also one that a tracked process has forked.
     pub(super) fn watch_crashes(&mut self) -> Result<(), SessionError> {
         if !self.config.track.has_groups() {

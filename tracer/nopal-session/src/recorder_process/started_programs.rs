@@ -18,6 +18,7 @@ impl RecorderProcess<'_> {
         self.catch_programs();
         for pid in self.programs.fresh(&self.known) {
             if self.is_member(pid) {
+                self.heed_crashes();
                 self.take_new_member(pid);
                 continue;
             }
@@ -70,7 +71,9 @@ impl RecorderProcess<'_> {
 
     /// Opens the probes of programs that wait to be started, before their first instruction.
     fn catch_programs(&mut self) {
-        while let Some((pid, gate)) = self.programs.waiting() {
+        while let Some(pid) = self.programs.waiting().map(|(pid, _)| pid) {
+            self.heed_crashes();
+            let Some(gate) = self.programs.gate() else { return };
             // Also one that is recorded as what it was before, or as a copy of what forked it.
             let channels = self.running.iter_mut().chain(&mut self.trigger);
             let held = hold_at_exec(

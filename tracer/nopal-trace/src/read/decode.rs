@@ -171,7 +171,7 @@ impl<'a> Content<'a> {
     }
 
     /// So many bytes from a whole byte on.
-    fn run_of(&self, at: u64, count: u64) -> Result<&'a [u8], Damage> {
+    pub(super) fn run_of(&self, at: u64, count: u64) -> Result<&'a [u8], Damage> {
         if count > self.end_bits / 8 {
             return Err(Damage::Length);
         }
@@ -182,7 +182,7 @@ impl<'a> Content<'a> {
         self.bytes.get(first..first + count as usize).ok_or(Damage::Short)
     }
 
-    fn string(&self, at: u64) -> Result<&'a [u8], Damage> {
+    pub(super) fn string(&self, at: u64) -> Result<&'a [u8], Damage> {
         let rest = self.bytes.get((at / 8) as usize..(self.end_bits / 8) as usize).ok_or(Damage::Short)?;
         match find_nul(rest) {
             Some(nul) => Ok(&rest[..nul]),
@@ -192,7 +192,7 @@ impl<'a> Content<'a> {
 }
 
 /// Position of the first NUL, eight bytes at a time.
-fn find_nul(bytes: &[u8]) -> Option<usize> {
+pub(super) fn find_nul(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(chunk) = bytes.get(at..at + 8) {
         let word = u64::from_le_bytes(chunk.try_into().ok()?);

@@ -5,7 +5,6 @@ use super::decode::{Damage, Scratch, Visitor, run, skip};
 use super::packet::Packet;
 use super::plan::{Scope, Step};
 use super::recording::{Recording, Trace};
-use super::stream::Found;
 use crate::frames::{EventFrames, FrameNames};
 use crate::model::{Enum, number};
 
@@ -16,6 +15,19 @@ pub struct Event<'e> {
     pub(crate) stream: &'e StreamClass,
     pub(crate) packet: &'e Packet,
     pub(crate) found: Found,
+}
+
+/// An event found in a stream: where it is, not yet what it says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// Nanoseconds since the epoch; `i64::MIN` if the stream has no clock.
+    pub ns: i64,
+    /// Bits from the packet's start to the event's header.
+    pub header_at: u64,
+    /// Bits from the packet's start to what follows the header.
+    pub body_at: u64,
+    /// Index of the event class.
+    pub class: u32,
 }
 
 /// A value of an event.
@@ -32,6 +44,7 @@ pub enum Value<'e> {
 
 impl<'e> Event<'e> {
     /// Nanoseconds since the epoch; `None` if the stream has no clock.
+    #[inline]
     pub fn ns(&self) -> Option<i64> {
         (self.found.ns != i64::MIN).then_some(self.found.ns)
     }
@@ -40,6 +53,13 @@ impl<'e> Event<'e> {
         &self.recording.classes[self.found.class as usize]
     }
 
+    /// The place of its class among [`Recording::event_classes`].
+    #[inline]
+    pub fn class_index(&self) -> usize {
+        self.found.class as usize
+    }
+
+    #[inline]
     pub fn cpu(&self) -> Option<u64> {
         self.packet.head.cpu
     }

@@ -1,10 +1,10 @@
 //! The events of all streams in the order of time, and what was lost on the way.
 
-use super::event::Event;
+use super::event::{Event, Found};
 use super::packet::Packet;
 use super::recording::Recording;
 use super::report::{Loss, Range, Report};
-use super::stream::{Found, StreamCursor};
+use super::stream::StreamCursor;
 use crate::error::Error;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

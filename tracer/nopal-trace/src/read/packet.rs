@@ -103,6 +103,7 @@ pub(crate) enum PacketFailure {
 }
 
 impl Packet {
+    #[inline]
     pub(crate) fn content(&self) -> Content<'_> {
         let end_bits = self.head.content_bits.unwrap_or(0).min(self.bytes.len() as u64 * 8);
         Content { bytes: &self.bytes, end_bits }

@@ -2,6 +2,7 @@
 
 use super::class::{HeaderForm, StreamClass};
 use super::decode::{Content, Damage, Scratch, Visitor, mask, run, skip};
+use super::event::{Event, Found};
 use super::packet::{Head, Memory, Packet, PacketFailure, read_head, read_packet};
 use super::plan::Step;
 use super::recording::{Recording, StreamFile, Trace};
@@ -14,17 +15,16 @@ use nopal_files::foreign;
 use std::fs::File;
 use std::sync::Arc;
 
-/// An event found in a stream: where it is, not yet what it says.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
-    /// Nanoseconds since the epoch; `i64::MIN` if the stream has no clock.
-    pub ns: i64,
-    /// Bits from the packet's start to the event's header.
-    pub header_at: u64,
-    /// Bits from the packet's start to what follows the header.
-    pub body_at: u64,
-    /// Index of the event class.
-    pub class: u32,
+/// A stream's place among the others: by trace, class and instance.
+pub(super) type Rank = (Option<[u8; 16]>, u64, u64, usize);
+
+/// How a packet was gone through.
+enum Walked {
+    All,
+    /// Somebody has had enough.
+    Stopped,
+    /// The rest comes after the range of time.
+    Beyond,
 }
 
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub(crate) struct StreamCursor<'r> {
     range: Range,
     /// Events found so far, whatever their time.
     n_found: u64,
+    /// Of these, events that were given to somebody by [`StreamCursor::for_each`].
+    n_given: u64,
     pub report: Report,
     /// A loss that nobody has asked for yet.
     pub fresh: Option<Loss>,
@@ -74,6 +76,7 @@ impl<'r> StreamCursor<'r> {
             last: None,
             range,
             n_found: 0,
+            n_given: 0,
             report: Report::default(),
             fresh: None,
             scratch: Box::default(),
@@ -81,7 +84,7 @@ impl<'r> StreamCursor<'r> {
     }
 
     /// The stream's place among the others: by trace, class and instance.
-    pub(super) fn rank(&self) -> (Option<[u8; 16]>, u64, u64, usize) {
+    pub(super) fn rank(&self) -> Rank {
         let instance = self.last.as_ref().and_then(|head| head.instance).unwrap_or(0);
         (self.trace.uuid, self.class.map_or(0, |c| c.id), instance, self.stream.trace)
     }
@@ -140,10 +143,7 @@ impl<'r> StreamCursor<'r> {
                             }
                             return Ok(Some(found));
                         }
-                        Err(damage) => {
-                            let at = self.at;
-                            self.note(format!("{damage} (bit {at} of the packet); its rest was skipped"));
-                        }
+                        Err(damage) => self.note_damage(damage),
                     }
                 }
             }
@@ -151,6 +151,81 @@ impl<'r> StreamCursor<'r> {
                 return Ok(None);
             }
         }
+    }
+
+    /// Gives every event that is left of the range to `each`, until it returns false. Returns the stream's place among the others.
+    pub(super) fn for_each(&mut self, mut each: impl FnMut(&Event<'_>) -> bool) -> Result<Rank, Error> {
+        let mut rank = None;
+        loop {
+            if let (Some(packet), Some(class)) = (self.packet.take(), self.class) {
+                let (n_before, walked) = (self.n_given, self.walk(&packet, class, &mut each));
+                // Its memory serves the next one.
+                self.packet = Some(packet);
+                // As `events` has it: the first packet with an event decides.
+                if self.n_given > n_before {
+                    rank.get_or_insert_with(|| self.rank());
+                }
+                match walked {
+                    Walked::All => {}
+                    Walked::Stopped => break,
+                    Walked::Beyond => {
+                        self.packet = None;
+                        self.offset = self.file_bytes;
+                        break;
+                    }
+                }
+            }
+            if !self.next_packet()? {
+                break;
+            }
+        }
+        Ok(rank.unwrap_or_else(|| self.rank()))
+    }
+
+    #[inline]
+    fn walk(
+        &mut self,
+        packet: &Packet,
+        class: &'r StreamClass,
+        each: &mut impl FnMut(&Event<'_>) -> bool,
+    ) -> Walked {
+        let (recording, range, content) = (self.recording, self.range, packet.content());
+        let (mut at, mut clock, mut n_found, mut n_given) = (self.at, self.clock, 0, 0);
+        let walked = loop {
+            if at >= content.end_bits {
+                break Walked::All;
+            }
+            let (found, next) = match next_event(recording, class, content, at, &mut clock, &mut self.scratch)
+            {
+                Ok(next) => next,
+                Err(damage) => {
+                    self.at = at;
+                    self.note_damage(damage);
+                    break Walked::All;
+                }
+            };
+            at = next;
+            n_found += 1;
+            if found.ns < range.from_ns {
+                continue;
+            }
+            if found.ns > range.to_ns {
+                break Walked::Beyond;
+            }
+            n_given += 1;
+            if !each(&Event { recording, stream: class, packet, found }) {
+                break Walked::Stopped;
+            }
+        };
+        (self.at, self.clock) = (at, clock);
+        self.n_found += n_found;
+        self.n_given += n_given;
+        walked
+    }
+
+    fn note_damage(&mut self, damage: Damage) {
+        let at = self.at;
+        self.note(format!("{damage} (bit {at} of the packet); its rest was skipped"));
     }
 
     fn note(&mut self, reason: String) {

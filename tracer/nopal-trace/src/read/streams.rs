@@ -3,12 +3,12 @@
 use super::event::Event;
 use super::recording::{Recording, StreamFile};
 use super::report::{Range, Report};
-use super::stream::StreamCursor;
+use super::stream::{Rank, StreamCursor};
 use crate::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What a stream that was gone through says of itself: its place among the others, what is missing, its events.
-type Ended = ((Option<[u8; 16]>, u64, u64, usize), Report, Option<(usize, u64)>);
+type Ended = (Rank, Report, Option<(usize, u64)>);
 
 impl Recording {
     /// Gives every event of a part of the recording to one of `workers`, until `each` returns false. Those of one stream come to one
@@ -22,20 +22,12 @@ impl Recording {
         let (next, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
         let one = |worker: &mut W, stream: &StreamFile| -> Result<Ended, Error> {
             let mut cursor = StreamCursor::open(self, stream, range)?;
-            let mut found = cursor.next()?;
-            // As `events` has it: the first packet decides.
-            let rank = cursor.rank();
-            while let Some(event) = found {
-                let (Some(packet), Some(class)) = (&cursor.packet, cursor.class()) else { break };
-                let event = Event { recording: self, stream: class, packet, found: event };
-                if !each(worker, &event) {
+            let rank = cursor.for_each(|event| {
+                if !each(worker, event) {
                     is_stopped.store(true, Ordering::Relaxed);
                 }
-                if is_stopped.load(Ordering::Relaxed) {
-                    break;
-                }
-                found = cursor.next()?;
-            }
+                !is_stopped.load(Ordering::Relaxed)
+            })?;
             Ok((rank, std::mem::take(&mut cursor.report), cursor.n_all()))
         };
         let work = |worker: &mut W| {

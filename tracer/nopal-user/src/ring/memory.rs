@@ -129,6 +129,14 @@ impl RingMemory {
         self.is_enabled.load(Ordering::Acquire)
     }
 
+    /// Whether all that is to be read of a ring that is written over has been.
+    pub(crate) fn is_drained(&self) -> bool {
+        (0..self.layout.n_cpus).all(|cpu| {
+            let state = self.state(Set::Locked, cpu);
+            state.head.load(Ordering::Acquire) == state.tail.load(Ordering::Acquire)
+        })
+    }
+
     pub(crate) fn made_at(&self) -> u64 {
         self.made_at
     }

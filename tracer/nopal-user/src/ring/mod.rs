@@ -7,7 +7,7 @@ mod memory;
 mod rings;
 mod spans;
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nopal_abi::ring::{
     ControlPage, Geometry, MAGIC, MAX_RING_SHIFT, MIN_SUB_SHIFT, Mode, STATE_SHIFT, VERSION,
@@ -240,6 +240,14 @@ impl RingLayout {
 pub enum Set {
     Rseq,
     Locked,
+}
+
+/// Gives the memory of a ring back, whoever still has it mapped. It is empty from there on.
+pub(crate) fn free(file: &std::fs::File, n_bytes: u64) {
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // Where it fails, the last one to unmap it gives it back.
+    // SAFETY: the descriptor is open; the rest are numbers.
+    unsafe { libc::fallocate(file.as_raw_fd(), how, 0, n_bytes as libc::off_t) };
 }
 
 /// A memfd of this process, for rings that are not shared through a traced process's own.

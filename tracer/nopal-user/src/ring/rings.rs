@@ -147,6 +147,11 @@ impl Rings {
         self.all().iter().for_each(|(_, ring, _)| ring.raise_span_floor(span, ticks));
     }
 
+    /// The groups of all rings.
+    pub fn read_groups(&self) -> Vec<(u64, SpanReading)> {
+        self.all().iter().flat_map(|(_, ring, _)| ring.read_groups()).collect()
+    }
+
     /// What all CPUs of all rings together have gathered of a span so far.
     pub fn read_span(&self, span: usize) -> SpanReading {
         let mut sum = SpanReading::default();

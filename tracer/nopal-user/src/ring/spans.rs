@@ -5,8 +5,8 @@ use super::RingMemory;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 use nopal_capture::span::{
-    BLOCK_BYTES, FRAME_SHIFT, Frame, HEADER_BYTES, MAX_DEPTH, MAX_SPANS, N_BUCKETS, N_PROBED, SLOT_SHIFT,
-    SpanBlock, SpanHeader, SpanTop, ThreadSlot,
+    BLOCK_BYTES, FRAME_SHIFT, Frame, GROUP_IS_READY, Group, HEADER_BYTES, MAX_DEPTH, MAX_GROUPS, MAX_SPANS,
+    N_BUCKETS, N_PROBED, SLOT_SHIFT, SpanBlock, SpanHeader, SpanTop, ThreadSlot,
 };
 
 /// What is known of one span, in ticks.
@@ -21,6 +21,7 @@ pub struct SpanReading {
     pub buckets: Vec<u64>,
     pub n_ends: u64,
     pub n_begins: u64,
+    pub n_errors: u64,
 }
 
 /// What is open, and what could not be kept.
@@ -44,6 +45,7 @@ impl Default for SpanReading {
             buckets: vec![0; N_BUCKETS],
             n_ends: 0,
             n_begins: 0,
+            n_errors: 0,
         }
     }
 }
@@ -66,6 +68,7 @@ impl SpanReading {
         }
         self.n_ends = self.n_ends.wrapping_add(other.n_ends);
         self.n_begins = self.n_begins.wrapping_add(other.n_begins);
+        self.n_errors = self.n_errors.wrapping_add(other.n_errors);
     }
 }
 
@@ -140,7 +143,22 @@ impl RingMemory {
         reading.min = Some(top(offset_of!(SpanTop, least))).filter(|least| *least != 0).map(|least| !least);
         reading.n_ends = top(offset_of!(SpanTop, n_ends));
         reading.n_begins = top(offset_of!(SpanTop, n_begins));
+        reading.n_errors = top(offset_of!(SpanTop, n_errors));
         reading
+    }
+
+    /// The groups of a span that is grouped by a number, with what they have gathered. A number may be there twice.
+    pub fn read_groups(&self) -> Vec<(u64, SpanReading)> {
+        if !self.has_spans() {
+            return Vec::new();
+        }
+        let group = |at: usize| {
+            let entry = offset_of!(SpanHeader, groups) + at * size_of::<Group>();
+            let word = |offset: usize| self.span_word(entry + offset).load(Ordering::Acquire);
+            let is_ready = word(offset_of!(Group, state)) == GROUP_IS_READY;
+            is_ready.then(|| (word(offset_of!(Group, key)), self.read_span(at + 1)))
+        };
+        (0..MAX_GROUPS).filter_map(group).collect()
     }
 
     /// What threads have open, those that have ended among them.

@@ -17,7 +17,7 @@ use std::process::{Child, Command};
 impl Session {
     /// Starts the command and opens its wanted sites before its constructors run.
     pub fn launch(&mut self, command: &mut Command) -> Result<(Child, Vec<ProcessReport>)> {
-        self.launch_with(command, |_, _| ())
+        self.launch_with(command, |_, _| true)
     }
 
     /// Opens the wanted sites of a process that [`hold_at_exec`](nopal_proc::launch::hold_at_exec) holds; to be called from
@@ -35,11 +35,12 @@ impl Session {
         Ok(self.keep(traced, code_mappings(pid)))
     }
 
-    /// The same as [`launch`](Session::launch); `before_start` may do more to the process, by its pid and what became of its sites, while it is held.
+    /// The same as [`launch`](Session::launch); `before_start` may do more to the process, by its pid and what became of its sites, while it is held;
+    /// what it does not accept never runs.
     pub fn launch_with<'a>(
         &mut self,
         starting: impl Into<Starting<'a>>,
-        before_start: impl FnOnce(i32, &[SiteReport]) + Send,
+        before_start: impl FnOnce(i32, &[SiteReport]) -> bool + Send,
     ) -> Result<(Child, Vec<ProcessReport>)> {
         self.rings().set_enabled(!self.is_paused);
         let (core, missed_execs, without_children) =
@@ -47,8 +48,10 @@ impl Session {
         let (child, traced) = launch(starting, move |pid| {
             let traced = open_at_start(core, pid, Standing::Launched)?;
             follow(missed_execs, pid, without_children);
-            before_start(pid, &of_probes(&traced.reports));
-            Ok::<_, Error>(traced)
+            match before_start(pid, &of_probes(&traced.reports)) {
+                true => Ok::<_, Error>(traced),
+                false => Err(LaunchError::Declined { pid }.into()),
+            }
         })?;
         self.roots.push(child.id() as i32);
         let seen = code_mappings(traced.pid);
@@ -80,9 +83,10 @@ impl From<LaunchError> for Error {
             LaunchError::NotPermitted { pid, .. } => process::why_not_allowed(pid),
             LaunchError::Is32Bit { pid } => Error::ThirtyTwoBit { pid },
             LaunchError::Ended { pid } => Error::Gone { pid },
-            LaunchError::NotStarted { .. } | LaunchError::Stuck { .. } | LaunchError::Io { .. } => {
-                Error::Launch(error)
-            }
+            LaunchError::NotStarted { .. }
+            | LaunchError::Stuck { .. }
+            | LaunchError::Declined { .. }
+            | LaunchError::Io { .. } => Error::Launch(error),
         }
     }
 }

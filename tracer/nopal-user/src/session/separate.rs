@@ -59,6 +59,12 @@ impl Identity {
         })
     }
 
+    /// Whether it is who it was, as far as the kernel tells in one call. False where it does not.
+    pub(super) fn is_as_told(&self) -> bool {
+        let info = self.pidfd.as_ref().and_then(Pidfd::info);
+        info.is_some() && info == self.info && !self.is_homeless
+    }
+
     /// Whether it has to be looked at more closely.
     fn has_changed(&mut self) -> bool {
         let info = self.pidfd.as_ref().and_then(Pidfd::info);
@@ -186,10 +192,7 @@ impl Session {
         };
         let is_traced = !self.without_children || self.traced.iter().any(|traced| traced.pid == pid);
         let ring = match is_traced {
-            true => self.core.domains.ring_for(&tenant(now)).or_else(|error| {
-                self.retire_rings();
-                self.core.domains.ring_for(&tenant(now)).map_err(|_| error)
-            }),
+            true => self.core.domains.ring_with_room(&tenant(now)),
             // Nobody wants its hits.
             false => Err(Error::Gone { pid }),
         };
@@ -209,16 +212,5 @@ impl Session {
             Err(error @ Error::TooManyRings { .. }) if is_traced => Err(error),
             _ => Ok(()),
         }
-    }
-
-    /// Gives up the rings that no process has any more.
-    fn retire_rings(&mut self) {
-        let used: HashSet<u64> = nopal_proc::processes()
-            .into_iter()
-            .filter(|process| process.pid != std::process::id())
-            .filter_map(|process| Maps::read(process.pid as i32).ok())
-            .flat_map(|maps| maps.ranges.iter().map(|range| range.inode).collect::<Vec<_>>())
-            .collect();
-        self.core.domains.retire(|_, inode| used.contains(&inode));
     }
 }

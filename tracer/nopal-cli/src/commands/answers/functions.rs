@@ -70,7 +70,11 @@ impl Functions {
             let is_provider = available.probes.iter().any(|probe| probe.name.provider == provider);
             // A span of that provider was meant, rather than a library of its name that may come later.
             let is_misspelt = is_provider && found.probes.is_empty() && !word.starts_with(PREFIX);
-            if found.spans.is_empty() || is_misspelt {
+            // What the command starts may have such a probe; a function is seldom called so.
+            let is_probe = found.probes.is_empty()
+                && !word.starts_with(PREFIX)
+                && ["__", "-"].iter().any(|part| ProbeName::parse(word, "").name.contains(part));
+            if found.spans.is_empty() || is_misspelt || is_probe {
                 let is_file = !is_provider && files.names(&pattern).0.is_some();
                 if word.starts_with(PREFIX) || is_file || !found.endless.is_empty() {
                     return Err(none(&pattern, &found.endless, &files));

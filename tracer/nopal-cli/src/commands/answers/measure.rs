@@ -9,7 +9,7 @@ use crate::words::counted;
 use nopal_answers::kept::{Kept, NotKept, roles};
 use nopal_answers::{Latency, LatencyAsk};
 use nopal_live::registry::SpanRoles;
-use nopal_live::{Live, Polled, Way};
+use nopal_live::{Live, NotKeptHere, Polled};
 use nopal_spans::{ProbeName, Span};
 
 #[derive(Debug, clap::Args)]
@@ -32,12 +32,10 @@ enum Streamed {
     Question(NotKept),
     /// The kernel door was asked for.
     ByKernel,
-    /// Which door opens the sites of a command is known once it runs.
-    Command,
     /// Children that are not to be looked at would be added up, too.
     Only,
-    /// The user door does not open this site.
-    Site(String),
+    /// The user door does not open all that is needed.
+    Here(NotKeptHere),
     ThreadContext,
 }
 
@@ -47,12 +45,9 @@ impl std::fmt::Display for Streamed {
             Streamed::AskedFor => f.write_str("--streamed"),
             Streamed::Question(why) => write!(f, "{why}"),
             Streamed::ByKernel => f.write_str("the kernel door streams"),
-            Streamed::Command => {
-                f.write_str("which doors a command's sites have is known once it runs; --door user keeps")
-            }
             Streamed::ThreadContext => f.write_str("--otel needs the thread context of each event"),
             Streamed::Only => f.write_str("--only needs the process of each event"),
-            Streamed::Site(probe) => write!(f, "the user door does not open each site of {probe}"),
+            Streamed::Here(why) => write!(f, "{why}"),
         }
     }
 }
@@ -115,22 +110,24 @@ fn keep(
         Err(why) => return Ok(Err(why)),
     };
     signals::stop_on_signals();
-    let mut open = args.target.open_keeping(&source.patterns(probes), roles)?;
-    let is_elsewhere = |way: &Way| matches!(way, Way::Kernel { .. });
-    let elsewhere = open.opened.iter().find(|site| is_elsewhere(&site.way)).map(|site| site.probe.clone());
-    if let Some(probe) = elsewhere {
-        open.close();
-        return Ok(Err(Streamed::Site(probe)));
-    }
+    // What spans carry along is not kept.
+    let is_needed =
+        |probe: &&ProbeName| roles.by_probe.contains_key(&(probe.provider.clone(), probe.name.clone()));
+    let needed: Vec<ProbeName> = probes.iter().filter(is_needed).cloned().collect();
+    let open = match args.target.open_keeping(&source.patterns(&needed), roles)? {
+        Ok(open) => open,
+        Err(why) => return Ok(Err(Streamed::Here(why))),
+    };
     if args.target.verbose {
         tell!("spans: kept at the source");
     }
-    let mut kept = Kept::new(asked.spans.len());
+    let mut kept = Kept::new(asked.spans.len(), !asked.ask.by.is_empty());
     let mut gathered = source.trace(args, open, &mut kept, latency, each_round)?;
     for (n, what) in [
         (kept.n_no_room, "of threads that the table has no room for"),
         (kept.n_too_deep, "that lay in too many open spans"),
         (kept.n_elsewhere, "that the kernel door saw"),
+        (kept.n_undecided, "of arguments that the program cannot compare itself"),
     ] {
         if n > 0 {
             let text =
@@ -152,10 +149,8 @@ fn may_keep(source: &Source, args: &AnswerArgs, asked: &Asked<'_>) -> Result<Spa
     if args.target.only {
         return Err(Streamed::Only);
     }
-    match args.target.door {
-        DoorArg::Kernel => return Err(Streamed::ByKernel),
-        DoorArg::Auto if !args.target.command.is_empty() => return Err(Streamed::Command),
-        DoorArg::Auto | DoorArg::User => {}
+    if args.target.door == DoorArg::Kernel {
+        return Err(Streamed::ByKernel);
     }
     roles(asked.spans, asked.ask, &source.available).map_err(Streamed::Question)
 }

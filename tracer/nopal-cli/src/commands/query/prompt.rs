@@ -130,7 +130,9 @@ pub(super) fn run(database: &Database, mut form: Form) -> Result<(), Failure> {
             [".quit" | ".exit" | ".q"] => break,
             [".help"] => print(HELP)?,
             [".tables"] => {
-                let names: Vec<&str> = database.tables().iter().map(|table| table.name.as_str()).collect();
+                let tables = database.tables().iter().map(|table| table.name.clone());
+                let views = database.views().into_iter().map(|(name, _)| name);
+                let names: Vec<String> = tables.chain(views).collect();
                 print(&format!("{}\n", names.join("\n")))?;
             }
             [".schema"] => print(&rows::tables(database, None))?,

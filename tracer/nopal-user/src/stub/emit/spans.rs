@@ -4,32 +4,33 @@
 //! A thread alone writes to its slot, so that a begin is a few plain stores. A signal may come between any two of them, and its
 //! handler hit probes, too: a frame counts from its start time on, which is stored last, and no more once that is 0.
 
+mod judge;
+mod slot;
+
 use core::mem::offset_of;
 
-use nopal_abi::ring::ControlPage;
-use nopal_abi::stub_space::ProcessPage;
 use nopal_capture::span::{
-    BATCH_SHIFT, BATCH_TICKS_SHIFT, BLOCK_BYTES, BUCKET_BITS, FRAME_SHIFT, Frame, HEADER_BYTES, KEPT_BYTES,
-    MAX_DEPTH, MAX_NS_SHIFT, MAX_SPANS, N_PROBED, SLOT_SHIFT, SlowSpan, SpanBlock, SpanHeader, SpanTop,
-    ThreadSlot,
+    BATCH_SHIFT, BATCH_TICKS_SHIFT, BLOCK_BYTES, BUCKET_BITS, FRAME_SHIFT, Frame, KEPT_BYTES, KEY_AT,
+    MAX_DEPTH, MAX_NS_SHIFT, MAX_SPANS, SlowSpan, SpanBlock, SpanHeader, SpanTop, ThreadSlot,
 };
-use nopal_capture::{Capture, RecordLayout, SpanSite, SpanStep};
+use nopal_capture::{Capture, Closing, Question, RecordLayout, SpanSite, SpanStep};
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 
-use super::{Stubber, load_generation};
+use super::Stubber;
 use crate::stub::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, RSP, Width, at};
-use crate::stub::locked::{Size, cpu_by_segment};
-use crate::stub::words::tid_offset_word;
+use crate::stub::locked::cpu_by_segment;
 use crate::stub::{Stub, StubError, StubSpec, Surroundings};
 
-/// Below the frames of [`Stubber`]: a [`SlowSpan`], then the thread's slot, the end of its frames, and whether the
-/// span is slow.
-pub(super) const SLOT_BYTES: i32 = SlowSpan::BYTES as i32 + 24;
+/// Below the frames of [`Stubber`]: a [`SlowSpan`], then the thread's slot, the end of its frames, whether the span is slow,
+/// whether the thread has restartable sequences, the answers of the span, and its group.
+pub(super) const SLOT_BYTES: i32 = SlowSpan::BYTES as i32 + 40;
 const SLOT_AT: i32 = SlowSpan::BYTES as i32;
 const END_AT: i32 = SLOT_AT + 8;
 const SLOW_AT: i32 = END_AT + 8;
-/// Whether the thread has restartable sequences.
 const RSEQ_AT: i32 = SLOW_AT + 4;
+const ANSWERS_AT: i32 = RSEQ_AT + 4;
+/// As a span, or 0 if there is no room for it.
+const GROUP_AT: i32 = ANSWERS_AT + 8;
 const START_AT: i32 = offset_of!(SlowSpan, start) as i32;
 const TICKS_AT: i32 = offset_of!(SlowSpan, ticks) as i32;
 const NESTED_AT: i32 = offset_of!(SlowSpan, nested) as i32;
@@ -50,6 +51,7 @@ const FRAME_NESTED: i32 = offset_of!(Frame, nested) as i32;
 /// The highest byte of the same word.
 const FRAME_SPAN: i32 = FRAME_NESTED + 7;
 const FRAME_EVENT: i32 = offset_of!(Frame, event) as i32;
+const FRAME_ANSWERS: i32 = offset_of!(Frame, answers) as i32;
 const FRAME_KEPT: i32 = offset_of!(Frame, kept) as i32;
 const MAX: i32 = offset_of!(SpanTop, max) as i32;
 const LEAST: i32 = offset_of!(SpanTop, least) as i32;
@@ -61,15 +63,28 @@ pub(super) fn generate(spec: &StubSpec, site: &SpanSite, around: &Surroundings) 
         site.values.iter().map(|operand| Capture::Value { operand: operand.clone() }).collect();
     let kept = RecordLayout::new(&values, false, false);
     for step in &site.steps {
-        let span = step.span();
-        let end = (u32::from(span) + 1) * BLOCK_BYTES;
-        let is_kept = kept.fixed_bytes() as usize <= KEPT_BYTES || matches!(step, SpanStep::End { .. });
-        if usize::from(span) >= MAX_SPANS
-            || end > around.layout.cells_stride
-            || around.layout.span_slots == 0
-            || !is_kept
-        {
-            return Err(StubError::BadSpan { span });
+        let room = match step {
+            SpanStep::Begin { key: Some(_), .. } => KEY_AT,
+            SpanStep::Begin { .. } => KEPT_BYTES,
+            SpanStep::End { .. } | SpanStep::Fail { .. } => usize::MAX,
+        };
+        let is_kept = kept.fixed_bytes() as usize <= room;
+        for span in step.spans() {
+            let is_grouped = |closing: &Closing| closing.grouping.is_some();
+            let has_groups = match step {
+                SpanStep::Begin { .. } => false,
+                SpanStep::End { closing, .. } => is_grouped(closing),
+                SpanStep::Fail { spans } => spans.iter().any(|(_, closing)| is_grouped(closing)),
+            };
+            let last = if has_groups { MAX_SPANS as u32 - 1 } else { u32::from(span) };
+            let end = (last + 1) * BLOCK_BYTES;
+            if usize::from(span) >= MAX_SPANS
+                || end > around.layout.cells_stride
+                || around.layout.span_slots == 0
+                || !is_kept
+            {
+                return Err(StubError::BadSpan { span });
+            }
         }
     }
     let mut stubber = Stubber::new(spec, &[], &kept, around);
@@ -88,13 +103,29 @@ pub(super) fn generate(spec: &StubSpec, site: &SpanSite, around: &Surroundings) 
     let [silenced, no_room] = [stubber.asm.label(), stubber.asm.label()];
     stubber.require_time(silenced);
     stubber.find_slot(no_room);
+    let record = Record { captures: &captures, layout: &layout, event: spec.event };
     for step in &site.steps {
         match step {
-            SpanStep::Begin { span } => stubber.begin(*span, spec.event, &site.values, &kept)?,
-            SpanStep::End { span, parts } => {
-                let record = Record { captures: &captures, layout: &layout, event: spec.event };
-                stubber.end(*span, parts, site.n_slowest, &record)?;
+            SpanStep::Begin { span, is_outermost, questions, key } => {
+                let known = stubber.asm.label();
+                if *is_outermost {
+                    stubber.count_within(*span, known);
+                }
+                let begin = Begin { span: *span, event: spec.event, questions, key: key.as_ref() };
+                stubber.begin(&begin, &site.values, &kept)?;
+                stubber.asm.bind(known);
             }
+            SpanStep::End { span, is_outermost, parts, closing } => {
+                let end = End {
+                    span: *span,
+                    n_slowest: site.n_slowest,
+                    closing,
+                    is_failure: false,
+                    is_outermost: *is_outermost,
+                };
+                stubber.end(&end, parts, &record)?;
+            }
+            SpanStep::Fail { spans } => stubber.fail(spans, site.n_slowest, &record)?,
         }
     }
     stubber.restore();
@@ -113,6 +144,25 @@ struct Record<'a> {
     captures: &'a [Capture],
     layout: &'a RecordLayout,
     event: u32,
+}
+
+/// How a span begins here.
+struct Begin<'a> {
+    span: u8,
+    event: u32,
+    questions: &'a [Question],
+    key: Option<&'a Operand>,
+}
+
+/// How a span ends here.
+struct End<'a> {
+    span: u8,
+    n_slowest: u16,
+    closing: &'a Closing,
+    /// Whatever its fields say.
+    is_failure: bool,
+    /// Those within it that do not count end first.
+    is_outermost: bool,
 }
 
 /// Of the header in the traced processes.
@@ -156,100 +206,8 @@ impl Stubber<'_> {
         self.asm.lock_inc(at(RAX, 0));
     }
 
-    /// `state` becomes the thread's slot, which is also kept; without one goes to `no_room`.
-    fn find_slot(&mut self, no_room: Label) {
-        let around = self.around;
-        let (state, position) = (self.state, self.position);
-        let [enrol, probe, found, beyond] = std::array::from_fn(|_| self.asm.label());
-        let [otherwise, numbered] = [self.asm.label(), self.asm.label()];
-        let has_rseq = self.slot(RSEQ_AT);
-        self.require_rseq(otherwise);
-        self.asm.load64(RAX, tid_offset_word(around));
-        self.asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
-        self.asm.store(at(RSP, self.tid_at), RAX, Width::B4);
-        self.asm.store_imm(has_rseq, 1, Width::B4);
-        self.asm.jmp(numbered);
-        self.asm.bind(otherwise);
-        self.asm.store_imm(has_rseq, 0, Width::B4);
-        let question = self.locked(Size::Fixed(0), 0, 0).find_tid(&mut self.asm, around);
-        self.questions.push(question);
-        self.asm.bind(numbered);
-        self.asm.test(RAX, RAX);
-        self.asm.jcc(Cond::Equal, no_room);
-        let ask = self.asm.here();
-        load_generation(&mut self.asm, around);
-        self.asm.cmp32(RAX, image_word(around, 4));
-        self.asm.jcc(Cond::NotEqual, enrol);
-        let asm = &mut self.asm;
-        asm.load32(RDX, image_word(around, 0));
-        asm.shl(RDX, 32);
-        asm.load32(RAX, at(RSP, self.tid_at));
-        asm.alu(Alu::Or, RDX, RAX);
-        asm.alu_imm32(Alu::And, RAX, around.layout.span_slots as i32 - 1);
-        asm.shl(RAX, SLOT_SHIFT);
-        asm.mov_imm(state, header(around) + HEADER_BYTES as u64);
-        asm.alu(Alu::Add, state, RAX);
-        asm.alu_mem(Alu::Cmp, RDX, at(state, OWNER));
-        asm.jcc(Cond::NotEqual, probe);
-        asm.bind(found);
-        asm.store(at(RSP, self.spans_at + SLOT_AT), state, Width::B8);
-        asm.jmp(beyond);
-
-        // One of the next slots, or the first of them that is free.
-        asm.bind(probe);
-        let [hit, claim, taken] = [asm.label(), asm.label(), asm.label()];
-        for pass in 0..2 {
-            asm.mov(position, state);
-            asm.mov_imm(RCX, N_PROBED as u64);
-            let next = asm.here();
-            asm.load64(RAX, at(position, OWNER));
-            asm.alu(Alu::Cmp, RAX, RDX);
-            asm.jcc(Cond::Equal, hit);
-            if pass == 1 {
-                asm.test(RAX, RAX);
-                asm.jcc(Cond::Equal, claim);
-                asm.bind(taken);
-            }
-            asm.alu_imm(Alu::Add, position, 1 << SLOT_SHIFT);
-            asm.alu_imm32(Alu::Sub, RCX, 1);
-            asm.jcc(Cond::NotEqual, next);
-        }
-        asm.jmp(no_room);
-        asm.bind(claim);
-        asm.lock_cmpxchg(at(position, OWNER), RDX, Width::B8);
-        asm.jcc(Cond::NotEqual, taken);
-        asm.bind(hit);
-        asm.mov(state, position);
-        asm.jmp(found);
-
-        // The first hit of this image: it takes a number.
-        asm.bind(enrol);
-        asm.mov_imm(RCX, around.ring + offset_of!(ControlPage, images) as u64);
-        let again = asm.here();
-        asm.load32(RAX, at(RCX, 0));
-        asm.lea(RDX, at(RAX, 1));
-        asm.lock_cmpxchg(at(RCX, 0), RDX, Width::B4);
-        asm.jcc(Cond::NotEqual, again);
-        asm.mov32(RDX, RDX);
-        load_generation(asm, around);
-        asm.mov32(RCX, RAX);
-        asm.shl(RCX, 32);
-        asm.alu(Alu::Or, RCX, RDX);
-        asm.load64(RAX, image_word(around, 0));
-        // If another thread was first, its number counts.
-        asm.lock_cmpxchg(image_word(around, 0), RCX, Width::B8);
-        self.meet_process();
-        self.asm.jmp(ask);
-        self.asm.bind(beyond);
-    }
-
-    fn begin(
-        &mut self,
-        span: u8,
-        event: u32,
-        values: &[Operand],
-        kept: &RecordLayout,
-    ) -> Result<(), StubError> {
+    fn begin(&mut self, begin: &Begin<'_>, values: &[Operand], kept: &RecordLayout) -> Result<(), StubError> {
+        let Begin { span, event, questions, key } = *begin;
         let (state, position) = (self.state, self.position);
         let [too_deep, done] = [self.asm.label(), self.asm.label()];
         let slot = self.slot(SLOT_AT);
@@ -268,6 +226,12 @@ impl Stubber<'_> {
         for (operand, field) in values.iter().zip(kept.fields()) {
             self.frame.store(&mut self.asm, operand, RCX, FRAME_KEPT + field.offset as i32, RDX)?;
         }
+        if let Some(key) = key {
+            self.frame.load(&mut self.asm, key, RAX, RDX)?;
+            self.asm.store(at(RCX, FRAME_KEPT + KEY_AT as i32), RAX, Width::B8);
+        }
+        self.asm.store_imm(at(RCX, FRAME_ANSWERS), 0, Width::B4);
+        self.ask(questions, at(RCX, FRAME_ANSWERS))?;
         let asm = &mut self.asm;
         asm.time();
         asm.store(at(RCX, FRAME_START), RAX, Width::B8);
@@ -279,7 +243,8 @@ impl Stubber<'_> {
         Ok(())
     }
 
-    fn end(&mut self, span: u8, parts: &[u8], n_slowest: u16, record: &Record<'_>) -> Result<(), StubError> {
+    fn end(&mut self, end: &End<'_>, parts: &[u8], record: &Record<'_>) -> Result<(), StubError> {
+        let span = end.span;
         let (state, position) = (self.state, self.position);
         let [search, unmatched, beyond, measured, done] = std::array::from_fn(|_| self.asm.label());
         let slot = self.slot(SLOT_AT);
@@ -300,14 +265,16 @@ impl Stubber<'_> {
         asm.load64(RAX, at(RCX, FRAME_START));
         asm.test(RAX, RAX);
         asm.jcc(Cond::Equal, search);
-        self.measure(span, n_slowest);
+        self.leave_within(end, done);
+        self.measure(end);
         self.asm.mov_imm(RDX, u64::MAX);
         self.asm.add_to(at(state, DEPTH), RDX, false);
         self.asm.bind(measured);
-        self.add_up(span, n_slowest, record, done)?;
+        self.judge(end, done)?;
+        self.add_up(end, record, done)?;
 
         self.asm.bind(search);
-        self.find_below(span, parts, n_slowest, unmatched);
+        self.find_below(end, parts, unmatched, done);
         self.asm.jmp(measured);
         self.asm.bind(unmatched);
         self.count_of(span, offset_of!(SpanTop, n_ends));
@@ -320,12 +287,58 @@ impl Stubber<'_> {
         Ok(())
     }
 
+    /// Ends all open spans of these kinds, the innermost first.
+    fn fail(
+        &mut self,
+        spans: &[(u8, Closing)],
+        n_slowest: u16,
+        record: &Record<'_>,
+    ) -> Result<(), StubError> {
+        let (state, position) = (self.state, self.position);
+        let [next, done] = [self.asm.label(), self.asm.label()];
+        let [slot, end_of_frames] = [SLOT_AT, END_AT].map(|at| self.slot(at));
+        let again = self.asm.here();
+        let asm = &mut self.asm;
+        asm.load64(state, slot);
+        asm.load64(position, at(state, DEPTH));
+        asm.alu_imm(Alu::Cmp, position, MAX_DEPTH as i32);
+        asm.jcc(Cond::Above, done);
+        asm.shl(position, FRAME_SHIFT);
+        asm.lea(RCX, Mem::At { base: state, index: Some((position, 1)), disp: FRAMES });
+        asm.store(end_of_frames, RCX, Width::B8);
+        asm.bind(next);
+        asm.test(position, position);
+        asm.jcc(Cond::Equal, done);
+        asm.alu_imm(Alu::Sub, position, FRAME_BYTES);
+        asm.alu_imm(Alu::Sub, RCX, FRAME_BYTES);
+        asm.load64(RAX, at(RCX, FRAME_START));
+        asm.test(RAX, RAX);
+        asm.jcc(Cond::Equal, next);
+        asm.load(RAX, at(RCX, FRAME_SPAN), Width::B1, false);
+        let labels: Vec<Label> = spans.iter().map(|_| asm.label()).collect();
+        for ((span, _), label) in spans.iter().zip(&labels) {
+            asm.alu_imm32(Alu::Cmp, RAX, i32::from(*span));
+            asm.jcc(Cond::Equal, *label);
+        }
+        asm.jmp(next);
+        for ((span, closing), label) in spans.iter().zip(labels) {
+            let end = End { span: *span, n_slowest, closing, is_failure: true, is_outermost: false };
+            self.asm.bind(label);
+            self.measure(&end);
+            self.close_gap(&[]);
+            self.judge(&end, again)?;
+            self.add_up(&end, record, again)?;
+        }
+        self.asm.bind(done);
+        Ok(())
+    }
+
     /// Takes the time of the frame at `%rcx`, which is `position` behind the first: it ends, and the one before it has it
     /// within.
-    fn measure(&mut self, span: u8, n_slowest: u16) {
+    fn measure(&mut self, end: &End<'_>) {
         let [forward, outermost, fast] = std::array::from_fn(|_| self.asm.label());
         let [start, ticks, nested] = [START_AT, TICKS_AT, NESTED_AT].map(|at| self.slot(at));
-        let (event, slow) = (self.slot(EVENT_AT), self.slot(SLOW_AT));
+        let (event, slow, answers) = (self.slot(EVENT_AT), self.slot(SLOW_AT), self.slot(ANSWERS_AT));
         let asm = &mut self.asm;
         asm.time();
         asm.load64(RDX, at(RCX, FRAME_START));
@@ -345,14 +358,23 @@ impl Stubber<'_> {
         asm.shl(RDX, 8);
         asm.shr(RDX, 8);
         asm.store(nested, RDX, Width::B8);
-        if n_slowest == 0 {
+        if end.closing.counts.is_some() || end.closing.fails.is_some() {
+            asm.load32(RDX, at(RCX, FRAME_ANSWERS));
+            asm.store(answers, RDX, Width::B4);
+        }
+        let is_grouped = end.closing.grouping.is_some();
+        if end.n_slowest == 0 && !is_grouped {
             return;
         }
         asm.store_imm(slow, 0, Width::B4);
-        asm.mov_imm(RDX, top(self.around, span));
+        asm.mov_imm(RDX, top(self.around, end.span));
         asm.alu_mem(Alu::Cmp, RAX, at(RDX, FLOOR));
-        asm.jcc(Cond::BelowEqual, fast);
-        asm.store_imm(slow, 1, Width::B4);
+        // Where there is no room for its group, one that is not slow leaves a record, too.
+        let otherwise = self.asm.label();
+        let asm = &mut self.asm;
+        asm.jcc(Cond::BelowEqual, if is_grouped { otherwise } else { fast });
+        asm.store_imm(slow, i32::from(end.n_slowest > 0), Width::B4);
+        asm.bind(otherwise);
         asm.load32(RDX, at(RCX, FRAME_EVENT));
         asm.store(event, RDX, Width::B4);
         for word in (0..KEPT_BYTES as i32).step_by(8) {
@@ -364,26 +386,33 @@ impl Stubber<'_> {
 
     /// Ends the innermost open span of this kind that is not the last frame, `%rcx`. What began within it and is open stays so,
     /// but for its parts; what has ended within those lies within it.
-    fn find_below(&mut self, span: u8, parts: &[u8], n_slowest: u16, unmatched: Label) {
-        let (state, position) = (self.state, self.position);
-        let [next, shift, closed] = std::array::from_fn(|_| self.asm.label());
-        let [nested, end] = [NESTED_AT, END_AT].map(|at| self.slot(at));
+    fn find_below(&mut self, end: &End<'_>, parts: &[u8], unmatched: Label, done: Label) {
+        let (position, next) = (self.position, self.asm.label());
+        let end_of_frames = self.slot(END_AT);
         let asm = &mut self.asm;
         asm.lea(RAX, at(RCX, FRAME_BYTES));
-        asm.store(end, RAX, Width::B8);
+        asm.store(end_of_frames, RAX, Width::B8);
         asm.bind(next);
         asm.test(position, position);
         asm.jcc(Cond::Equal, unmatched);
         asm.alu_imm(Alu::Sub, position, FRAME_BYTES);
         asm.alu_imm(Alu::Sub, RCX, FRAME_BYTES);
         asm.load(RAX, at(RCX, FRAME_SPAN), Width::B1, false);
-        asm.alu_imm32(Alu::Cmp, RAX, i32::from(span));
+        asm.alu_imm32(Alu::Cmp, RAX, i32::from(end.span));
         asm.jcc(Cond::NotEqual, next);
         asm.load64(RAX, at(RCX, FRAME_START));
         asm.test(RAX, RAX);
         asm.jcc(Cond::Equal, next);
-        self.measure(span, n_slowest);
+        self.leave_within(end, done);
+        self.measure(end);
+        self.close_gap(parts);
+    }
 
+    /// Moves what is open behind the frame at `%rcx`, which has ended, into its place; parts of it are dropped.
+    fn close_gap(&mut self, parts: &[u8]) {
+        let (state, position) = (self.state, self.position);
+        let [shift, closed] = std::array::from_fn(|_| self.asm.label());
+        let [nested, end] = [NESTED_AT, END_AT].map(|at| self.slot(at));
         // %rcx is where the next frame that stays goes, position where it is.
         let asm = &mut self.asm;
         asm.lea(position, at(RCX, 0));
@@ -425,40 +454,66 @@ impl Stubber<'_> {
         asm.store(at(state, DEPTH), RCX, Width::B8);
     }
 
-    /// Adds a span that has been measured to the sums, and writes a record if it is slow; then goes to `done`.
-    fn add_up(
-        &mut self,
-        span: u8,
-        n_slowest: u16,
-        record: &Record<'_>,
-        done: Label,
-    ) -> Result<(), StubError> {
-        let block = u32::from(span) * BLOCK_BYTES;
-        let position = self.position;
-        let [long, more, less, is_more, is_less, slow, write] = std::array::from_fn(|_| self.asm.label());
-        let [ticks, nested, name, is_slow] = [TICKS_AT, NESTED_AT, SPAN_AT, SLOW_AT].map(|at| self.slot(at));
-        let (around, slot) = (self.around, self.slot(SLOT_AT));
+    /// Ticks in `%rax` become nanoseconds. Spoils `%rcx` and `%rdx`.
+    fn convert_ticks(&mut self) {
+        let rate = header(self.around) + offset_of!(SpanHeader, rate) as u64;
         let asm = &mut self.asm;
-        asm.store_imm(name, i32::from(span), Width::B4);
-        asm.mov_imm(RCX, header(around));
-        asm.load64(RAX, ticks);
-        asm.load64(RDX, at(RCX, offset_of!(SpanHeader, rate) as i32));
+        asm.mov_imm(RCX, rate);
+        asm.load64(RDX, at(RCX, 0));
         asm.multiply_wide(RDX);
         asm.shr(RAX, 32);
         asm.shl(RDX, 32);
         asm.alu(Alu::Or, RAX, RDX);
+    }
+
+    /// Adds a span that has been measured to the sums, and writes a record if it is slow; then goes to `done`.
+    fn add_up(&mut self, end: &End<'_>, record: &Record<'_>, done: Label) -> Result<(), StubError> {
+        let End { span, n_slowest, .. } = *end;
+        let block = u32::from(span) * BLOCK_BYTES;
+        let position = self.position;
+        let is_grouped = end.closing.grouping.is_some();
+        let [long, more, less, is_more, is_less, slow, write] = std::array::from_fn(|_| self.asm.label());
+        let (group, in_group) = (self.slot(GROUP_AT), self.asm.label());
+        let [ticks, nested, name, is_slow] = [TICKS_AT, NESTED_AT, SPAN_AT, SLOW_AT].map(|at| self.slot(at));
+        let (around, slot) = (self.around, self.slot(SLOT_AT));
+        let asm = &mut self.asm;
+        if is_grouped {
+            asm.load64(RAX, group);
+            asm.test(RAX, RAX);
+            asm.jcc(Cond::NotEqual, in_group);
+            asm.load32(RAX, name);
+            asm.alu_imm32(Alu::Or, RAX, SlowSpan::IS_UNGROUPED as i32);
+            asm.store(name, RAX, Width::B4);
+            asm.jmp(write);
+            asm.bind(in_group);
+        }
+        asm.load64(RAX, ticks);
+        self.convert_ticks();
+        let asm = &mut self.asm;
         asm.mov(RDX, RAX);
         asm.shr(RDX, MAX_NS_SHIFT);
         asm.jcc(Cond::NotEqual, long);
         // Whose buckets begin with one for negative values.
         self.bucket(position, BUCKET_BITS);
+        if is_grouped {
+            self.asm.load64(RAX, group);
+            self.asm.multiply(RAX, BLOCK_BYTES as i32 / 8);
+            self.asm.alu(Alu::Add, position, RAX);
+        }
         self.count_bucket((block + offset_of!(SpanBlock, buckets) as u32) as i32 - 8);
         // Sums are the thread's own: one instruction each, which no signal divides.
         let asm = &mut self.asm;
         asm.load64(self.state, slot);
+        asm.mov_imm(RCX, top(around, span));
+        if is_grouped {
+            asm.load64(RAX, group);
+            asm.shl(RAX, 3);
+            asm.alu(Alu::Add, self.state, RAX);
+            asm.shl(RAX, 3);
+            asm.alu(Alu::Add, RCX, RAX);
+        }
         asm.load64(RDX, nested);
         asm.add_to(at(self.state, NESTED + 8 * i32::from(span)), RDX, false);
-        asm.mov_imm(RCX, top(around, span));
         asm.load64(RDX, ticks);
         asm.add_to(at(self.state, TOTALS + 8 * i32::from(span)), RDX, false);
         asm.alu_mem(Alu::Cmp, RDX, at(RCX, MAX));
@@ -486,10 +541,13 @@ impl Stubber<'_> {
             asm.jmp(back);
         }
         asm.bind(long);
-        asm.store_imm(name, (u32::from(span) | SlowSpan::IS_LONG) as i32, Width::B4);
+        asm.load32(RAX, name);
+        asm.alu_imm32(Alu::Or, RAX, SlowSpan::IS_LONG as i32);
+        asm.store(name, RAX, Width::B4);
         asm.jmp(write);
         asm.bind(slow);
         if n_slowest > 0 {
+            self.asm.mov_imm(RCX, top(around, span));
             self.raise_floor(span, n_slowest);
         }
         self.asm.bind(write);
@@ -560,10 +618,4 @@ impl Stubber<'_> {
         asm.store(at(RCX, FLOOR), RAX, Width::B8);
         asm.bind(done);
     }
-}
-
-/// The session's word with the number of this process image, `offset` bytes into it.
-fn image_word(around: &Surroundings, offset: u64) -> Mem {
-    let images = offset_of!(ProcessPage, images) as u64;
-    Mem::Near(around.process_page + images + 8 * u64::from(around.session) + offset)
 }
