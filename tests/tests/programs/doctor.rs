@@ -152,11 +152,12 @@ fn other_tools_and_what_they_left() {
         Running::start(Command::new("bpftrace").args(["-p", &pid, "-e", &script]).stdout(Stdio::null()));
     let site = object.probe("patient", "pulse").unwrap().sites[0].address + bias;
     let reader = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
-    wait_until("bpftrace is there", 60, || {
-        let mut byte = [0];
-        reader.read_exact_at(&mut byte, site).unwrap();
-        byte == [0xcc]
-    });
+    let bytes_of_site = || {
+        let mut bytes = [0; 11];
+        reader.read_exact_at(&mut bytes, site).unwrap();
+        bytes
+    };
+    wait_until("bpftrace is there", 60, || bytes_of_site()[0] == 0xcc);
     finds(&["-p", &pid, "patient:pulse"], "breakpoint", "notice");
     stop(bpftrace.pid(), libc::SIGINT);
     bpftrace.0.wait().unwrap();
@@ -175,16 +176,16 @@ fn other_tools_and_what_they_left() {
     stop(strace.pid(), libc::SIGINT);
     drop(strace);
     // A tracer of ours that was killed.
+    let untouched = bytes_of_site();
     let mut tracer = Running::start(
         Command::new(nopal())
             .args(["trace", "--door", "user", "-p", &pid, "patient:pulse"])
             .stdout(Stdio::null())
             .stderr(Stdio::null()),
     );
-    wait_until("nopal is there", 20, || {
-        fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("nopal-stubs")
+    wait_until("nopal is there", 60, || {
+        bytes_of_site() != untouched
     });
-    std::thread::sleep(std::time::Duration::from_millis(300));
     stop(tracer.pid(), libc::SIGKILL);
     tracer.0.wait().unwrap();
     finds(&["-p", &pid], "nopal", "notice");

@@ -303,7 +303,9 @@ mod tests {
 
     fn program(name: &str) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("nopal-gate-{}-{name}", std::process::id()));
-        std::fs::copy("/bin/true", &path).unwrap();
+        // By another process: a child that another test starts meanwhile would inherit the file open for writing, and
+        // whoever starts the program then is told that it is busy.
+        assert!(Command::new("cp").arg("/bin/true").arg(&path).status().unwrap().success());
         path
     }
 

@@ -45,6 +45,8 @@ pub struct Programs {
     look_again: Duration,
     /// How often numbers that are new are looked at.
     look: Duration,
+    /// The number given last when it was last looked; nothing where that is not told.
+    last_number: Option<u32>,
     /// Tells of those that a look would not find; nothing where the kernel does not allow it.
     perf_events: Option<PerfEvents>,
     /// Processes that have started a program, of which nothing but this is known yet.
@@ -92,6 +94,7 @@ impl Programs {
             last_full_look: None,
             look_again: LOOK_AGAIN,
             look: LOOK,
+            last_number: None,
             perf_events: None,
             started: HashMap::new(),
             missed: Vec::new(),
@@ -330,6 +333,13 @@ impl Programs {
             self.last_full_look = self.last_look;
             self.watch_files();
         }
+        // Asked before looking: who starts meanwhile is found the next time.
+        let last_number = last_number();
+        let is_same = last_number.is_some() && last_number == self.last_number;
+        self.last_number = last_number;
+        if is_same && !is_full {
+            return fresh;
+        }
         let own = std::process::id();
         let mut seen = HashMap::with_capacity(self.seen.len());
         let mut found = Vec::new();
@@ -383,6 +393,11 @@ fn files_called(name: &str) -> Vec<PathBuf> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|dir| dir.join(name)).filter(|file| file.is_file()).collect()
+}
+
+/// The number that was last given to a process or thread.
+fn last_number() -> Option<u32> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
 }
 
 fn numbers() -> Vec<u32> {
