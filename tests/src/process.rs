@@ -39,9 +39,13 @@ impl Drop for Running {
     }
 }
 
-/// Asks again every 10 ms until `fact` holds; panics with `what` after `seconds`.
+/// So long a machine may stand still while its disk takes in what a build has written; that is nobody's fault.
+const STANDSTILL_S: u64 = 180;
+
+/// Asks again every 10 ms until `fact` holds; panics with `what` after `seconds`, or more where a machine may stand still.
 #[track_caller]
 pub fn wait_until(what: &str, seconds: u64, mut fact: impl FnMut() -> bool) {
+    let seconds = seconds.max(STANDSTILL_S);
     let end = Instant::now() + Duration::from_secs(seconds);
     while !fact() {
         assert!(Instant::now() < end, "not within {seconds} s: {what}");

@@ -183,9 +183,7 @@ fn other_tools_and_what_they_left() {
             .stdout(Stdio::null())
             .stderr(Stdio::null()),
     );
-    wait_until("nopal is there", 60, || {
-        bytes_of_site() != untouched
-    });
+    wait_until("nopal is there", 60, || bytes_of_site() != untouched);
     stop(tracer.pid(), libc::SIGKILL);
     tracer.0.wait().unwrap();
     finds(&["-p", &pid], "nopal", "notice");

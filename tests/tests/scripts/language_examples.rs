@@ -77,14 +77,14 @@ fn what_varies_is_marked() {
     }
 }
 
-/// What a command prints, both streams in one, and how it ends; at most a minute.
+/// What a command prints, both streams in one, and how it ends; at most three minutes.
 fn printed(dir: &Path, line: &str) -> Output {
     let folder = nopal().parent().unwrap();
     let mut path = OsString::from(folder);
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut command = Command::new("timeout");
-    command.args(["60", "sh", "-c", &format!("{line} 2>&1")]).current_dir(dir).env("PATH", path);
+    command.args(["180", "sh", "-c", &format!("{line} 2>&1")]).current_dir(dir).env("PATH", path);
     command.output().unwrap()
 }
 

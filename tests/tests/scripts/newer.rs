@@ -42,7 +42,7 @@ fn newer_scripts_print_what_release_0_27_printed() {
     let mut differences = Vec::new();
     for case in &cases {
         let mut command = Command::new("timeout");
-        command.arg("60").arg(&link).args(["-q", "--no-warnings", "-e", &case.script]).stdin(Stdio::null());
+        command.arg("180").arg(&link).args(["-q", "--no-warnings", "-e", &case.script]).stdin(Stdio::null());
         let output = command.output().unwrap();
         let found = String::from_utf8_lossy(&output.stdout).into_owned();
         let found: Vec<&str> = found.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();

@@ -25,7 +25,7 @@ fn has_point(script: &str, kinds: &[&str]) -> bool {
 
 fn run(tool: &Path, more: &[&str]) -> (Output, String) {
     let mut command = Command::new("timeout");
-    let output = command.arg("60").arg(nopal()).arg("run").arg(tool).args(more).output().unwrap();
+    let output = command.arg("180").arg(nopal()).arg("run").arg(tool).args(more).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, errors)
 }

@@ -83,7 +83,7 @@ fn place(dir: &Path) -> PathBuf {
 fn command(program: &Path, dir: &Path, case: &Case, options: &[&str]) -> Output {
     fs::write(dir.join("script.bt"), &case.script).unwrap();
     let mut command = Command::new("timeout");
-    command.arg("60").arg(program).args(options).current_dir(dir);
+    command.arg("180").arg(program).args(options).current_dir(dir);
     if case.is_unsafe {
         command.arg("--unsafe");
     }

@@ -19,7 +19,7 @@ fn link(folder: &Path) -> PathBuf {
 
 fn call(program: &Path, folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
-    command.arg("60").arg(program).args(args).current_dir(folder).stdin(Stdio::null());
+    command.arg("180").arg(program).args(args).current_dir(folder).stdin(Stdio::null());
     command.output().unwrap()
 }
 
