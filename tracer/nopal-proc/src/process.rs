@@ -17,6 +17,8 @@ pub struct Process {
     pub start_time_ticks: u64,
     /// False for a copy of its parent that has not started a program of its own.
     pub has_program_of_its_own: bool,
+    /// A thread of the kernel's own, which never becomes a program.
+    pub is_kernel_thread: bool,
     /// The page faults of the children that it has waited for. No child is without.
     pub faults_of_children: u64,
 }
@@ -100,6 +102,8 @@ impl Process {
 
 /// The kernel's PF_FORKNOEXEC.
 const FORKED_WITHOUT_EXEC: u64 = 0x40;
+/// The kernel's PF_KTHREAD.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// A file of `/proc` of one line, by one read: what is asked for of every process many times a second must be cheap.
 pub fn read_short(path: &Path) -> io::Result<Vec<u8>> {
@@ -131,6 +135,7 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
         is_zombie: matches!(state, "Z" | "X" | "x"),
         start_time_ticks,
         has_program_of_its_own: flags & FORKED_WITHOUT_EXEC == 0,
+        is_kernel_thread: flags & KERNEL_THREAD != 0,
         faults_of_children: minor.wrapping_add(major),
     })
 }
@@ -172,6 +177,7 @@ mod tests {
                 is_zombie: false,
                 start_time_ticks: 9876,
                 has_program_of_its_own: true,
+                is_kernel_thread: false,
                 faults_of_children: 6,
             };
             assert_eq!(process, want);
@@ -179,6 +185,8 @@ mod tests {
         assert!(parse_stat(line("x", "Z").as_bytes()).is_some_and(|process| process.is_zombie));
         let copy = line("x", "S").replace(" 4194560 ", " 4194624 ");
         assert!(parse_stat(copy.as_bytes()).is_some_and(|process| !process.has_program_of_its_own));
+        let of_kernel = line("kworker/0:1", "I").replace(" 4194560 ", " 69238880 ");
+        assert!(parse_stat(of_kernel.as_bytes()).is_some_and(|process| process.is_kernel_thread));
         for text in ["", "12", "12 (x", "12 (x)", "12 (x) S", "x (y) S 1", ")12 ("] {
             assert_eq!(parse_stat(text.as_bytes()), None, "{text}");
         }

@@ -38,8 +38,8 @@ pub struct Programs {
     idle: HashMap<u32, u64>,
     /// Processes that mapped files and ended before it could be seen whether they belong to a group.
     gone: Vec<(u32, Vec<PathBuf>)>,
-    /// With the ticks of their start, so that a number used again is looked at again.
-    seen: HashMap<u32, u64>,
+    /// The numbers that were there, and whether it is a thread of the kernel's own: no program will ever run there.
+    seen: HashMap<u32, bool>,
     last_look: Option<Instant>,
     last_full_look: Option<Instant>,
     look_again: Duration,
@@ -346,14 +346,14 @@ impl Programs {
         for pid in if self.names.is_empty() { Vec::new() } else { numbers() } {
             let before = self.seen.get(&pid).copied();
             // Of those that are recorded, whoever records them sees what becomes of them.
-            if (!is_full || known.contains(&pid))
-                && let Some(ticks) = before
+            if let Some(is_of_kernel) = before
+                && (!is_full || is_of_kernel || known.contains(&pid))
             {
-                seen.insert(pid, ticks);
+                seen.insert(pid, is_of_kernel);
                 continue;
             }
             let Ok(process) = Process::read(pid) else { continue };
-            seen.insert(pid, process.start_time_ticks);
+            seen.insert(pid, process.is_kernel_thread);
             let is_wanted = || self.names.iter().any(|name| is_called(&process, name));
             if pid != own && !known.contains(&pid) && !fresh.contains(&pid) && is_wanted() {
                 found.push(pid);
@@ -414,7 +414,8 @@ fn is_called(process: &Process, name: &str) -> bool {
     if !name.contains('/') && process.name == name {
         return true;
     }
-    if process.program().is_ok_and(|program| is_at(&program, name)) {
+    // Why it cannot be read is nobody's question here, and asking would double the work.
+    if fs::read_link(format!("/proc/{}/exe", process.pid)).is_ok_and(|program| is_at(&program, name)) {
         return true;
     }
     is_short_for(&process.name, name) != Named::No && runs_script(process.pid, name)
