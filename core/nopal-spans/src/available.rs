@@ -248,8 +248,12 @@ impl Available {
         if let Some(spans) = self.functions(word) {
             return Ok(spans.clone());
         }
-        let found = self.named(word, &self.spans);
-        let is_pattern = word.contains(['*', '?', '[']);
+        let mut found = self.named(word, &self.spans);
+        let is_pattern = is_pattern(word);
+        // A pattern that matches others, too, does not ask for what is measured by its name alone.
+        if is_pattern && found.iter().any(|span| !span.is_by_name) {
+            found.retain(|span| !span.is_by_name);
+        }
         match found.len() {
             0 => {}
             1 => return Ok(found.into_iter().cloned().collect()),
@@ -295,13 +299,23 @@ impl Available {
     }
 
     fn named<'s>(&self, word: &str, spans: &'s [Span]) -> Vec<&'s Span> {
-        let (provider, name) = word.rsplit_once(':').unwrap_or(("*", word));
-        let provider = if provider.is_empty() { "*" } else { provider };
-        let name = if name.is_empty() { "*".to_owned() } else { name_of(name) };
-        spans
-            .iter()
-            .filter(|span| glob(provider, &span.provider) && glob(&name, &name_of(&span.name)))
-            .collect()
+        spans.iter().filter(|span| is_span(word, span)).collect()
+    }
+
+    /// All spans, but for those that are measured only if their names are asked for.
+    pub fn all(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter().filter(|span| !span.is_by_name)
+    }
+
+    /// The spans that words would mean, if they were not measured by their names alone: of no words, of all spans.
+    pub fn left_out(&self, words: &[String], asked: &[Span]) -> Vec<String> {
+        let is_meant = |span: &Span| {
+            let is_matched = |word: &String| is_pattern(word) && is_span(word, span);
+            words.is_empty() || words.iter().any(is_matched)
+        };
+        let is_asked = |span: &Span| asked.iter().any(|other| other.full_name() == span.full_name());
+        let left_out = self.spans.iter().filter(|span| span.is_by_name && is_meant(span) && !is_asked(span));
+        left_out.map(Span::full_name).collect()
     }
 
     /// Whether a word is the name of a span, not of a probe of one.
@@ -345,7 +359,7 @@ impl Available {
     /// The probe `PROVIDER:NAME` of a provider that is not here: what a command starts or loads may have it.
     pub fn to_come(&self, word: &str) -> Option<ProbeName> {
         let (provider, name) = word.split_once(':').filter(|(provider, name)| {
-            self.is_open && !provider.is_empty() && !name.is_empty() && !word.contains(['*', '?', '['])
+            self.is_open && !provider.is_empty() && !name.is_empty() && !is_pattern(word)
         })?;
         let is_here = self.probes.iter().any(|probe| probe.name.provider == provider);
         (!is_here && self.find(word).is_err()).then(|| ProbeName::new(provider, &name.replace('-', "__")))
@@ -365,6 +379,18 @@ impl Available {
         }
         Ok(span)
     }
+}
+
+fn is_pattern(word: &str) -> bool {
+    word.contains(['*', '?', '['])
+}
+
+/// `provider:name`, a name, or a pattern of either; `-`, `_` and `__` are the same.
+fn is_span(word: &str, span: &Span) -> bool {
+    let (provider, name) = word.rsplit_once(':').unwrap_or(("*", word));
+    let provider = if provider.is_empty() { "*" } else { provider };
+    let name = if name.is_empty() { "*".to_owned() } else { name_of(name) };
+    glob(provider, &span.provider) && glob(&name, &name_of(&span.name))
 }
 
 /// `provider:name` or a name; `-` stands for `__` as in DTrace.
@@ -517,6 +543,43 @@ mod tests {
             "of what a command may load"
         );
         assert!(later.find("nothing").is_err());
+    }
+
+    /// What a word finds, and which spans it leaves out as they are measured by their names alone.
+    #[test]
+    fn dear_spans_are_asked_for_by_name() {
+        let probes = [
+            "postgresql:lwlock__acquire",
+            "postgresql:lwlock__release",
+            "postgresql:lwlock__wait__start",
+            "postgresql:lwlock__wait__done",
+            "app:step__start",
+            "app:step__done",
+        ];
+        let dear = |name: &str| {
+            let ends = ["step__start", "step__done"].map(|probe| ProbeName::new("app", probe));
+            let [begin, end] = ends;
+            Span { is_by_name: true, ..Span::pair(name, begin, end, Source::File("nopal.toml".into())) }
+        };
+        let available = Available::new(vec![dear("step")], probes.map(probe).to_vec(), false);
+        let all: Vec<String> = available.all().map(Span::full_name).collect();
+        assert_eq!(all, ["postgresql:lwlock_wait"]);
+        for (words, found, left_out) in [
+            ("", "", "app:step postgresql:lwlock"),
+            ("lwlock", "postgresql:lwlock", ""),
+            ("lwlock__acquire", "postgresql:lwlock", ""),
+            ("postgresql:*", "postgresql:lwlock_wait", "postgresql:lwlock"),
+            ("*", "postgresql:lwlock_wait", "app:step postgresql:lwlock"),
+            ("postgresql:* lwlock", "postgresql:lwlock_wait postgresql:lwlock", ""),
+            ("app:*", "app:step", ""),
+            ("lwlock-wait", "postgresql:lwlock_wait", ""),
+        ] {
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            let spans: Vec<Span> = words.iter().flat_map(|word| available.find(word).unwrap()).collect();
+            let names = spans.iter().map(Span::full_name).collect::<Vec<_>>().join(" ");
+            let left = available.left_out(&words, &spans).join(" ");
+            assert_eq!((&*names, &*left), (found, left_out), "{words:?}");
+        }
     }
 
     #[test]

@@ -134,6 +134,12 @@ mod tests {
                 "thread field1 field2 field3 field4",
             ),
             ("postgresql:lwlock_wait", "lwlock__wait__start", "lwlock__wait__done", "thread lwlock"),
+            (
+                "postgresql:lwlock",
+                "lwlock__acquire lwlock__condacquire lwlock__acquire__or__wait",
+                "lwlock__release",
+                "thread",
+            ),
             ("postgresql:buffer_read", "buffer__read__start", "buffer__read__done", "thread relOid blockNum"),
             ("postgresql:checkpoint", "checkpoint__start", "checkpoint__done", "thread"),
             ("hotspot:gc", "gc__begin", "gc__end", "thread"),

@@ -72,6 +72,8 @@ struct Table {
     parent: Option<String>,
     #[serde(default)]
     outermost: bool,
+    #[serde(default)]
+    by_name: bool,
 }
 
 /// One word or several.
@@ -164,6 +166,7 @@ fn span(full_name: &str, table: Table, source: Source) -> Result<Span, FileError
         carries,
         parent: table.parent,
         is_outermost: table.outermost,
+        is_by_name: table.by_name,
         is_call: false,
         source,
     })
@@ -194,6 +197,7 @@ mod tests {
             event = "shop:query"
             duration = "took"
             unit = "us"
+            by_name = true
 
             [other]
             anything = "goes"
@@ -211,6 +215,7 @@ mod tests {
             slow.shape,
             Shape::Whole { probe: ProbeName::new("shop", "query"), duration: "took".into(), unit: Unit::Us }
         );
+        assert!(slow.is_by_name && !order.is_by_name);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Span {
     pub parent: Option<String>,
     /// Only the outermost of several on one thread counts.
     pub is_outermost: bool,
+    /// Not among all spans, as it costs more than the others together: measured only if its name is asked for.
+    pub is_by_name: bool,
     /// Calls of a function. Their field [`STACK`] is the stack pointer, which tells them apart: two that are under way never have
     /// the same.
     pub is_call: bool,
@@ -108,6 +110,7 @@ impl Span {
             carries: Vec::new(),
             parent: None,
             is_outermost: false,
+            is_by_name: false,
             is_call: false,
             source,
         }

@@ -1,6 +1,7 @@
 //! `nopal list`, the catalog and the demo, and whole servers from first probe to answer.
 
 mod abi;
+mod answers_postgres;
 mod answers_runtimes;
 mod answers_servers;
 mod book;

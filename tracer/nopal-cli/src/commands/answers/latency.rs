@@ -102,10 +102,11 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     let mut latency = Latency::new(spans.clone(), &wanted, &source.available)?;
     let mut lines = Lines::new(&args, spans.len());
     let asked = measure::Asked { spans: &spans, ask: &wanted, is_streamed: args.keeping.streamed };
-    let gathered = measure::measure(&source, &args.answer, &asked, &mut latency, |latency, now_ns| {
+    let mut gathered = measure::measure(&source, &args.answer, &asked, &mut latency, |latency, now_ns| {
         lines.print(latency.take_intervals(now_ns))
     })?;
     lines.print(latency.take_intervals(i64::MAX))?;
+    gathered.left_out = source.available.left_out(&args.spans, &spans);
     show(&args, &spans, latency, &gathered, lines)?;
     gathered.finish()
 }

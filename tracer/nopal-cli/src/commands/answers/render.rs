@@ -203,6 +203,9 @@ pub(crate) fn conclude(gathered: &Gathered, answer: &Answer, n: u64, what: &str)
     for note in answer.notes.iter().chain(&gathered.notes) {
         tell!("nopal: {note}");
     }
+    if !gathered.left_out.is_empty() {
+        tell!("nopal: not measured, as these are asked for by name only: {}", gathered.left_out.join(", "));
+    }
     let mut parts = vec![counted(n, what)];
     parts.extend(unmatched(&answer.unmatched));
     tell!("{}; {}", parts.join("; "), verdict::text(&gathered.verdict, gathered.manner()));
@@ -241,6 +244,7 @@ pub(crate) fn json(
         "rows": rows,
         "slowest": slowest,
         "notes": notes,
+        "asked_for_by_name_only": gathered.left_out,
     });
     match &gathered.keeping {
         Some(Ok(())) => object["kept_at_source"] = true.into(),

@@ -42,6 +42,8 @@ pub(crate) struct Gathered {
     pub keeping: Option<Result<(), String>>,
     /// What else the reader should know.
     pub notes: Vec<String>,
+    /// Spans that would have been meant, if they were not measured by their names alone.
+    pub left_out: Vec<String>,
     /// From the start to the end of what was looked at, in nanoseconds.
     pub duration_ns: u64,
     /// Since the epoch.
@@ -347,6 +349,7 @@ impl Source {
             is_live: true,
             keeping: None,
             notes,
+            left_out: Vec::new(),
             duration_ns,
             end_ns: seen.reached_ns,
             probes,

@@ -115,6 +115,14 @@ fn one(span: &Span, available: &Available, is_verbose: bool, text: &mut String) 
     line("pairs", pairs(span));
     line("fields", fields(span, available).join(", "));
     line("error", error(span));
+    line(
+        "costs",
+        if span.is_by_name {
+            "much: not among all spans, asked for by name only".to_owned()
+        } else {
+            String::new()
+        },
+    );
     if is_verbose {
         line("from", span.source.to_string());
     }
@@ -158,8 +166,12 @@ fn error(span: &Span) -> String {
 }
 
 fn object(available: &Available) -> Value {
-    let columns = ["span", "begin", "end", "key", "fields", "error", "source", "doc"]
-        .map(|name| json!({ "name": name, "unit": "", "class": "text" }));
+    let names = ["span", "begin", "end", "fail", "duration", "by", "key", "fields", "error", "by_name_only"];
+    let columns: Vec<Value> = names
+        .into_iter()
+        .chain(["source", "doc"])
+        .map(|name| json!({ "name": name, "unit": "", "class": "text" }))
+        .collect();
     let texts = |probes: &[ProbeName]| probes.iter().map(ToString::to_string).collect::<Vec<_>>();
     let rows: Vec<Value> = available
         .spans
@@ -179,6 +191,7 @@ fn object(available: &Available) -> Value {
                 "key": span.key().iter().map(ToString::to_string).collect::<Vec<_>>(),
                 "fields": fields(span, available),
                 "error": span.error,
+                "by_name_only": span.is_by_name,
                 "source": span.source.to_string(),
                 "doc": span.doc,
             })

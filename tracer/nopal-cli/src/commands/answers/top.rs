@@ -22,7 +22,8 @@ Examples:
   nopal top --functions 'libruby:rb_*' -p 1234        functions, without any probe
   nopal top --sort max --recording pg.rec
 
-Without SPAN all spans that `nopal spans` shows are measured; where there are none, the probes are counted. On a terminal
+Without SPAN all spans that `nopal spans` shows are measured, but for those it says must be asked for by name; where there
+are none, the probes are counted. On a terminal
 the screen is refreshed until q or Ctrl-C; `?` shows the keys. A recording, a command that has the terminal itself, and
 anything that is not a terminal get a table; for a running process it covers 5 seconds, unless --duration says otherwise.")]
 pub(crate) struct Args {
@@ -73,7 +74,10 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
         args.answer.target.duration.get_or_insert(LOOK);
     }
     match wanted(&source, &words)? {
-        Wanted::Spans(spans) => measured(&args, &source, &spans, has_screen),
+        Wanted::Spans(spans) => {
+            let left_out = source.available.left_out(&words, &spans);
+            measured(&args, &source, &spans, left_out, has_screen)
+        }
         Wanted::Probes(probes) => counted(&args, &source, &probes, has_screen),
     }
 }
@@ -92,8 +96,9 @@ fn is_terminal() -> bool {
 fn wanted(source: &Source, words: &[String]) -> Result<Wanted, Failure> {
     let available = &source.available;
     if words.is_empty() {
-        if !available.spans.is_empty() {
-            return Ok(Wanted::Spans(available.spans.clone()));
+        let all: Vec<Span> = available.all().cloned().collect();
+        if !all.is_empty() {
+            return Ok(Wanted::Spans(all));
         }
         let probes: Vec<ProbeName> = available.probes.iter().map(|probe| probe.name.clone()).collect();
         return match probes.is_empty() {
@@ -111,7 +116,13 @@ fn wanted(source: &Source, words: &[String]) -> Result<Wanted, Failure> {
     }
 }
 
-fn measured(args: &Args, source: &Source, spans: &[Span], has_screen: bool) -> Result<(), Failure> {
+fn measured(
+    args: &Args,
+    source: &Source,
+    spans: &[Span],
+    left_out: Vec<String>,
+    has_screen: bool,
+) -> Result<(), Failure> {
     let wanted = LatencyAsk {
         by: args.by.clone(),
         has_fingerprints: args.fingerprint,
@@ -122,10 +133,11 @@ fn measured(args: &Args, source: &Source, spans: &[Span], has_screen: bool) -> R
     let mut latency = Latency::new(spans.to_vec(), &wanted, &source.available)?;
     let mut on_screen = OnScreen::new(args, has_screen, true);
     let asked = measure::Asked { spans, ask: &wanted, is_streamed: args.keeping.streamed };
-    let gathered = measure::measure(source, &args.answer, &asked, &mut latency, |latency, _| {
+    let mut gathered = measure::measure(source, &args.answer, &asked, &mut latency, |latency, _| {
         on_screen.round(&SpanBoard { latency, has_span: spans.len() > 1 || args.by.is_empty() })
     })?;
     drop(on_screen);
+    gathered.left_out = left_out;
     let n_spans = latency.n_spans();
     let mut answer = latency.answer();
     sort(&mut answer, args.sort);

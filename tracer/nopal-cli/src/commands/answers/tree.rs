@@ -53,13 +53,19 @@ pub(crate) fn run(mut args: Args) -> Result<(), Failure> {
     let parts: Vec<Span> = match args.spans.len() {
         1 => {
             let is_kin = |span: &&Span| roots.iter().any(|root| root.provider == span.provider);
-            source.available.spans.iter().filter(is_kin).cloned().collect()
+            source.available.all().filter(is_kin).cloned().collect()
         }
         _ => ask::spans_one_by_one(&source.available, &args.spans[1..])?,
     };
+    let roots_of: Vec<String> = roots.iter().map(|root| root.provider.clone()).collect();
     let all: Vec<Span> = roots.iter().chain(&parts).cloned().collect();
     let mut trees = Trees::new(roots, parts, args.pick == Pick::All, &source.available)?;
-    let gathered = source.gather(&args.answer, &probes_of(&all), &mut trees, |_, _| Ok(()))?;
+    let mut gathered = source.gather(&args.answer, &probes_of(&all), &mut trees, |_, _| Ok(()))?;
+    let meant = match args.spans.len() {
+        1 => roots_of.iter().map(|provider| format!("{provider}:*")).collect(),
+        _ => args.spans.clone(),
+    };
+    gathered.left_out = source.available.left_out(&meant, &all);
     let mut rows = match args.pick {
         Pick::Slowest => trees.slowest(),
         Pick::Median => trees.median(),
