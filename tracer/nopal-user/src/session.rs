@@ -62,6 +62,8 @@ pub struct Session {
     identities: HashMap<i32, Identity>,
     /// Processes that could not be entered, not to be tried again.
     given_up: Vec<(i32, Option<u64>)>,
+    /// Processes with wanted code, as the kernel had told, that could not be entered; until that is reported.
+    in_vain: HashSet<i32>,
     last_look: Instant,
     /// The last thread that had loaded something when libraries were last looked at.
     tickets: Tickets,
@@ -99,6 +101,7 @@ impl Session {
             missed_execs: MissedExecs::default(),
             identities: HashMap::new(),
             given_up: Vec::new(),
+            in_vain: HashSet::new(),
             last_look: Instant::now(),
             tickets: Tickets::default(),
             n_impatient: 0,
@@ -179,6 +182,8 @@ impl Session {
                     // It has just started another program.
                     attached = self.attach_one(pid);
                 }
+                // It was a copy when it was read, and may have started a program since.
+                let is_copy = is_copy && !self.in_vain.contains(&pid);
                 match attached {
                     Ok(report) => reports.push(report),
                     // It has ended since it was seen; as a copy of its parent it had everything.
@@ -192,7 +197,7 @@ impl Session {
                     }
                     Err(error) => {
                         self.given_up.push((pid, process::start_time(pid)));
-                        reports.push(ProcessReport::failed(pid, error));
+                        reports.push(self.failed(pid, error));
                     }
                 }
             }
@@ -212,15 +217,24 @@ impl Session {
 
     fn enter(&mut self, pid: i32, is_patient: bool) -> Result<ProcessReport> {
         self.drain_events();
-        let has_program = self.missed_execs.take(pid as u32);
-        match self.open_one(pid, is_patient) {
-            Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. })
-                if has_program =>
-            {
-                Err(Error::EndedEarly { pid })
-            }
-            result => result,
+        let has_program = self.missed_execs.take(pid as u32) || self.in_vain.contains(&pid);
+        if !has_program {
+            return self.open_one(pid, is_patient);
         }
+        let result = self.open_one(pid, is_patient);
+        let has_sites = self.traced.iter().any(|traced| traced.pid == pid && !traced.sites.is_empty());
+        if result.is_ok() && (has_sites || process::is_alive(pid)) {
+            self.in_vain.remove(&pid);
+            return result;
+        }
+        // From here on nobody but us knows that it had something to be opened.
+        self.in_vain.insert(pid);
+        if process::is_alive(pid) { result } else { Err(Error::EndedEarly { pid }) }
+    }
+
+    /// The report of a process that could not be entered.
+    pub(super) fn failed(&mut self, pid: i32, error: Error) -> ProcessReport {
+        ProcessReport { is_in_vain: self.in_vain.remove(&pid), ..ProcessReport::failed(pid, error) }
     }
 
     /// Whether a program was started that is to be looked after before the next look is due.
@@ -283,6 +297,7 @@ impl Session {
             interrupted: traced.interrupted,
             stops: traced.stops,
             is_late: traced.has_begun,
+            is_in_vain: false,
         };
         self.traced.retain(|t| t.pid != traced.pid);
         self.identify(traced.pid);

@@ -22,11 +22,21 @@ pub struct ProcessReport {
     /// Whether it has run since it was loaded: it was found by looking, though its dynamic linker tells what it loads, or it could
     /// not be held for so long.
     pub is_late: bool,
+    /// The kernel had told that its program has wanted code, and it could not be entered.
+    pub is_in_vain: bool,
 }
 
 impl ProcessReport {
     pub fn failed(pid: i32, error: Error) -> ProcessReport {
-        ProcessReport { pid, outcome: Err(error), interrupted: None, stops: Stops::default(), is_late: false }
+        let outcome = Err(error);
+        ProcessReport {
+            pid,
+            outcome,
+            interrupted: None,
+            stops: Stops::default(),
+            is_late: false,
+            is_in_vain: false,
+        }
     }
 
     /// False for a process that has nothing we want, or inherited all of it.

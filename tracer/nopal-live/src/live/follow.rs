@@ -236,6 +236,7 @@ impl<S: Selection> Live<S> {
                 && !report.is_late
                 && matches!(libraries, Some(Libraries::AtOnce(_)));
             self.inherit(pid);
+            let is_in_vain = report.is_in_vain;
             match self.take_reports(vec![report]) {
                 Ok(by_kernel) if !by_kernel.opened.is_empty() => {
                     let opened = by_kernel.opened;
@@ -247,6 +248,8 @@ impl<S: Selection> Live<S> {
                     }
                     news.push(News::Opened(opened));
                 }
+                // It ended before anybody could see what it has.
+                Ok(_) if is_in_vain && !is_alive(&pid) => news.push(News::Late { pid, n_sites: 0 }),
                 Ok(_) => {}
                 // It ended before the kernel door was open.
                 Err(_) if !is_alive(&pid) => news.push(News::Late { pid, n_sites: 0 }),

@@ -95,10 +95,7 @@ impl Session {
             match self.attach_more(pid) {
                 Ok(report) => notices.push(Notice::Opened(report)),
                 Err(Error::Gone { .. } | Error::NoSuchProcess { .. }) => {}
-                Err(error) => {
-                    let report = ProcessReport::failed(pid, error);
-                    notices.push(Notice::Opened(report));
-                }
+                Err(error) => notices.push(Notice::Opened(self.failed(pid, error))),
             }
         }
         notices

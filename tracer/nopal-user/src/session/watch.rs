@@ -111,9 +111,7 @@ impl Session {
                 Ok(report) => notices.push(Notice::Opened(ProcessReport { is_late: true, ..report })),
                 // A process that is just ending has no program any more, as kernel threads have none.
                 Err(Error::Gone { .. } | Error::NoSuchProcess { .. } | Error::KernelThread { .. }) => {}
-                Err(error) => {
-                    notices.push(Notice::Opened(ProcessReport::failed(pid, error)));
-                }
+                Err(error) => notices.push(Notice::Opened(self.failed(pid, error))),
             }
         }
         if !self.without_children {
