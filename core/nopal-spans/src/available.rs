@@ -3,10 +3,10 @@
 
 use crate::catalog;
 use crate::convention::{self, common_name, name_of};
+use crate::no_span::NoSpan;
 use crate::span::{KeyField, Mode, ProbeName, STACK, Shape, Source, Span};
 use nopal_sdt::Pattern;
 use nopal_sdt::pattern::{glob, nearest};
-use std::fmt;
 
 /// A probe that the target has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,98 +55,6 @@ pub struct Available {
     is_open: bool,
     /// Words that stand for functions, which are spans when they are asked for.
     functions: Vec<(String, Vec<Span>)>,
-}
-
-/// A word that names no span.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoSpan {
-    /// With the nearest name there is.
-    Unknown {
-        word: String,
-        nearest: Option<String>,
-        there_are: Vec<String>,
-    },
-    /// Several spans have this short name.
-    Several {
-        word: String,
-        names: Vec<String>,
-    },
-    /// It is a probe, and no span begins or ends there.
-    IsProbe {
-        word: String,
-    },
-    /// The probes of the span are not there.
-    Absent {
-        word: String,
-        probes: Vec<String>,
-    },
-    NoProbe {
-        word: String,
-        nearest: Option<String>,
-    },
-    SeveralProbes {
-        word: String,
-        names: Vec<String>,
-    },
-}
-
-impl fmt::Display for NoSpan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NoSpan::Unknown { word, .. } => write!(f, "no span is called `{word}`"),
-            NoSpan::Several { word, .. } => write!(f, "several spans are called `{word}`"),
-            NoSpan::IsProbe { word } => {
-                write!(f, "`{word}` is a probe, and no known span begins or ends there")
-            }
-            NoSpan::Absent { word, .. } => write!(f, "the probes of `{word}` are not in what is traced"),
-            NoSpan::NoProbe { word, .. } => write!(f, "no probe is called `{word}`"),
-            NoSpan::SeveralProbes { word, .. } => write!(f, "several probes are called `{word}`"),
-        }
-    }
-}
-
-impl NoSpan {
-    /// The next step.
-    pub fn hint(&self) -> String {
-        match self {
-            NoSpan::Unknown { word, .. } | NoSpan::NoProbe { word, .. } if word.contains(" if ") => {
-                let (word, condition) = word.split_once(" if ").unwrap_or((word, ""));
-                format!(
-                    "a condition has an option of its own: `{}` `--where '{}'`",
-                    word.trim(),
-                    condition.trim()
-                )
-            }
-            NoSpan::Unknown { nearest: Some(near), .. } | NoSpan::NoProbe { nearest: Some(near), .. } => {
-                format!("did you mean `{near}`?")
-            }
-            NoSpan::Unknown { there_are, .. } if there_are.is_empty() => {
-                "there are none here; name two probes, BEGIN and END, or declare spans in a nopal.toml"
-                    .to_owned()
-            }
-            NoSpan::Unknown { there_are, .. } => format!("there are {}", listed(there_are)),
-            NoSpan::Several { names, .. } | NoSpan::SeveralProbes { names, .. } => {
-                format!("name one of {}", listed(names))
-            }
-            NoSpan::IsProbe { word } => format!(
-                "`nopal latency {word} END` pairs it with another probe; `nopal count {word}` counts it"
-            ),
-            NoSpan::Absent { probes, .. } => format!("it needs {}", listed(probes)),
-            NoSpan::NoProbe { .. } => {
-                "`nopal list -p PID` shows the probes of a process, `nopal list FILE` of a program".to_owned()
-            }
-        }
-    }
-}
-
-/// The first few, for a message.
-fn listed(names: &[String]) -> String {
-    const N_SHOWN: usize = 8;
-    let shown = names[..names.len().min(N_SHOWN)].join(", ");
-    match names.len().checked_sub(N_SHOWN) {
-        Some(more) if more > 0 => format!("{shown} and {more} more"),
-        _ => shown,
-    }
 }
 
 impl Available {
@@ -287,8 +195,7 @@ impl Available {
             return Err(NoSpan::IsProbe { word: word.to_owned() });
         }
         if let [first, ..] = &later[..] {
-            let probes = first.begins().iter().chain(first.ends()).map(ProbeName::to_string).collect();
-            return Err(NoSpan::Absent { word: first.full_name(), probes });
+            return Err(self.absent(first));
         }
         let there_are: Vec<String> = self.spans.iter().map(Span::full_name).collect();
         let near = nearest(word, there_are.iter().map(String::as_str)).map(str::to_owned).or_else(|| {
@@ -347,13 +254,41 @@ impl Available {
             [] => {
                 let names = self.probes.iter().map(|p| (p.name.provider.as_str(), p.name.name.as_str()));
                 let nearest = Pattern::parse(word).suggest(names);
-                Err(NoSpan::NoProbe { word: word.to_owned(), nearest })
+                Err(self.no_probe(word, nearest))
             }
             several => {
                 let names = several.iter().map(|probe| probe.name.to_string()).collect();
                 Err(NoSpan::SeveralProbes { word: word.to_owned(), names })
             }
         }
+    }
+
+    /// Why a definition that is known is of no use here.
+    fn absent(&self, span: &Span) -> NoSpan {
+        let is_there = |probe: &&ProbeName| self.probe(probe).is_some();
+        let missing: Vec<&ProbeName> =
+            span.begins().iter().chain(span.ends()).filter(|probe| !is_there(probe)).collect();
+        let near = |probe: &&ProbeName| {
+            let kin = self.probes.iter().filter(|known| known.name.provider == probe.provider);
+            let names = kin.map(|known| known.name.name.as_str());
+            nearest(&probe.name, names).map(|name| format!("{}:{name}", probe.provider))
+        };
+        NoSpan::Absent {
+            word: span.full_name(),
+            nearest: missing.iter().find_map(near),
+            probes: missing.into_iter().map(ProbeName::to_string).collect(),
+        }
+    }
+
+    /// Tells of the probes there are, those of the same provider if it has some.
+    pub fn no_probe(&self, word: &str, nearest: Option<String>) -> NoSpan {
+        let provider = word.split_once(':').map_or("", |(provider, _)| provider);
+        let is_kin = |probe: &&KnownProbe| probe.name.provider == provider;
+        let has_kin = self.probes.iter().any(|probe| is_kin(&probe));
+        let shown = self.probes.iter().filter(|probe| !has_kin || is_kin(probe));
+        let mut there_are: Vec<String> = shown.map(|probe| probe.name.to_string()).collect();
+        there_are.dedup();
+        NoSpan::NoProbe { word: word.to_owned(), nearest, there_are }
     }
 
     /// The probe `PROVIDER:NAME` of a provider that is not here: what a command starts or loads may have it.
@@ -501,7 +436,13 @@ mod tests {
             "shop:get__end",
             "app:tick",
         ];
-        let available = Available::new(Vec::new(), probes.map(probe).to_vec(), false);
+        let put = Span::pair(
+            "put",
+            ProbeName::new("app", "gte__start"),
+            ProbeName::new("app", "tick"),
+            Source::File("nopal.toml".into()),
+        );
+        let available = Available::new(vec![put], probes.map(probe).to_vec(), false);
         let found = |word: &str| match available.find(word) {
             Ok(spans) => spans.iter().map(Span::full_name).collect::<Vec<_>>().join(" "),
             Err(error) => format!("{error}; {}", error.hint()),
@@ -528,6 +469,10 @@ mod tests {
             (
                 "ruby:method",
                 "the probes of `ruby:method` are not in what is traced; it needs ruby:method__entry, ruby:method__return",
+            ),
+            (
+                "app:put",
+                "the probes of `app:put` are not in what is traced; it needs app:gte__start; did you mean `app:get__start`?",
             ),
             (
                 "query-execute-start",
@@ -597,5 +542,11 @@ mod tests {
         );
         let error = available.pair("app:opne", "close", &[]).unwrap_err();
         assert_eq!(error.hint(), "did you mean `app:open`?");
+        for (word, hint) in [
+            ("app:something", "there are app:close, app:open"),
+            ("other:something", "there are app:close, app:open, b:open"),
+        ] {
+            assert_eq!(available.pair(word, "close", &[]).unwrap_err().hint(), hint, "{word}");
+        }
     }
 }

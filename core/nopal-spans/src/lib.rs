@@ -7,6 +7,7 @@ mod convention;
 pub mod file;
 pub mod fingerprint;
 pub mod histogram;
+mod no_span;
 pub mod pairing;
 pub mod slowest;
 pub mod span;
@@ -14,8 +15,9 @@ pub mod summary;
 pub mod tree;
 pub mod value;
 
-pub use available::{Available, FieldKind, KnownField, KnownPair, KnownProbe, NoSpan};
+pub use available::{Available, FieldKind, KnownField, KnownPair, KnownProbe};
 pub use histogram::Histogram;
+pub use no_span::NoSpan;
 pub use pairing::{Done, Finished, Needs, Pairing, Sink, Task, Unmatched};
 pub use slowest::Slowest;
 pub use span::{Carry, KeyField, Mode, ProbeName, STACK, Shape, Source, Span, Unit};

@@ -206,3 +206,16 @@ fn top_without_colours_and_in_a_pipe() {
     let lines = said.lines().all(|line| line.chars().count() <= 80);
     assert!(lines, "{said}");
 }
+
+/// What is shown while waiting makes room for the lines that stay.
+#[test]
+fn intervals_on_a_terminal() {
+    let served = Served::start();
+    let pid = served.server.to_string();
+    let words = ["latency", "memcached:command", "--every", "100ms", "-p", &pid];
+    let tmux = Tmux::start("every", (80, 24), &["-u", "NO_COLOR"], &words);
+    tmux.wait_for("that it waits", |screen| screen.contains("Ctrl-C gives the answer"));
+    load(&served);
+    let screen = tmux.wait_for("an interval", |screen| screen.contains("per s"));
+    assert!(screen.lines().any(|line| line.starts_with("time ")), "{screen}");
+}

@@ -14,3 +14,4 @@ mod recording_lttng;
 mod sessions;
 mod sessions_latecomers;
 mod slow_spans;
+mod two_doors;

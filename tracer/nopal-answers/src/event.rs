@@ -28,6 +28,12 @@ pub trait Consumer {
         OrderWithin::Thread
     }
 
+    /// Events of classes that differ in this have nothing to do with each other: if it is not known which came first, only the
+    /// nesting of spans is in doubt.
+    fn kin(&self, _class: usize) -> u32 {
+        0
+    }
+
     /// The next event. `fields` has a value for each visible field of its class, or none if none is needed.
     fn event(&mut self, at: &At, class: usize, fields: &Fields);
 

@@ -395,6 +395,10 @@ impl Consumer for Latency {
         order_of(self.pairing.spans())
     }
 
+    fn kin(&self, class: usize) -> u32 {
+        self.pairing.kin(class)
+    }
+
     #[inline]
     fn event(&mut self, at: &At, class: usize, fields: &Fields) {
         if let Some(every) = &mut self.sums.every {

@@ -94,7 +94,8 @@ impl<C: Consumer, B: nopal_live::Consumer<Registry>> nopal_live::Consumer<Regist
             StreamKind::Rseq | StreamKind::Locked => to.tasks.translate(hit.task),
         };
         if let Some(doubt_ns) = self.doubt_ns {
-            to.door_order.hit(hit.ns, task, hit.stream.kind, self.order_within, doubt_ns);
+            let whose = (task, self.consumer.kin(event.plan_idx));
+            to.door_order.hit(hit.ns, whose, hit.stream.kind, self.order_within, doubt_ns);
         }
         let ns = hit.ns as i64 + to.epoch_offset_ns;
         to.n_events += 1;
@@ -149,7 +150,9 @@ impl Ordered {
         let mut giving = Giving { ordered: self, consumer, beside, n_malformed: 0, order_within, doubt_ns };
         let mut polled = live.poll_by_time(is_last, &mut giving);
         polled.n_damaged += giving.n_malformed;
-        polled.n_unordered += self.door_order.take();
+        let doubts = self.door_order.take();
+        polled.n_unordered += doubts.n_unordered;
+        polled.n_nesting += doubts.n_nesting;
         if is_last {
             consumer.end();
         }

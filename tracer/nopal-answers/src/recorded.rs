@@ -264,7 +264,7 @@ pub fn read_part<C: Consumer>(
         }
         if order_within != OrderWithin::Nothing {
             let task = nopal_capture::Task { pid: task.pid, tid: task.tid };
-            door_order.hit(ns as u64, task, kind, order_within, NEAR_NS);
+            door_order.hit(ns as u64, (task, consumer.kin(class)), kind, order_within, NEAR_NS);
         }
         range = Some((range.map_or(ns, |(first, _)| first), ns));
         consumer.event(&at, class, &fields);
@@ -278,6 +278,8 @@ pub fn read_part<C: Consumer>(
     }
     consumer.end();
     let mut report = events.report();
-    report.verdict.n_unordered += door_order.take();
+    let doubts = door_order.take();
+    report.verdict.n_unordered += doubts.n_unordered;
+    report.verdict.n_nesting += doubts.n_nesting;
     Ok(Read { n_events, n_damaged, n_without_task, range, report })
 }

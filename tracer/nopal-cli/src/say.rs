@@ -2,6 +2,7 @@
 //! escapes of its own and is not printed by these.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A line on standard error.
@@ -24,7 +25,26 @@ pub(crate) fn line(text: String) {
         Some(held) if held.len() < MAX_HELD => held.push(text),
         Some(_) => {}
         // A terminal that has gone takes no more lines, and is no reason to panic.
-        None => _ = writeln!(anstream::stderr(), "{text}"),
+        None => {
+            clear_status();
+            _ = writeln!(anstream::stderr(), "{text}");
+        }
+    }
+}
+
+/// A line of [`status`] stands on the terminal.
+static HAS_STATUS: AtomicBool = AtomicBool::new(false);
+
+/// Shows something to see while waiting, in the place of what was shown before.
+pub(crate) fn status(text: &str) {
+    HAS_STATUS.store(true, Ordering::Relaxed);
+    _ = write!(anstream::stderr(), "\r\x1b[K{text}");
+}
+
+/// Makes room for lines that stay, on whichever output.
+pub(crate) fn clear_status() {
+    if HAS_STATUS.swap(false, Ordering::Relaxed) {
+        _ = write!(anstream::stderr(), "\r\x1b[K");
     }
 }
 

@@ -159,6 +159,7 @@ pub(crate) fn json(verdict: &Verdict) -> Map<String, Value> {
         ("cut", json!(verdict.n_cut)),
         ("undecided", json!(verdict.n_undecided)),
         ("unordered", json!(verdict.n_unordered)),
+        ("nesting_in_doubt", json!(verdict.n_nesting)),
         ("unfinished", json!(verdict.is_unfinished)),
     ];
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

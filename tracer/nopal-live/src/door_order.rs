@@ -24,21 +24,37 @@ pub struct DoorOrder {
     recent: VecDeque<Recent>,
     /// Of them, those of the kernel door.
     n_by_kernel: usize,
-    /// Hits near which there was one by the other door.
+    doubts: Doubts,
+}
+
+/// Hits near which there was one by the other door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Doubts {
+    /// Of the same kin: what both are about depends on their order.
     pub n_unordered: u64,
+    /// Of other kin: only which of two spans lies within the other depends on it.
+    pub n_nesting: u64,
 }
 
 #[derive(Debug)]
 struct Recent {
     ns: u64,
     task: Task,
+    kin: u32,
     is_by_kernel: bool,
 }
 
 impl DoorOrder {
-    /// Takes the next hit; `near_ns` is how far the two clocks may differ.
+    /// Takes the next hit; `near_ns` is how far the two clocks may differ. Hits that have to do with each other are `kin`.
     #[inline]
-    pub fn hit(&mut self, ns: u64, task: Task, kind: StreamKind, within: OrderWithin, near_ns: u64) {
+    pub fn hit(
+        &mut self,
+        ns: u64,
+        (task, kin): (Task, u32),
+        kind: StreamKind,
+        within: OrderWithin,
+        near_ns: u64,
+    ) {
         if within == OrderWithin::Nothing {
             return;
         }
@@ -54,16 +70,20 @@ impl DoorOrder {
                 && recent.task.pid == task.pid
                 && (recent.task.tid == task.tid || within == OrderWithin::Process)
         };
-        if n_others > 0 && self.recent.iter().any(is_other) {
-            self.n_unordered += 1;
+        if n_others > 0 {
+            let mut near = self.recent.iter().filter(|recent| is_other(recent)).peekable();
+            let is_near = near.peek().is_some();
+            let is_kin = near.any(|recent| recent.kin == kin);
+            self.doubts.n_unordered += u64::from(is_kin);
+            self.doubts.n_nesting += u64::from(is_near && !is_kin);
         }
         self.n_by_kernel += usize::from(is_by_kernel);
-        self.recent.push_back(Recent { ns, task, is_by_kernel });
+        self.recent.push_back(Recent { ns, task, kin, is_by_kernel });
     }
 
     /// How many there were since this was last asked.
-    pub fn take(&mut self) -> u64 {
-        std::mem::take(&mut self.n_unordered)
+    pub fn take(&mut self) -> Doubts {
+        std::mem::take(&mut self.doubts)
     }
 }
 
@@ -93,10 +113,28 @@ mod tests {
         ] {
             let mut order = DoorOrder::default();
             for (ns, tid, kind) in hits {
-                order.hit(5_000 + ns, Task { pid: 1, tid: *tid }, *kind, within, NEAR_NS);
+                order.hit(5_000 + ns, (Task { pid: 1, tid: *tid }, 0), *kind, within, NEAR_NS);
             }
-            assert_eq!(order.take(), n_unordered, "{hits:?}");
-            assert_eq!(order.take(), 0);
+            assert_eq!(order.take(), Doubts { n_unordered, n_nesting: 0 }, "{hits:?}");
+            assert_eq!(order.take(), Doubts::default());
+        }
+    }
+
+    #[test]
+    fn hits_that_have_nothing_in_common_leave_only_their_nesting_in_doubt() {
+        for (hits, n_unordered, n_nesting) in [
+            (&[(0, 7, Rseq), (10, 8, Kernel)][..], 0, 1),
+            (&[(0, 7, Rseq), (10, 8, Rseq)], 0, 0),
+            (&[(0, 7, Rseq), (10, 8, Kernel), (20, 8, Kernel), (30, 7, Rseq)], 0, 3),
+            // Near to one of each.
+            (&[(0, 7, Rseq), (5, 8, Rseq), (10, 8, Kernel)], 1, 0),
+        ] {
+            let mut order = DoorOrder::default();
+            for (ns, kin, kind) in hits {
+                let task = Task { pid: 1, tid: 1 };
+                order.hit(5_000 + ns, (task, *kin), *kind, OrderWithin::Thread, NEAR_NS);
+            }
+            assert_eq!(order.take(), Doubts { n_unordered, n_nesting }, "{hits:?}");
         }
     }
 }

@@ -16,7 +16,7 @@ mod stack;
 pub mod tasks;
 
 pub use callers::Callers;
-pub use door_order::{DoorOrder, NEAR_NS, OrderWithin};
+pub use door_order::{DoorOrder, Doubts, NEAR_NS, OrderWithin};
 pub use live::*;
 pub use nopal_proc::launch::hold_at_exec;
 pub use nopal_proc::unwind::CodeRange;

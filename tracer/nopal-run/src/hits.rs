@@ -50,7 +50,7 @@ impl Consumer<ScriptSites> for Runner<'_> {
         if let Some(doubt_ns) = self.doubt_ns {
             // Records of a script that does not ask whose they are do not say it.
             let of = if self.needs.needs_task { task } else { Task { pid: 0, tid: 0 } };
-            self.door_order.hit(hit.ns, of, hit.stream.kind, self.order_within, doubt_ns);
+            self.door_order.hit(hit.ns, (of, 0), hit.stream.kind, self.order_within, doubt_ns);
         }
         let who =
             if self.needs.needs_task { self.everyone.who_if(self.needs, task) } else { TaskInfo::default() };

@@ -368,7 +368,7 @@ impl UserRun {
             false => live.poll_into(&mut runner),
         };
         polled.count(&mut self.verdict);
-        self.verdict.n_unordered += self.door_order.take();
+        self.verdict.n_unordered += self.door_order.take().n_unordered;
         polled.n_hits
     }
 

@@ -173,6 +173,10 @@ impl Consumer for Measured {
         self.latency.as_ref().map_or(OrderWithin::Nothing, Consumer::order_within)
     }
 
+    fn kin(&self, class: usize) -> u32 {
+        self.latency.as_ref().map_or(0, |latency| latency.kin(class))
+    }
+
     fn loss(&mut self, to_ns: i64) {
         if let Some(latency) = &mut self.latency {
             latency.loss(to_ns);

@@ -77,6 +77,9 @@ pub struct Verdict {
     /// Events whose order is not known, and matters: of one thread, by different doors, nearer to each other than the clocks of
     /// the doors agree.
     pub n_unordered: u64,
+    /// Events of which for the same reason it is not known which spans they lie within. Counts and durations do not depend on it,
+    /// self times do.
+    pub n_nesting: u64,
     /// Events in the streams, where the recorder has written it down: at its end.
     pub n_events: Option<u64>,
 }
@@ -134,6 +137,7 @@ impl Verdict {
         sum(&mut self.n_cut, other.n_cut);
         sum(&mut self.n_undecided, other.n_undecided);
         sum(&mut self.n_unordered, other.n_unordered);
+        sum(&mut self.n_nesting, other.n_nesting);
         self.full_maps.extend_from_slice(&other.full_maps);
         self.notes.extend_from_slice(&other.notes);
         self.is_unfinished |= other.is_unfinished;
@@ -289,7 +293,14 @@ mod tests {
             (Verdict { is_unfinished: true, ..some() }, false, 0),
             (Verdict { is_cut_short: true, ..some() }, false, 0),
             (
-                Verdict { is_overwriting: true, n_cut: 2, n_undecided: 2, n_events: Some(2), ..some() },
+                Verdict {
+                    is_overwriting: true,
+                    n_cut: 2,
+                    n_undecided: 2,
+                    n_nesting: 2,
+                    n_events: Some(2),
+                    ..some()
+                },
                 true,
                 0,
             ),

@@ -3,6 +3,8 @@
 //! Events come in the order of time, each with the number of its class (a probe of one file or one recording). A class
 //! is made known once, by [`Pairing::add_class`], which says what fields of its events are needed.
 
+mod call;
+mod kin;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -128,6 +130,8 @@ pub trait Sink {
 #[derive(Debug)]
 pub struct Pairing {
     rules: Vec<Rule>,
+    /// By rule.
+    kin: Vec<u32>,
     classes: Vec<Class>,
     threads: Threads,
     /// Open spans that pair by key, by rule, process and key.
@@ -168,8 +172,10 @@ impl Pairing {
             n_slots += rule.carried.len();
         }
         let has_whole = rules.iter().any(|rule| rule.duration.is_some());
+        let kin = kin::of(&rules);
         Pairing {
             rules,
+            kin,
             classes: Vec::new(),
             threads: Threads::default(),
             keyed: HashMap::new(),
@@ -210,6 +216,12 @@ impl Pairing {
     /// What [`Pairing::add_class`] would say.
     pub fn needs_of(&self, provider: &str, name: &str, fields: &[&str]) -> Needs {
         Class::new(&self.rules, provider, name, fields, self.wants_all).needs
+    }
+
+    /// Events of different kin have no span in common: which of them came first decides on self times alone.
+    pub fn kin(&self, class: usize) -> u32 {
+        let role = self.classes.get(class).and_then(|class| class.roles.first().or(class.fails.first()));
+        role.map_or(u32::MAX, |role| self.kin[role.rule])
     }
 
     /// Another source of events follows, whose classes are numbered from 0 again. After [`Pairing::close`].
@@ -287,12 +299,13 @@ impl Pairing {
             start_ns: event.ns,
             task: event.task,
             depth: 0,
+            left_ns: None,
             fields,
         };
         match rule.span.mode {
             Mode::Thread { .. } => {
                 if rule.span.is_call {
-                    drop_left_call(&self.classes, &mut self.rules, of_thread, &frame, &mut self.spare);
+                    call::drop_left(&self.classes, &mut self.rules, of_thread, &frame, &mut self.spare);
                 }
                 of_thread.frames.push(frame);
                 if of_thread.frames.len() > MAX_FRAMES {
@@ -460,6 +473,7 @@ impl Pairing {
             start_ns: event.ns.saturating_sub_unsigned(duration_ns as u64),
             task: event.task,
             depth: 0,
+            left_ns: None,
             fields,
         };
         hand_over(&self.classes, Some(of_thread), true, &frame, None, event.ns, false, sink);
@@ -492,7 +506,11 @@ impl Pairing {
             thread.frames.drain(..)
         });
         for frame in keyed.chain(of_threads) {
-            rules[frame.rule].unmatched.n_open += 1;
+            let unmatched = &mut rules[frame.rule].unmatched;
+            match frame.left_ns {
+                Some(_) => unmatched.n_begins += 1,
+                None => unmatched.n_open += 1,
+            }
         }
         self.threads = Threads::default();
         self.doubt_until_ns = i64::MIN;
@@ -579,29 +597,6 @@ fn hand_over(
     } else {
         thread.done.drain(..).for_each(|done| sink.forget(done.token));
         sink.forget(token);
-    }
-}
-
-/// A call that has the stack pointer of one that begins now was left by an exception or a jump. So a thread has no more
-/// calls open than there are places on its stacks where they began.
-fn drop_left_call(
-    classes: &[Class],
-    rules: &mut [Rule],
-    thread: &mut Thread,
-    begun: &Frame,
-    spare: &mut Vec<Fields>,
-) {
-    let stack = |frame: &Frame| {
-        let role = &classes[frame.class as usize].roles[usize::from(frame.role)];
-        let at = role.key.first().copied().flatten()?;
-        frame.fields.get(usize::from(at)).integer()
-    };
-    let Some(own) = stack(begun) else { return };
-    let is_left = |frame: &Frame| rules[frame.rule].span.is_call && stack(frame) == Some(own);
-    if let Some(at) = thread.frames.iter().rposition(is_left) {
-        let left = thread.frames.remove(at);
-        rules[left.rule].unmatched.n_begins += 1;
-        spare.push(left.fields);
     }
 }
 

@@ -170,8 +170,10 @@ impl Class {
                 add(&mut class.fails, Part::End, End::End);
             }
             for (at, carry) in span.carries.iter().enumerate() {
-                let Some(field) = position(fields, &carry.field).filter(|_| carry.probe.is(provider, name))
-                else {
+                // What nobody asks for need not be carried.
+                let is_wanted = wants_all || rule.wanted.iter().any(|wanted| wanted.name == carry.name);
+                let is_it = is_wanted && carry.probe.is(provider, name);
+                let Some(field) = position(fields, &carry.field).filter(|_| is_it) else {
                     continue;
                 };
                 needed[field] = true;

@@ -126,6 +126,14 @@ fn calls_pair_by_their_stack_pointer() {
             [0, 1, 0, 0],
         ),
         ("1 1 b 90, 3 1 b 90, 4 1 e 90", &["f 3..4 self 1"], [0, 1, 0, 0]),
+        // It had returned, by a clock that is a little behind.
+        ("1 1 b 80, 4 1 c 80, 5 1 e 80, 9 1 d 80", &["f 1..5 self 4", "g 4..9 self 5"], [0; 4]),
+        // That is long ago: it never will.
+        (
+            "1 1 b 80, 4 1 c 80, 5 1 d 80, 2000000 1 c 80, 2000001 1 d 80, 2000002 1 e 80",
+            &["g 4..5 self 1", "g 2000000..2000001 self 1"],
+            [1, 1, 0, 0],
+        ),
         // Left by exceptions at two depths by turns, from below a call that returns.
         (
             "1 1 c 95, 2 1 b 80, 3 1 d 95, 4 1 b 85, 5 1 c 95, 6 1 b 80, 7 1 d 95, 8 1 b 85",
@@ -324,4 +332,20 @@ fn which_fields_are_needed_is_known_beforehand() {
     assert_eq!(pairing.classes.len(), 1);
     pairing.want_all();
     assert_eq!(of(&pairing, "a__start"), needs(true, &[true, true]));
+}
+
+#[test]
+fn what_is_carried_is_read_if_it_is_asked_for() {
+    let carrying = "[spans.'p:f']\nbegin = 'b'\nend = 'e'\ncarry = { u = 'l.a' }";
+    for (wanted, is_used) in [(None, false), (Some("b"), false), (Some("u"), true)] {
+        let mut pairing = Pairing::new(file::parse(carrying, &Source::CommandLine).unwrap());
+        if let Some(wanted) = wanted {
+            pairing.want(0, wanted);
+        }
+        let fields = if is_used { vec![true, false] } else { Vec::new() };
+        assert_eq!(pairing.add_class("p", "l", &["a", "b"]), Needs { fields, is_used }, "{wanted:?}");
+    }
+    let mut pairing = Pairing::new(file::parse(carrying, &Source::CommandLine).unwrap());
+    pairing.want_all();
+    assert!(pairing.add_class("p", "l", &["a", "b"]).is_used, "all fields are asked for");
 }

@@ -16,6 +16,8 @@ pub(super) struct Frame {
     pub task: Task,
     /// Begins of the same span within it that do not count.
     pub depth: u32,
+    /// Of a call: when one of another function began with its stack pointer.
+    pub left_ns: Option<i64>,
     pub fields: Fields,
 }
 

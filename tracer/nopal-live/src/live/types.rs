@@ -221,6 +221,8 @@ pub struct Polled {
     /// Hits of which it is not known whether they came before others that they are near to ([`DoorOrder`](crate::DoorOrder)),
     /// as far as their order matters to whoever took them.
     pub n_unordered: u64,
+    /// The same, where only the nesting of spans depends on it.
+    pub n_nesting: u64,
 }
 
 impl Polled {
@@ -228,6 +230,7 @@ impl Polled {
     pub fn count(&self, verdict: &mut Verdict) {
         verdict.n_malformed += self.n_damaged;
         verdict.n_unordered += self.n_unordered;
+        verdict.n_nesting += self.n_nesting;
         for loss in &self.losses {
             verdict.lose(loss.count, epoch_ns(loss.first_ns), epoch_ns(loss.last_ns));
         }

@@ -4,8 +4,8 @@ use super::source::Source;
 use super::{AnswerArgs, numbers, picture, positive_time, print, render};
 use crate::failure::Failure;
 use nopal_answers::{Cell, CountInterval, Counts, Wrong};
+use nopal_spans::Available;
 use nopal_spans::span::ProbeName;
-use nopal_spans::{Available, NoSpan};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -101,7 +101,7 @@ pub(crate) fn matched(available: &Available, patterns: &[String]) -> Result<Vec<
             }
             let names = available.probes.iter().map(|p| (p.name.provider.as_str(), p.name.name.as_str()));
             let nearest = nopal_sdt::Pattern::parse(pattern).suggest(names);
-            return Err(Wrong::Span(NoSpan::NoProbe { word: pattern.clone(), nearest }).into());
+            return Err(Wrong::Span(available.no_probe(pattern, nearest)).into());
         }
         probes.extend(found.into_iter().map(|probe| probe.name.clone()));
     }

@@ -66,6 +66,13 @@ pub(crate) fn measure(
     if gathered.n_events > 0 && latency.n_spans() == 0 && latency.unmatched().sum() > 0 {
         gathered.notes.extend(source.traps(&probes, 0));
     }
+    if gathered.verdict.n_nesting > 0 && asked.spans.len() > 1 {
+        gathered.notes.push(format!(
+            "{} came by one door so shortly after one by the other that it is not known which span lies within which: \
+             self times are in doubt, counts and durations are not",
+            counted(gathered.verdict.n_nesting, "event")
+        ));
+    }
     Ok(gathered)
 }
 

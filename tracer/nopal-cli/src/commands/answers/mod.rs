@@ -73,6 +73,7 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 /// Standard output, in one go. A reader that has seen enough, such as `head`, is no failure.
 pub(super) fn print_json(text: &str) -> Result<(), Failure> {
     use std::io::{ErrorKind, Write};
+    crate::say::clear_status();
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {

@@ -416,13 +416,11 @@ impl Status {
         }
         // The first one not at once: a quick answer needs none.
         if self.last.replace(Instant::now()).is_some() {
-            anstream::eprint!("\r\x1b[K{}", text());
+            crate::say::status(&text());
         }
     }
 
     pub(crate) fn clear(&mut self) {
-        if self.is_shown && self.last.is_some() {
-            anstream::eprint!("\r\x1b[K");
-        }
+        crate::say::clear_status();
     }
 }
