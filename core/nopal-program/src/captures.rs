@@ -92,7 +92,13 @@ impl Captures {
                 Builtin::Ip => (self.needs_address, self.needs_task) = (true, true),
                 // Where a function returns that is all there is.
                 Builtin::Retval => self.arg(RETURN_VALUE).as_number = true,
-                Builtin::Rand | Builtin::Curtask | Builtin::Ctx => {}
+                Builtin::Rand
+                | Builtin::Curtask
+                | Builtin::Ctx
+                | Builtin::NsecsBoot
+                | Builtin::NsecsTai
+                | Builtin::Jiffies
+                | Builtin::NumaNode => {}
             },
             _ => {}
         }
@@ -114,6 +120,11 @@ pub fn obstacle(code: &Code, has_stacks: bool) -> Option<&'static str> {
         }
         Op::Builtin { what: Builtin::Curtask, .. } => Some("it asks for curtask"),
         Op::Builtin { what: Builtin::Ctx, .. } => Some("it asks for ctx"),
+        Op::Builtin { what: Builtin::NsecsBoot | Builtin::NsecsTai, .. } => {
+            Some("it asks for another clock than the monotonic one")
+        }
+        Op::Builtin { what: Builtin::Jiffies, .. } => Some("it asks for jiffies"),
+        Op::Builtin { what: Builtin::NumaNode, .. } => Some("it asks for numaid"),
         Op::Builtin { what: Builtin::Ip, .. } => Some("it asks where it is (func)"),
         _ => None,
     })
@@ -161,7 +172,8 @@ pub fn is_order_free(code: &Code) -> bool {
         | Op::Move { .. }
         | Op::Equal { .. }
         | Op::Strncmp { .. }
-        | Op::StrContains { .. }
+        | Op::StrFind { .. }
+        | Op::StrConcat { .. }
         | Op::Strlen { .. }
         | Op::Element { .. }
         | Op::Aggregate { .. }

@@ -240,6 +240,10 @@ pub enum Type {
     Username,
     /// u64 error number of Linux, shown in words.
     ErrorText,
+    /// u64 number of a control group, shown as its paths in the hierarchies whose names match a wildcard.
+    CgroupPath {
+        filter: String,
+    },
 }
 
 /// How the frames of a stack are shown.
@@ -271,7 +275,8 @@ impl Type {
             | Type::Enum { .. }
             | Type::Mac
             | Type::Username
-            | Type::ErrorText => 8,
+            | Type::ErrorText
+            | Type::CgroupPath { .. } => 8,
             Type::UserSymbol => 16,
             Type::Inet => 24,
             Type::Str { max_bytes } => max_bytes.next_multiple_of(8),
@@ -299,6 +304,7 @@ impl Type {
                 | Type::Mac
                 | Type::Username
                 | Type::ErrorText
+                | Type::CgroupPath { .. }
         )
     }
 }
@@ -380,6 +386,12 @@ pub enum Action {
     SpanEdge {
         span: u32,
         is_end: bool,
+    },
+    /// `errorf()`, `warnf()`: what is wrong, and where in the script that is said: first byte and end.
+    Message {
+        format: Format,
+        is_error: bool,
+        place: (u32, u32),
     },
     Cat {
         format: Format,

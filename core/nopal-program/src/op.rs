@@ -5,6 +5,9 @@
 //! An operation with a slot `to` writes all of it: what it has no bytes for becomes zero, since slots are used again.
 //! Operands are read before `dst` is written, so it may be one of them.
 
+/// What [`Op::StrFind`] gives where there is nothing to find: Linux's ENOENT, negative, as bpftrace has it.
+pub const NOT_FOUND: i64 = -2;
+
 /// A 64-bit virtual register.
 pub type Reg = u16;
 /// Index in [`Code::ops`](crate::Code::ops); one past the end is the end.
@@ -187,7 +190,8 @@ pub enum Op {
         b: Slot,
         n: u32,
     },
-    StrContains {
+    /// Where the text of `needle` begins in that of `haystack`, or [`NOT_FOUND`].
+    StrFind {
         dst: Reg,
         haystack: Slot,
         needle: Slot,
@@ -195,6 +199,12 @@ pub enum Op {
     Strlen {
         dst: Reg,
         a: Slot,
+    },
+    /// The text of `a`, then that of `b`, as far as there is room for it and a NUL. `to` overlaps neither.
+    StrConcat {
+        to: Slot,
+        a: Slot,
+        b: Slot,
     },
 
     // Maps. `key` has the length of the map's key.
@@ -378,6 +388,14 @@ pub enum Builtin {
     Ip,
     /// The kernel's pointer to what a point gives.
     Ctx,
+    /// CLOCK_BOOTTIME.
+    NsecsBoot,
+    /// CLOCK_TAI.
+    NsecsTai,
+    /// The kernel's count of its ticks.
+    Jiffies,
+    /// The node of memory that the CPU belongs to.
+    NumaNode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -90,12 +90,13 @@ impl Program {
             Op::Move { to, from } => format!("{} = {}", slot(to), slot(from)),
             Op::Equal { dst, a, b } => format!("r{dst} = {} equals {}", slot(a), slot(b)),
             Op::Strncmp { dst, a, b, n } => format!("r{dst} = strncmp({}, {}, {n})", slot(a), slot(b)),
-            Op::StrContains { dst, haystack, needle } => {
-                format!("r{dst} = strcontains({}, {})", slot(haystack), slot(needle))
+            Op::StrFind { dst, haystack, needle } => {
+                format!("r{dst} = strstr({}, {})", slot(haystack), slot(needle))
             }
             Op::Element { dst, from, index, n, size_bytes, is_signed } => {
                 format!("r{dst} = {} of {n} in {} at r{index}", int(*size_bytes, *is_signed), slot(from))
             }
+            Op::StrConcat { to, a, b } => format!("{} = {} then {}", slot(to), slot(a), slot(b)),
             Op::Strlen { dst, a } => format!("r{dst} = strlen({})", slot(a)),
             Op::MapLoad { dst, map, key } => format!("r{dst} = {}", entry(map, key)),
             Op::MapRead { to, map, key } => format!("{} = {}", slot(to), entry(map, key)),
@@ -148,6 +149,8 @@ impl Program {
                     self.spans.get(*span as usize).map_or_else(|| format!("span {span}"), |s| map(&s.map));
                 format!("{} {of}", if *is_end { "end" } else { "begin" })
             }
+            Action::Message { format, is_error: true, .. } => format!("errorf({})", format_text(format)),
+            Action::Message { format, is_error: false, .. } => format!("warnf({})", format_text(format)),
             Action::Cat { format } => format!("cat({})", format_text(format)),
             Action::System { format } => format!("system({})", format_text(format)),
         }
@@ -236,6 +239,7 @@ pub fn type_text(value_type: &Type) -> String {
         Type::Mac => "mac".into(),
         Type::Username => "username".into(),
         Type::ErrorText => "strerror".into(),
+        Type::CgroupPath { filter } => format!("cgroup_path {filter:?}"),
     }
 }
 

@@ -4,6 +4,7 @@
 use nopal_tests::process::wait_until;
 use nopal_tests::{nopal, scratch};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -157,4 +158,85 @@ fn scripts_are_formatted_in_place_and_errors_left_alone() {
         text(&output.stderr)
     );
     assert_eq!(fs::read_to_string(&bad).unwrap(), "BEGIN{print(1;}");
+}
+
+#[test]
+fn what_a_script_says_is_wrong_goes_to_standard_error() {
+    let folder = scratch("shim_messages");
+    let ours = link(&folder);
+    let script =
+        "begin { printf(\"one\\n\"); errorf(\"bad %d\", 3); warnf(\"odd %s\", \"x\"); printf(\"two\\n\"); }";
+    let output = call(&ours, &folder, &["-q", "-e", script]);
+    assert_eq!(text(&output.stdout).trim_end(), "one\ntwo");
+    // As release 0.27 says it.
+    let want = "stdin:1:26-45: ERROR: bad 3\nstdin:1:47-67: WARNING: odd x\n";
+    assert_eq!(text(&output.stderr), want);
+    let output = call(&ours, &folder, &["-q", "--no-warnings", "-e", script]);
+    assert_eq!(text(&output.stderr), "stdin:1:26-45: ERROR: bad 3\n");
+    let output = call(&ours, &folder, &["-q", "-f", "json", "-e", script]);
+    let said: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let error =
+        serde_json::json!({ "type": "errorf", "msg": "bad 3", "filename": "stdin", "line": 1, "col": 26 });
+    assert_eq!((&said[1], said[2]["type"].as_str()), (&error, Some("warnf")));
+    let output =
+        call(&ours, &folder, &["-q", "-e", "begin { assert(1 > 2, \"no way\"); printf(\"never\\n\"); }"]);
+    assert_eq!((output.status.code(), text(&output.stdout).trim_end()), (Some(1), ""));
+    assert!(text(&output.stderr).contains("assert failed: no way"), "{}", text(&output.stderr));
+    let output = call(&ours, &folder, &["-q", "-e", "begin { fail(\"not with %d\", 4); }"]);
+    assert!(!output.status.success());
+    assert!(
+        text(&output.stderr).starts_with("stdin:1:9-31: ERROR: not with 4\n"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+/// Says that it is there, waits for a line, calls getppid(2) so many times, says so, and waits again.
+fn caller(n_calls: u32) -> std::process::Child {
+    let script = format!(
+        "import os, sys\nprint('there', flush=True)\nsys.stdin.readline()\nfor _ in range({n_calls}): os.getppid()\n\
+         print('done', flush=True)\nsys.stdin.readline()"
+    );
+    let mut command = Command::new("python3");
+    command.args(["-S", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    assert_eq!(line_of(&mut child), "there\n");
+    child
+}
+
+/// What it says next; one line at a time, so that nothing is read ahead.
+fn line_of(child: &mut std::process::Child) -> String {
+    let mut line = String::new();
+    BufReader::with_capacity(1, child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn points_of_the_kernel_are_those_of_the_named_process() {
+    let folder = scratch("shim_only");
+    let ours = link(&folder);
+    let (mut named, mut other) = (caller(7), caller(5));
+    let (out, said) = (folder.join("out"), folder.join("said"));
+    let mut tracer = Command::new(&ours)
+        .args(["-e", "tracepoint:syscalls:sys_enter_getppid { @[pid] = count(); }"])
+        .args(["-p", &named.id().to_string()])
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&out).unwrap())
+        .stderr(fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    wait_until("the point is open", 60, || fs::read_to_string(&said).unwrap().contains("Attached 1 probe"));
+    for child in [&mut named, &mut other] {
+        writeln!(child.stdin.as_mut().unwrap()).unwrap();
+        assert_eq!(line_of(child), "done\n");
+    }
+    Command::new("kill").args(["-INT", &tracer.id().to_string()]).status().unwrap();
+    assert!(tracer.wait().unwrap().success());
+    let pid = named.id();
+    for mut child in [named, other] {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    assert_eq!(fs::read_to_string(&out).unwrap().trim(), format!("@[{pid}]: 7"));
 }

@@ -102,12 +102,15 @@ pub(crate) enum Helper {
     GetCurrentUidGid = 15,
     GetCurrentComm = 16,
     GetCurrentTask = 35,
+    GetNumaNodeId = 42,
     GetStack = 67,
     GetCurrentCgroupId = 80,
     ProbeReadUser = 112,
     ProbeReadKernel = 113,
     ProbeReadUserStr = 114,
     ProbeReadKernelStr = 115,
+    Jiffies64 = 118,
+    KtimeGetBootNs = 125,
     RingbufOutput = 130,
     RingbufReserve = 131,
     RingbufSubmit = 132,
@@ -117,6 +120,7 @@ pub(crate) enum Helper {
     GetFuncIp = 173,
     GetAttachCookie = 174,
     MapLookupPercpuElem = 195,
+    KtimeGetTaiNs = 208,
 }
 
 /// A place in the program that jumps may name before it is known.

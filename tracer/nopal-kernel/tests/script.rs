@@ -52,7 +52,11 @@ impl Hit for Here<'_> {
             | Builtin::Curtask
             | Builtin::Retval
             | Builtin::Ip
-            | Builtin::Ctx => 0,
+            | Builtin::Ctx
+            | Builtin::NsecsBoot
+            | Builtin::NsecsTai
+            | Builtin::Jiffies
+            | Builtin::NumaNode => 0,
         }
     }
     fn comm(&self) -> &[u8] {
@@ -277,7 +281,7 @@ fn strings_and_bytes() {
                     Op::Strncmp { dst: 5, a: slot(0, len), b: slot(136, 9), n: 100 },
                     Op::Equal { dst: 6, a: slot(0, len), b: slot(136, 9) },
                     Op::Constant { to: slot(152, 9), constant: 1 },
-                    Op::StrContains { dst: 7, haystack: slot(32, 16), needle: slot(152, 9) },
+                    Op::StrFind { dst: 7, haystack: slot(32, 16), needle: slot(152, 9) },
                     Op::Element {
                         dst: 2,
                         from: slot(136, 9),
@@ -286,11 +290,13 @@ fn strings_and_bytes() {
                         size_bytes: 1,
                         is_signed: true,
                     },
-                    Op::StrContains { dst: 8, haystack: slot(0, len), needle: slot(136, 3) },
-                    Op::StrContains { dst: 9, haystack: slot(0, len), needle: slot(200, 8) },
+                    Op::StrFind { dst: 8, haystack: slot(0, len), needle: slot(136, 3) },
+                    Op::StrFind { dst: 9, haystack: slot(0, len), needle: slot(200, 8) },
                     Op::Move { to: slot(168, 13), from: slot(0, len) },
                     Op::Move { to: slot(184, 16), from: slot(192, 16) },
                     Op::Zero { to: slot(64, 3) },
+                    Op::StrConcat { to: slot(88, 24), a: slot(0, len), b: slot(136, 9) },
+                    Op::StrConcat { to: slot(112, 5), a: slot(152, 9), b: slot(0, len) },
                 ];
                 agree(&program(shown(ops, 10, frame), Vec::new()), &[args]);
             }
@@ -308,7 +314,8 @@ fn long_constants_strings_and_comparisons() {
         Op::Move { to: slot(1400, 1000), from: slot(0, 1024) },
         Op::Equal { dst: 1, a: slot(0, 1000), b: slot(1400, 1000) },
         Op::Strlen { dst: 2, a: slot(1400, 1000) },
-        Op::StrContains { dst: 3, haystack: slot(0, 1024), needle: slot(1024, 299) },
+        Op::StrFind { dst: 3, haystack: slot(0, 1024), needle: slot(1024, 299) },
+        Op::StrConcat { to: slot(1400, 1000), a: slot(0, 1024), b: slot(1024, 299) },
         Op::Strncmp { dst: 4, a: slot(0, 1024), b: slot(1024, 299), n: 1000 },
         Op::Strncmp { dst: 5, a: slot(0, 1024), b: slot(1024, 299), n: 299 },
         Op::Move { to: slot(0, 1000), from: slot(8, 1000) },
@@ -759,7 +766,7 @@ impl Maker {
             },
             14 => Op::Equal { dst, a: to, b: from },
             15 => Op::Strncmp { dst, a: to, b: from, n: self.random.below(40) as u32 },
-            16 => Op::StrContains { dst, haystack: to, needle: from },
+            16 => Op::StrFind { dst, haystack: to, needle: from },
             17 => Op::Strlen { dst, a: to },
             18 => Op::ArgString { to, index, len: is_signed.then_some(a) },
             19 => Op::Emit { action: self.random.below(4) as u32, payload: to },
@@ -1089,8 +1096,9 @@ fn a_script_of_realistic_size_is_accepted() {
         Op::Arg { dst: 5, index: 1 },
         Op::Aggregate { map: 2, key: none, value: 5 },
         Op::Constant { to: Slot { at: 272, len: 256 }, constant: 0 },
-        Op::StrContains { dst: 6, haystack: string(8), needle: Slot { at: 272, len: 256 } },
-        Op::JumpUnless { condition: 6, to: 22 },
+        Op::StrFind { dst: 6, haystack: string(8), needle: Slot { at: 272, len: 256 } },
+        Op::BinaryConst { op: Binary::GeSigned, dst: 6, a: 6, b: 0 },
+        Op::JumpUnless { condition: 6, to: 23 },
         Op::UserStack { to: Slot { at: 528, len: 1032 } },
         Op::Comm { to: Slot { at: 1560, len: 16 } },
         Op::Aggregate { map: 4, key: Slot { at: 528, len: 1048 }, value: 0 },

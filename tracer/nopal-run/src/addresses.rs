@@ -7,6 +7,8 @@ use object::{Object as _, ObjectKind, ObjectSymbol as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// PROC_PID_INIT_INO of the kernel.
+const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
 
 /// Of the kernel; root alone sees them.
@@ -52,6 +54,11 @@ pub(crate) fn of_cgroup(path: &str) -> Option<u64> {
         (libc::statfs(name.as_ptr(), &mut stat) == 0).then_some(stat.f_type)
     };
     (kind? == CGROUP2_MAGIC).then(|| std::fs::metadata(path).ok().map(|stat| stat.ino()))?
+}
+
+/// Whether this process sees the numbers that the whole machine has for processes. The initial namespace has a number of its own.
+pub(crate) fn has_initial_pids() -> bool {
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|stat| stat.ino() == INITIAL_PID_NAMESPACE)
 }
 
 #[cfg(test)]

@@ -369,6 +369,14 @@ impl Catalog for LiveCatalog {
         self.child_pid
     }
 
+    fn tai_offset_ns(&self) -> Option<i64> {
+        Some(nopal_trace::clock::monotonic_to_tai_ns())
+    }
+
+    fn has_initial_pids(&self) -> bool {
+        addresses::has_initial_pids()
+    }
+
     fn record(&self, name: &str) -> Option<Record> {
         self.kernel_types().and_then(|types| types.record(name))
     }

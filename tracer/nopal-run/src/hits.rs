@@ -121,7 +121,13 @@ impl Hit for UserHit<'_> {
             Builtin::Rand => next_random(self.seed),
             Builtin::Retval => self.arg(RETURN_VALUE) as u64,
             // Refused before anything is opened.
-            Builtin::Curtask | Builtin::Ip | Builtin::Ctx => 0,
+            Builtin::Curtask
+            | Builtin::Ip
+            | Builtin::Ctx
+            | Builtin::NsecsBoot
+            | Builtin::NsecsTai
+            | Builtin::Jiffies
+            | Builtin::NumaNode => 0,
         }
     }
     fn comm(&self) -> &[u8] {

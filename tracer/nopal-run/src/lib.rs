@@ -5,6 +5,7 @@ mod addresses;
 mod btf;
 pub mod catalog;
 mod cells;
+mod cgroups;
 mod function_sites;
 mod functions;
 mod hits;
@@ -22,7 +23,7 @@ mod tracer_hit;
 pub mod user;
 
 pub use names::TracerNames;
-pub use perform::{MapAccess, Performer};
+pub use perform::{MapAccess, Message, Performer};
 
 use nopal_kernel::script::ScriptError;
 use nopal_live::LiveError;

@@ -107,6 +107,10 @@ impl Names for TracerNames {
         users.get(&uid).cloned()
     }
 
+    fn cgroup_path(&self, id: u64, filter: &str) -> String {
+        super::cgroups::paths(id, filter)
+    }
+
     fn time(&self, format: &str, ns: u64) -> String {
         strftime(format, (ns as i64).wrapping_add(self.epoch_offset_ns))
     }
@@ -129,7 +133,10 @@ fn shows_functions(program: &Program) -> bool {
         value || def.key.iter().any(is_of_function)
     };
     let in_action = |action: &Action| match action {
-        Action::Printf { format } | Action::Cat { format } | Action::System { format } => format
+        Action::Printf { format }
+        | Action::Message { format, .. }
+        | Action::Cat { format }
+        | Action::System { format } => format
             .pieces
             .iter()
             .any(|piece| matches!(piece, Piece::Field { field, .. } if is_of_function(&field.value_type))),

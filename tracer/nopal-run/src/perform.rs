@@ -54,8 +54,21 @@ pub struct Performer {
     pub form: Form,
     /// What is to be written to standard output.
     pub out: Vec<u8>,
+    /// What `errorf()` and `warnf()` said.
+    pub messages: Vec<Message>,
     /// Set by `exit()`: nothing is performed any more.
     pub exit: Option<u8>,
+}
+
+/// Something that a script says is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub is_error: bool,
+    pub text: Vec<u8>,
+    /// Where the script says it: first byte and end.
+    pub place: (u32, u32),
+    /// How much of [`Performer::out`] came before it.
+    pub behind: usize,
 }
 
 /// As much of a file as `cat` shows.
@@ -65,7 +78,7 @@ impl Performer {
     pub fn new(program: Arc<Program>, form: Form) -> Performer {
         let names = TracerNames::new(Arc::clone(&program));
         let spans = ScriptSpans::new(&program);
-        Performer { program, names, spans, form, out: Vec::new(), exit: None }
+        Performer { program, names, spans, form, out: Vec::new(), messages: Vec::new(), exit: None }
     }
 
     pub fn is_over(&self) -> bool {
@@ -124,6 +137,10 @@ impl Performer {
             Action::Join { at, max_count, max_bytes, separator } => {
                 let text = joined(payload, *at, *max_count, *max_bytes, separator);
                 renderer.text(&text, "join", &mut self.out);
+            }
+            Action::Message { format, is_error, place } => {
+                let (text, behind) = (self.formatted(format, payload), self.out.len());
+                self.messages.push(Message { is_error: *is_error, text, place: *place, behind });
             }
             Action::Cat { format } => {
                 let path = self.formatted(format, payload);

@@ -180,6 +180,17 @@ fn obstacle(program: &Program) -> Option<String> {
         Op::Builtin { what: Builtin::Cgroup, .. } => Some("control groups (cgroup)"),
         _ => None,
     };
+    let of_kernel = |op: &Op| match op {
+        Op::Builtin { what: Builtin::NsecsBoot | Builtin::NsecsTai, .. } => Some("this clock"),
+        Op::Builtin { what: Builtin::Jiffies, .. } => Some("the kernel's ticks (jiffies)"),
+        Op::Builtin { what: Builtin::NumaNode, .. } => Some("nodes of memory (numaid)"),
+        _ => None,
+    };
+    let all =
+        program.clauses.iter().find_map(|clause| Some((clause, clause.code.ops.iter().find_map(of_kernel)?)));
+    if let Some((clause, what)) = all {
+        return Some(format!("{}: a recording does not have {what}", clause.points[0].name));
+    }
     let is_of_events = |p: &Point| matches!(p.kind, PointKind::Usdt { .. });
     program.clauses.iter().filter(|clause| clause.points.iter().any(is_of_events)).find_map(|clause| {
         let what = clause.code.ops.iter().find_map(what)?;

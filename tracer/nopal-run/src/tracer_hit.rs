@@ -45,7 +45,15 @@ impl Hit for OwnHit {
             Builtin::Elapsed => self.ns.saturating_sub(self.start_ns),
             Builtin::Rand => random(),
             Builtin::Cpu => cpu(),
-            Builtin::Curtask | Builtin::Retval | Builtin::Ip | Builtin::Ctx => 0,
+            // Refused before anything is opened.
+            Builtin::Curtask
+            | Builtin::Retval
+            | Builtin::Ip
+            | Builtin::Ctx
+            | Builtin::NsecsBoot
+            | Builtin::NsecsTai
+            | Builtin::Jiffies
+            | Builtin::NumaNode => 0,
         }
     }
     fn comm(&self) -> &[u8] {

@@ -18,6 +18,8 @@ pub struct Options {
     pub settings: Vec<(String, String)>,
     /// `--name`, `--name=value` and `--name value`, for `getopt`.
     pub named: Vec<String>,
+    /// Points of the kernel, which every process hits, are those of these processes alone; empty for all.
+    pub only_pids: Vec<u32>,
 }
 
 /// What becomes of a probe that is not there.

@@ -49,6 +49,16 @@ pub trait Catalog {
         None
     }
 
+    /// For `nsecs(sw_tai)`: how far CLOCK_TAI is ahead of `nsecs`.
+    fn tai_offset_ns(&self) -> Option<i64> {
+        None
+    }
+
+    /// For `pid(init)`: whether process numbers here are those of the whole machine.
+    fn has_initial_pids(&self) -> bool {
+        false
+    }
+
     /// For `ncpus`.
     fn n_cpus(&self) -> u32 {
         1

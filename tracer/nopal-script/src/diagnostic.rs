@@ -20,6 +20,18 @@ impl Span {
         Span { start: self.start, end: other.end.max(self.end) }
     }
 
+    /// Its line and columns.
+    pub fn place(self, source: &str) -> Place<'_> {
+        let range = self.range(source);
+        let line_start = source[..range.start].rfind('\n').map_or(0, |at| at + 1);
+        let line_no = source[..line_start].matches('\n').count() + 1;
+        let line = source[line_start..].lines().next().unwrap_or_default();
+        let column = source[line_start..range.start].chars().count();
+        let last = range.end.min(line_start + line.len()).max(range.start);
+        let width = source[range.start..last].chars().count().max(1);
+        Place { line_no, column, width, line }
+    }
+
     /// Within the text, on the boundaries of its characters.
     fn range(self, text: &str) -> Range<usize> {
         let mut start = (self.start as usize).min(text.len());
@@ -32,6 +44,18 @@ impl Span {
         }
         start..end
     }
+}
+
+/// Where bytes of a script are for its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// From 1.
+    pub line_no: usize,
+    /// Characters before it in its line.
+    pub column: usize,
+    /// Characters of it in its line.
+    pub width: usize,
+    pub line: &'a str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,13 +114,7 @@ impl Diagnostic {
 
     /// As bpftrace tells it: `FILE:LINE:COLUMNS: ERROR: MESSAGE`, the line, and a mark below.
     pub fn render_as_bpftrace(&self, source: &str, file: &str) -> String {
-        let range = self.span.range(source);
-        let line_start = source[..range.start].rfind('\n').map_or(0, |at| at + 1);
-        let line_no = source[..line_start].matches('\n').count() + 1;
-        let line = source[line_start..].lines().next().unwrap_or_default();
-        let column = source[line_start..range.start].chars().count();
-        let last = range.end.min(line_start + line.len()).max(range.start);
-        let width = source[range.start..last].chars().count().max(1);
+        let Place { line_no, column, width, line } = self.span.place(source);
         let level = match self.severity {
             Severity::Error => "ERROR",
             Severity::Warning => "WARNING",

@@ -17,6 +17,6 @@ pub use ast::{Options, Script};
 pub use catalog::{Catalog, PointSpec};
 pub use compile::points::software_events;
 pub use compile::{compile, compile_with_warnings, reference};
-pub use diagnostic::{Diagnostic, Severity, Span};
+pub use diagnostic::{Diagnostic, Place, Severity, Span};
 pub use layout::format;
 pub use parse::parse;

@@ -1,9 +1,15 @@
-//! Clocks of this machine: CLOCK_MONOTONIC, which is the clock of recordings, and its distance to the wall clock.
+//! Clocks of this machine: CLOCK_MONOTONIC, which is the clock of recordings, and its distance to others.
 
 /// What is to be added to CLOCK_MONOTONIC to get nanoseconds since the epoch, as of now.
 pub fn monotonic_to_epoch_ns() -> i64 {
     let (wall, monotonic) = closest(|| now_ns(libc::CLOCK_REALTIME));
     wall - monotonic
+}
+
+/// What is to be added to CLOCK_MONOTONIC to get CLOCK_TAI, as of now.
+pub fn monotonic_to_tai_ns() -> i64 {
+    let (tai, monotonic) = closest(|| now_ns(libc::CLOCK_TAI));
+    tai - monotonic
 }
 
 /// A time of CLOCK_MONOTONIC as nanoseconds since the epoch, by the distance of now.
@@ -18,7 +24,7 @@ pub fn monotonic_ns() -> u64 {
 
 fn now_ns(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: time is a live timespec of this frame, and both clocks exist on every Linux.
+    // SAFETY: time is a live timespec of this frame, and these clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

@@ -53,9 +53,13 @@ pub(super) fn differs(a: &[u8], b: &[u8], n: usize) -> bool {
     false
 }
 
-pub(super) fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+/// Where the text of the second begins in that of the first.
+pub(super) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     let (haystack, needle) = (text(haystack), text(needle));
-    needle.is_empty() || haystack.windows(needle.len()).any(|window| window == needle)
+    match needle.is_empty() {
+        true => Some(0),
+        false => haystack.windows(needle.len()).position(|window| window == needle),
+    }
 }
 
 /// `size_bytes` little-endian bytes, extended.
@@ -104,7 +108,15 @@ mod tests {
         ] {
             assert_eq!((is_equal(a, b), differs(a, b, n)), (equal, differ), "{a:?} {b:?}");
         }
-        assert!(contains(b"hello\0", b"ell\0") && contains(b"x", b"") && !contains(b"he\0llo", b"llo"));
+        for (haystack, needle, want) in [
+            (&b"hello\0"[..], &b"ell\0"[..], Some(1)),
+            (b"x", b"", Some(0)),
+            (b"", b"", Some(0)),
+            (b"he\0llo", b"llo", None),
+            (b"aaab", b"ab", Some(2)),
+        ] {
+            assert_eq!(find(haystack, needle), want, "{haystack:?} {needle:?}");
+        }
     }
 
     #[test]

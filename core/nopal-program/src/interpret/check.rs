@@ -99,11 +99,12 @@ impl Checker<'_> {
                 }
             }
             Op::Move { to, from } => self.slots(&[to, from]),
+            Op::StrConcat { to, a, b } => self.slots(&[to, a, b]),
             Op::Equal { dst, a, b } | Op::Strncmp { dst, a, b, .. } => {
                 self.slots(&[a, b])?;
                 self.regs(&[dst])
             }
-            Op::StrContains { dst, haystack, needle } => {
+            Op::StrFind { dst, haystack, needle } => {
                 self.slots(&[haystack, needle])?;
                 self.regs(&[dst])
             }

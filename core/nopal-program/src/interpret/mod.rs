@@ -10,7 +10,7 @@ mod tests;
 pub use check::BadProgram;
 pub use table::Table;
 
-use crate::op::{Builtin, MapId, Op, Slot, Space};
+use crate::op::{Builtin, MapId, NOT_FOUND, Op, Slot, Space};
 use crate::{Code, Program};
 use std::sync::Arc;
 
@@ -273,8 +273,9 @@ impl Interpreter {
                 Op::Strncmp { dst, a, b, n } => {
                     reg!(dst) = u64::from(bytes::differs(part(frame, a), part(frame, b), n as usize));
                 }
-                Op::StrContains { dst, haystack, needle } => {
-                    reg!(dst) = u64::from(bytes::contains(part(frame, haystack), part(frame, needle)));
+                Op::StrFind { dst, haystack, needle } => {
+                    let found = bytes::find(part(frame, haystack), part(frame, needle));
+                    reg!(dst) = found.map_or(NOT_FOUND, |at| at as i64) as u64;
                 }
                 Op::Element { dst, from, index, n, size_bytes, is_signed } => {
                     let index = reg!(index);
@@ -284,6 +285,15 @@ impl Interpreter {
                         Some(bytes) => crate::layout::number(bytes, size_bytes, is_signed, None) as u64,
                         None => 0,
                     };
+                }
+                Op::StrConcat { to, a, b } => {
+                    let (a, b) = (slot_range(a), slot_range(b));
+                    let (n_a, n_b) = (bytes::length(&frame[a.clone()]), bytes::length(&frame[b.clone()]));
+                    let (room, at) = (to.len.saturating_sub(1) as usize, to.at as usize);
+                    let (n_a, n_b) = (n_a.min(room), n_b.min(room.saturating_sub(n_a)));
+                    frame.copy_within(a.start..a.start + n_a, at);
+                    frame.copy_within(b.start..b.start + n_b, at + n_a);
+                    slot(frame, to)[n_a + n_b..].fill(0);
                 }
                 Op::Strlen { dst, a } => reg!(dst) = bytes::length(part(frame, a)) as u64,
 
@@ -361,6 +371,10 @@ impl Interpreter {
         loops.clear();
         keys.clear();
     }
+}
+
+fn slot_range(slot: Slot) -> std::ops::Range<usize> {
+    slot.at as usize..(slot.at + slot.len) as usize
 }
 
 fn slot(frame: &mut [u8], slot: Slot) -> &mut [u8] {

@@ -223,8 +223,8 @@ fn strings_of_the_frame() {
         (Op::Equal { dst: 0, a, b: s(0, 3) }, 1),
         (Op::Strncmp { dst: 0, a, b, n: 3 }, 1),
         (Op::Strncmp { dst: 0, a, b: a, n: 99 }, 0),
-        (Op::StrContains { dst: 0, haystack: a, needle: b }, 1),
-        (Op::StrContains { dst: 0, haystack: b, needle: a }, 0),
+        (Op::StrFind { dst: 0, haystack: a, needle: b }, 1),
+        (Op::StrFind { dst: 0, haystack: b, needle: a }, NOT_FOUND),
         (Op::Strlen { dst: 0, a }, 3),
         (Op::Element { dst: 0, from: a, index: 0, n: 8, size_bytes: 2, is_signed: false }, 0x6567),
         (Op::Element { dst: 0, from: a, index: 0, n: 0, size_bytes: 2, is_signed: false }, 0),
@@ -234,6 +234,12 @@ fn strings_of_the_frame() {
         ops.push(op);
         assert_eq!(show_r0(ops), want, "{op:?}");
     }
+    let concat = |len| {
+        let mut ops = both();
+        ops.push(Op::StrConcat { to: s(16, len), a, b });
+        show(ops, s(16, len))
+    };
+    assert_eq!((&concat(8)[..], &concat(5)[..]), (&b"getet\0\0\0"[..], &b"gete\0"[..]));
 }
 
 /// Key in the frame at 0: the number in register 1.

@@ -167,6 +167,7 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         is_unsafe: args.is_unsafe,
         settings: input::settings_of_environment(),
         named: std::mem::take(&mut args.named),
+        only_pids: args.processes.pids.clone(),
     };
     let script = nopal_script::parse(&source.text, &source.name, &args.words, &options)
         .map_err(|diagnostics| source.failure(&diagnostics))?;
@@ -174,7 +175,7 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         Some(dir) => {
             let recording = open_recording(&view::find(Some(dir))?.0)?;
             let program = compile(&source, &script, &RecordingCatalog::new(&recording), &args)?;
-            over_recording(&args, &recording, program)
+            over_recording(&args, source, &recording, program)
         }
         None => {
             let given = args
@@ -201,7 +202,7 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
             catalog.child_pid = held.as_ref().map(HeldCommand::pid);
             let program = compile(&source, &script, &catalog, &args)?;
             drop(catalog);
-            live(&args, given, program, held)
+            live(&args, source, given, program, held)
         }
     }
 }
@@ -254,7 +255,12 @@ fn form(args: &Args) -> Form {
     if args.json || args.format == FormArg::Json { Form::Json } else { Form::Text }
 }
 
-fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> Result<u8, Failure> {
+fn over_recording(
+    args: &Args,
+    source: Source,
+    recording: &Recording,
+    program: Arc<Program>,
+) -> Result<u8, Failure> {
     let prints_maps = program.limits.prints_maps;
     let mut run = RecordingRun::new(program, recording, form(args)).map_err(|e| match e {
         RunError::Unable(why) => {
@@ -263,7 +269,7 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
         }
         e => failure_of(&e),
     })?;
-    let mut out = Out::open(args.output.as_deref())?;
+    let mut out = Out::of(args, source)?;
     let mut failed = None;
     let replayed = run.run(recording, |performer| match out.take(performer) {
         Ok(goes_on) => goes_on && !signals::is_stopped(),
@@ -290,6 +296,7 @@ fn over_recording(args: &Args, recording: &Recording, program: Arc<Program>) -> 
 
 fn live(
     args: &Args,
+    source: Source,
     given: Vec<nopal_provider::File>,
     program: Arc<Program>,
     held: Option<HeldCommand>,
@@ -303,7 +310,7 @@ fn live(
             "add -p PID or -n NAME for a running program, -- COMMAND to start one, or --all-processes for the named files everywhere (kernel door)",
         ));
     }
-    let mut out = Out::open(args.output.as_deref())?;
+    let mut out = Out::of(args, source)?;
     let n_later = later_points(&program).count();
     let prints_maps = program.limits.prints_maps;
     let n_points = program.clauses.iter().map(|clause| clause.points.len()).sum();

@@ -224,7 +224,11 @@ impl Hit for RecordedHit<'_> {
             | Builtin::Curtask
             | Builtin::Retval
             | Builtin::Ip
-            | Builtin::Ctx => 0,
+            | Builtin::Ctx
+            | Builtin::NsecsBoot
+            | Builtin::NsecsTai
+            | Builtin::Jiffies
+            | Builtin::NumaNode => 0,
         }
     }
     fn user_stack(&self, each: &mut dyn FnMut(u64)) {

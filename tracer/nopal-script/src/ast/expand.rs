@@ -49,6 +49,8 @@ struct Expander<'m> {
 /// What names mean where a body is put in. Empty outside of macros.
 #[derive(Default)]
 struct Caller {
+    /// Where the call stands, for macros whose text nobody sees.
+    place: Option<Span>,
     in_macro: Option<String>,
     number: u32,
     variables: HashMap<String, String>,
@@ -84,6 +86,7 @@ impl Expander<'_> {
     }
 
     fn statement(&mut self, statement: &mut Stmt, caller: &Caller) -> Result<(), Diagnostic> {
+        statement.span = caller.place.unwrap_or(statement.span);
         match &mut statement.kind {
             StmtKind::Expr(expr) => self.expr(expr, caller),
             StmtKind::AssignVar { name, value, .. } => {
@@ -130,6 +133,12 @@ impl Expander<'_> {
     }
 
     fn expr(&mut self, expr: &mut Expr, caller: &Caller) -> Result<(), Diagnostic> {
+        if let Some(place) = caller.place {
+            expr.span = place;
+            if let ExprKind::Call { name_span, .. } = &mut expr.kind {
+                *name_span = place;
+            }
+        }
         match &mut expr.kind {
             ExprKind::Name(name) => {
                 if let Some(given) = caller.expressions.get(name) {
@@ -200,8 +209,12 @@ impl Expander<'_> {
         if self.level >= MAX_LEVELS || self.n_calls > MAX_CALLS {
             return Err(Diagnostic::error(at.span, format!("the macro `{name}` calls itself without end")));
         }
-        let mut caller =
-            Caller { in_macro: Some(name.to_owned()), number: self.n_calls, ..Caller::default() };
+        let mut caller = Caller {
+            place: (found.span == Span::default()).then_some(at.span),
+            in_macro: Some(name.to_owned()),
+            number: self.n_calls,
+            ..Caller::default()
+        };
         for (param, arg) in found.params.iter().zip(args) {
             match (param, arg.kind) {
                 (Param::Variable(param), ExprKind::Var(given)) => {

@@ -224,6 +224,7 @@ fn is_text(ty: &Ty) -> bool {
                 | Type::Mac
                 | Type::Username
                 | Type::ErrorText
+                | Type::CgroupPath { .. }
                 | Type::Bool
         )
     )

@@ -7,13 +7,15 @@ use super::{Lowered, builtins};
 use crate::ast::{BinaryOp, Clause, Expr, ExprKind, MapRef, Stmt, StmtKind, scope};
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
-use nopal_program::op::{Binary, Op, Reg, Slot};
+use nopal_program::PointKind;
+use nopal_program::op::{Binary, Builtin, Op, Reg, Slot};
 
 const MAX_UNROLL: i64 = 100;
 
 impl Body<'_, '_> {
     pub(super) fn clause(&mut self, clause: &Clause) {
         let mut refused = Vec::new();
+        self.only_named_processes();
         if let Some(predicate) = &clause.predicate {
             let mark = self.mark();
             match self.jump_unless(predicate) {
@@ -24,6 +26,45 @@ impl Body<'_, '_> {
         }
         self.block(&clause.body);
         self.patch(&refused);
+    }
+
+    /// Ends a hit of the kernel's points in a process that was not named.
+    fn only_named_processes(&mut self) {
+        let pids = &self.shared.script.options.only_pids;
+        let is_of_everyone = match self.variant.kind() {
+            PointKind::Tracepoint { .. }
+            | PointKind::Kprobe { .. }
+            | PointKind::Kretprobe { .. }
+            | PointKind::Profile { .. }
+            | PointKind::Software { .. } => true,
+            PointKind::Begin
+            | PointKind::End
+            | PointKind::Usdt { .. }
+            | PointKind::UsdtLater(_)
+            | PointKind::Uprobe { .. }
+            | PointKind::Uretprobe { .. }
+            | PointKind::Interval { .. } => false,
+        };
+        if pids.is_empty() || !is_of_everyone {
+            return;
+        }
+        if !self.shared.catalog.has_initial_pids() {
+            let message =
+                "hits of every process count here: in this container the kernel's numbers are not known";
+            self.shared.report(Diagnostic::warning(self.variant.place.span, message));
+            return;
+        }
+        let mark = self.mark();
+        let (pid, is_it) = (self.temp(), self.temp());
+        self.emit(Op::Builtin { dst: pid, what: Builtin::Pid });
+        let mut found = Vec::new();
+        for named in pids.clone() {
+            self.emit(Op::BinaryConst { op: Binary::Eq, dst: is_it, a: pid, b: i64::from(named) });
+            found.push(self.jump(Op::JumpIf { condition: is_it, to: 0 }));
+        }
+        self.emit(Op::Return);
+        self.patch(&found);
+        self.release(mark);
     }
 
     /// What is wrong with one statement keeps none of the others from being looked at.
@@ -494,7 +535,7 @@ fn written_mut(op: &mut Op) -> Option<&mut Reg> {
         | Op::Element { dst, .. }
         | Op::Equal { dst, .. }
         | Op::Strncmp { dst, .. }
-        | Op::StrContains { dst, .. }
+        | Op::StrFind { dst, .. }
         | Op::Strlen { dst, .. }
         | Op::MapLoad { dst, .. }
         | Op::MapAdd { dst, .. }
@@ -514,6 +555,7 @@ fn written_mut(op: &mut Op) -> Option<&mut Reg> {
         | Op::Zero { .. }
         | Op::Constant { .. }
         | Op::Move { .. }
+        | Op::StrConcat { .. }
         | Op::MapRead { .. }
         | Op::MapStore { .. }
         | Op::MapWrite { .. }

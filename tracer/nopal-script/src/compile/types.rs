@@ -156,6 +156,7 @@ impl Ty {
                 Type::Mac => "mac_address".into(),
                 Type::Username => "username".into(),
                 Type::ErrorText => "strerror".into(),
+                Type::CgroupPath { .. } => "cgroup_path".into(),
             },
         }
     }

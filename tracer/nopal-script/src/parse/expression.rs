@@ -2,6 +2,7 @@
 
 use super::{MAX_DEPTH, Parsed, Parser, too_deep};
 use crate::ast::{BinaryOp, Expr, ExprKind, MapRef, UnaryOp};
+use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lex::Token;
 
@@ -227,6 +228,7 @@ impl Parser<'_> {
         match name.as_str() {
             "sizeof" => return self.sizeof(name_span),
             "offsetof" => return self.offsetof(name_span),
+            "container_of" => return self.container_of(name_span),
             _ => {}
         }
         let mut args = Vec::new();
@@ -267,6 +269,26 @@ impl Parser<'_> {
         }
         let span = start.to(self.expect(")")?);
         make(ExprKind::Offsetof { record, path }, span, 0)
+    }
+
+    /// `container_of(pointer, type, member)`: the record that a pointer to one of its members leads into.
+    fn container_of(&mut self, start: Span) -> Parsed<Expr> {
+        let pointer = self.expression()?;
+        self.expect(",")?;
+        let type_span = self.peek()?.1;
+        let record = self.type_name()?;
+        self.expect(",")?;
+        let mut path = vec![self.name("the name of a member")?.0];
+        while self.accept(".")? {
+            path.push(self.name("the name of a member")?.0);
+        }
+        let span = start.to(self.expect(")")?);
+        let depth = pointer.depth;
+        let address = make(ExprKind::Cast { to: CType::U64, operand: Box::new(pointer) }, span, depth)?;
+        let offset = make(ExprKind::Offsetof { record: record.clone(), path }, type_span, 0)?;
+        let (left, right) = (Box::new(address), Box::new(offset));
+        let sum = make(ExprKind::Binary { op: BinaryOp::Sub, left, right }, span, depth + 1)?;
+        make(ExprKind::Cast { to: record.pointer(), operand: Box::new(sum) }, span, depth + 2)
     }
 
     /// `(a = 1, b = 2)` from its first `=` on.

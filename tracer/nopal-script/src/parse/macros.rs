@@ -16,6 +16,7 @@ macro leader_tid() { ((struct task_struct *)curtask)->group_leader->pid }
 macro leader_comm() { str(((struct task_struct *)curtask)->group_leader->comm) }
 macro find(@map, key, $value) { let $found = has_key(@map, key); if ($found) { $value = @map[key]; } $found }
 macro strcap(text) { sizeof(text) }
+macro assert(condition, message) { if (!(condition)) { errorf("assert failed: %s", message); exit(1); } }
 macro is_err(p) { ((uint64)(p)) >= (uint64)18446744073709547521 }
 "#;
 

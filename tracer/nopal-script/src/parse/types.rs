@@ -13,7 +13,7 @@ impl Parser<'_> {
     pub(super) fn is_type_next(&mut self) -> Parsed<bool> {
         let (token, _) = self.peek()?.clone();
         let Token::Name(name) = token else { return Ok(false) };
-        Ok(matches!(name.as_str(), "struct" | "union" | "enum" | "const" | "volatile")
+        Ok(matches!(name.as_str(), "struct" | "union" | "enum" | "const" | "volatile" | "typeof")
             || base_word(&name)
             || self.script.records.typedefs.contains_key(&name))
     }
@@ -74,6 +74,12 @@ impl Parser<'_> {
         let found = match word.as_str() {
             "struct" | "union" => self.record_type(&word, span)?,
             "enum" => self.enum_type(span)?,
+            "typeof" => {
+                self.expect("(")?;
+                let named = self.type_name()?;
+                self.expect(")")?;
+                named
+            }
             _ => self.number_type(word, span)?,
         };
         self.skip_qualifiers()?;

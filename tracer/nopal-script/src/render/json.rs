@@ -85,7 +85,8 @@ pub(super) fn value(value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mu
         | Type::Inet
         | Type::Mac
         | Type::Username
-        | Type::ErrorText => {
+        | Type::ErrorText
+        | Type::CgroupPath { .. } => {
             let mut text = Vec::new();
             value::value(value_type, bytes, names, &mut text);
             string(&text, out);

@@ -62,7 +62,8 @@ fn compare_keys(types: &[Type], a: &[u8], b: &[u8]) -> Ordering {
             | Type::Time { .. }
             | Type::Enum { .. }
             | Type::Username
-            | Type::ErrorText => word(own_a, 0).cmp(&word(own_b, 0)),
+            | Type::ErrorText
+            | Type::CgroupPath { .. } => word(own_a, 0).cmp(&word(own_b, 0)),
             Type::Float => f64::from_bits(word(own_a, 0)).total_cmp(&f64::from_bits(word(own_b, 0))),
             Type::Tuple(members) => compare_keys(members, own_a, own_b),
             Type::Record(members) => {

@@ -25,6 +25,10 @@ pub trait Names {
     /// As `probe` gives it.
     fn probe(&self, clause: u32, point: u32) -> String;
     fn user(&self, uid: u32) -> Option<String>;
+    /// Where a control group is, in each hierarchy whose name matches a wildcard: `unified:/system.slice,memory:/x`.
+    fn cgroup_path(&self, _id: u64, _filter: &str) -> String {
+        String::new()
+    }
     /// A time of `nsecs` in local time, by a strftime format.
     fn time(&self, format: &str, ns: u64) -> String;
 }

@@ -54,6 +54,7 @@ pub(crate) fn at(value_type: &Type, bytes: &[u8], names: &dyn Names, place: Plac
             None => put(&(number() as u32).to_string()),
         },
         Type::ErrorText => put(&error_text(number() as i32)),
+        Type::CgroupPath { filter } => put(&names.cgroup_path(number(), filter)),
     }
 }
 

@@ -57,13 +57,18 @@ impl Source {
         Ok(Source { name, text, is_bpftrace: false })
     }
 
+    /// What it is called where something is told of it.
+    pub(crate) fn shown_name(&self) -> &str {
+        match self.is_bpftrace && matches!(self.name.as_str(), "-e" | "-") {
+            true => "stdin",
+            false => &self.name,
+        }
+    }
+
     /// One of the things that are wrong.
     pub(crate) fn shown(&self, diagnostic: &Diagnostic) -> String {
         match self.is_bpftrace {
-            true => {
-                let name = if matches!(self.name.as_str(), "-e" | "-") { "stdin" } else { &self.name };
-                diagnostic.render_as_bpftrace(&self.text, name)
-            }
+            true => diagnostic.render_as_bpftrace(&self.text, self.shown_name()),
             false => diagnostic.render(&self.text, &self.name, is_colour()),
         }
     }

@@ -1,11 +1,13 @@
 //! Where a script's results go, and what is said at its end.
 
+use super::input::Source;
 use super::{Args, FormArg};
 use crate::commands::answers::render;
 use crate::failure::Failure;
 use crate::verdict::{self, Manner};
 use crate::words;
-use nopal_run::Performer;
+use nopal_run::{Message, Performer};
+use nopal_script::Span;
 use nopal_spans::Unmatched;
 use nopal_trace::Verdict;
 use std::fs::File;
@@ -16,6 +18,15 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     file: Option<File>,
+    said: Option<Said>,
+}
+
+/// How what `errorf()` and `warnf()` say is told.
+#[derive(Debug)]
+struct Said {
+    source: Source,
+    has_no_warnings: bool,
+    is_json: bool,
 }
 
 impl Out {
@@ -23,14 +34,60 @@ impl Out {
         let Some(path) = path else { return Ok(Out::default()) };
         let file = File::create(path)
             .map_err(|e| Failure::new("output", format!("cannot write {}: {e}", path.display())))?;
-        Ok(Out { file: Some(file) })
+        Ok(Out { file: Some(file), said: None })
+    }
+
+    /// What the script says of itself stands in its text.
+    pub(super) fn of(args: &Args, source: Source) -> Result<Out, Failure> {
+        let is_json = args.json || args.format == FormArg::Json;
+        let said = Said { source, has_no_warnings: args.manner.has_no_warnings, is_json };
+        Ok(Out { said: Some(said), ..Out::open(args.output.as_deref())? })
     }
 
     /// Writes what the script printed; false if nobody reads it any more.
     pub(crate) fn take(&mut self, performer: &mut Performer) -> Result<bool, Failure> {
-        let goes_on = self.write(&performer.out)?;
+        let mut written = 0;
+        for message in std::mem::take(&mut performer.messages) {
+            let behind = message.behind.clamp(written, performer.out.len());
+            if !self.write(&performer.out[written..behind])? {
+                return Ok(false);
+            }
+            written = behind;
+            if !self.say(&message)? {
+                return Ok(false);
+            }
+        }
+        let goes_on = self.write(&performer.out[written..])?;
         performer.out.clear();
         Ok(goes_on)
+    }
+
+    /// On standard error, or as an object among the results.
+    fn say(&mut self, message: &Message) -> Result<bool, Failure> {
+        let Some(said) = &self.said else { return Ok(true) };
+        if said.has_no_warnings && !message.is_error {
+            return Ok(true);
+        }
+        let (source, text) = (&said.source, String::from_utf8_lossy(&message.text));
+        let place = Span { start: message.place.0, end: message.place.1 }.place(&source.text);
+        if said.is_json {
+            let object = serde_json::json!({
+                "type": if message.is_error { "errorf" } else { "warnf" },
+                "msg": text,
+                "filename": source.shown_name(),
+                "line": place.line_no,
+                "col": place.column + 1,
+            });
+            return self.write(format!("{object}\n").as_bytes());
+        }
+        let text = nopal_trace::escape(text.strip_suffix('\n').unwrap_or(&text));
+        let (name, line_no, column) = (source.shown_name(), place.line_no, place.column + 1);
+        let (loud, quiet) = if message.is_error { ("ERROR", "error") } else { ("WARNING", "warning") };
+        match source.is_bpftrace {
+            true => tell!("{name}:{line_no}:{column}-{}: {loud}: {text}", column + place.width),
+            false => tell!("{quiet}: {text} ({name}:{line_no}:{column})"),
+        }
+        Ok(true)
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {

@@ -239,6 +239,13 @@ impl Gen<'_> {
             }
             Builtin::Cpu => self.asm.call(Helper::GetSmpProcessorId),
             Builtin::Nsecs => self.asm.call(Helper::KtimeGetNs),
+            Builtin::NsecsBoot => self.asm.call(Helper::KtimeGetBootNs),
+            Builtin::NsecsTai => self.asm.call(Helper::KtimeGetTaiNs),
+            Builtin::Jiffies => self.asm.call(Helper::Jiffies64),
+            Builtin::NumaNode => {
+                self.asm.call(Helper::GetNumaNodeId);
+                self.extend(Reg::R0, 4, true);
+            }
             Builtin::Elapsed => {
                 self.asm.call(Helper::KtimeGetNs);
                 self.constant(Reg::R1, self.spec.start_ns as i64);

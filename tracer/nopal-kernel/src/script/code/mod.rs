@@ -388,7 +388,11 @@ impl Gen<'_> {
             | Op::Move { .. } => {
                 self.frame(at, op)?;
             }
-            Op::Equal { .. } | Op::Strncmp { .. } | Op::StrContains { .. } | Op::Strlen { .. } => {
+            Op::Equal { .. }
+            | Op::Strncmp { .. }
+            | Op::StrFind { .. }
+            | Op::StrConcat { .. }
+            | Op::Strlen { .. } => {
                 self.text(op);
             }
             Op::MapLoad { .. }

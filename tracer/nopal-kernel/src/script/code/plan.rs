@@ -122,7 +122,8 @@ fn slots(op: &Op) -> Vec<Slot> {
         | Op::Constant { to, .. } => vec![to],
         Op::Move { to, from } => vec![to, from],
         Op::Equal { a, b, .. } | Op::Strncmp { a, b, .. } => vec![a, b],
-        Op::StrContains { haystack, needle, .. } => vec![haystack, needle],
+        Op::StrFind { haystack, needle, .. } => vec![haystack, needle],
+        Op::StrConcat { to, a, b } => vec![to, a, b],
         Op::Strlen { a, .. } => vec![a],
         Op::Element { from, .. } => vec![from],
         Op::MapLoad { key, .. }

@@ -2,7 +2,7 @@
 
 use super::super::super::insn::{Alu, Cond, Reg, Width};
 use super::{Gen, KEPT, pieces};
-use nopal_program::op::{Op, Slot};
+use nopal_program::op::{NOT_FOUND, Op, Slot};
 
 impl Gen<'_> {
     pub(super) fn text(&mut self, op: &Op) {
@@ -15,10 +15,11 @@ impl Gen<'_> {
                 self.strncmp(a, b, n);
                 self.store(dst, Reg::R3);
             }
-            Op::StrContains { dst, haystack, needle } => {
-                self.contains(haystack, needle);
+            Op::StrFind { dst, haystack, needle } => {
+                self.find_text(haystack, needle);
                 self.store(dst, Reg::R3);
             }
+            Op::StrConcat { to, a, b } => self.concat(to, a, b),
             Op::Strlen { dst, a } => {
                 self.strlen(a);
                 self.store(dst, KEPT);
@@ -79,11 +80,11 @@ impl Gen<'_> {
         self.asm.bind(done);
     }
 
-    /// R3 = 1 if the text of `needle` is in that of `haystack`.
-    fn contains(&mut self, haystack: Slot, needle: Slot) {
+    /// R3 = where the text of `needle` begins in that of `haystack`.
+    fn find_text(&mut self, haystack: Slot, needle: Slot) {
         let (found, done) = (self.asm.label(), self.asm.label());
         if needle.len == 0 {
-            self.asm.mov_imm(Reg::R3, 1);
+            self.asm.mov_imm(Reg::R3, 0);
             return;
         }
         // One place more than there are bytes: an empty needle is in an empty haystack.
@@ -107,11 +108,33 @@ impl Gen<'_> {
             gen_.byte_at(Reg::R1, haystack, KEPT);
             gen_.asm.jump_if_imm(Cond::Eq, Reg::R1, 0, out);
         });
-        self.asm.mov_imm(Reg::R3, 0);
+        self.asm.mov_imm(Reg::R3, NOT_FOUND as i32);
         self.asm.jump(done);
         self.asm.bind(found);
-        self.asm.mov_imm(Reg::R3, 1);
+        self.asm.mov(Reg::R3, KEPT);
         self.asm.bind(done);
+    }
+
+    /// The text of `a`, then that of `b`; R5 says where the next byte goes.
+    fn concat(&mut self, to: Slot, a: Slot, b: Slot) {
+        self.zero(to);
+        if to.len == 0 {
+            return;
+        }
+        let room = to.len - 1;
+        self.opaque_zero(Reg::R5);
+        for from in [a, b] {
+            self.each_byte(from.len, |gen_, out| {
+                gen_.asm.jump_if_imm(Cond::Ge, Reg::R5, room as i32, out);
+                gen_.byte_at(Reg::R1, from, KEPT);
+                gen_.asm.jump_if_imm(Cond::Eq, Reg::R1, 0, out);
+                let (base, offset) = gen_.base(gen_.plan.frame, to.at);
+                gen_.asm.mov(Reg::R0, base);
+                gen_.asm.alu(Alu::Add, Reg::R0, Reg::R5);
+                gen_.asm.store(Width::W8, Reg::R0, offset, Reg::R1);
+                gen_.asm.alu_imm(Alu::Add, Reg::R5, 1);
+            });
+        }
     }
 
     /// R8 = how many bytes come before the first NUL.

@@ -367,7 +367,8 @@ pub(super) const SYSCALLS: [(i64, &str); 362] = [
 ];
 
 /// As strsignal(3) has them.
-pub(super) const SIGNALS: [(i64, &str); 31] = [
+pub(super) const SIGNALS: [(i64, &str); 32] = [
+    (0, "Unknown signal 0"),
     (1, "Hangup"),
     (2, "Interrupt"),
     (3, "Quit"),

@@ -89,26 +89,18 @@ pub fn reference() -> Vec<(&'static str, &'static str)> {
 }
 
 /// What bpftrace has and this has not.
-const LEFT_OUT_FUNCTIONS: [&str; 16] = [
+const LEFT_OUT_FUNCTIONS: [&str; 10] = [
     "signal",
     "override",
-    "cgroup_path",
     "skboutput",
     "path",
     "unwatch",
     "socket_cookie",
     "percpu_kaddr",
-    "errorf",
-    "warnf",
-    "fail",
-    "assert",
     "tseries",
     "is_ptr",
-    "memcmp",
     "kfunc_exist",
 ];
-const LEFT_OUT_VARIABLES: [&str; 2] = ["numaid", "jiffies"];
-
 /// The code of a call.
 pub(crate) fn call(
     body: &mut Body<'_, '_>,
@@ -172,9 +164,6 @@ pub(crate) fn variable(body: &mut Body<'_, '_>, name: &str, span: Span) -> Optio
     }
     if let Some(value) = probe::numbered(body, name, span) {
         return Some(value);
-    }
-    if LEFT_OUT_VARIABLES.contains(&name) {
-        return Some(Err(Diagnostic::error(span, format!("the builtin `{name}` is not supported"))));
     }
     if functions().any(|function| function.name == name) || is_aggregate(name) {
         return Some(Err(

@@ -27,6 +27,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
         lower: print,
     },
     Function {
+        name: "errorf",
+        signature: "errorf(\"format\", values...)",
+        doc: "Tells an error on standard error, with its place in the script.",
+        n_args: 1..=64,
+        lower: |body, call| message(body, call, true),
+    },
+    Function {
+        name: "warnf",
+        signature: "warnf(\"format\", values...)",
+        doc: "The same as a warning.",
+        n_args: 1..=64,
+        lower: |body, call| message(body, call, false),
+    },
+    Function {
+        name: "fail",
+        signature: "fail(\"format\", constants...)",
+        doc: "The script is refused, with this message; for macros, where it is not left out by `if comptime`.",
+        n_args: 1..=64,
+        lower: fail,
+    },
+    Function {
         name: "cat",
         signature: "cat(\"format\", values...)",
         doc: "Prints a file, whose name is made as by printf().",
@@ -58,6 +79,26 @@ fn formatted(
     let action = body.action(action(format));
     body.emit(Op::Emit { action, payload });
     Ok(Value::nothing(call.span))
+}
+
+fn message(body: &mut Body<'_, '_>, call: &Call<'_>, is_error: bool) -> Lowered<Value> {
+    let place = (call.span.start, call.span.end);
+    formatted(body, call, |format| Action::Message { format, is_error, place })
+}
+
+/// The format with its constants, as far as they are known.
+fn fail(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let mut text = body.literal_text(call.name, &call.args[0])?;
+    for arg in &call.args[1..] {
+        let Some(at) = text.find('%').filter(|at| at + 1 < text.len()) else { break };
+        let shown = match &arg.kind {
+            ExprKind::Str(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => body.number(arg)?.constant().map(|n| n.to_string()).unwrap_or_default(),
+        };
+        let end = text[at + 1..].find(|c: char| c.is_ascii_alphabetic()).map_or(text.len(), |n| at + n + 2);
+        text.replace_range(at..end, &shown);
+    }
+    Err(Diagnostic::error(call.span, text))
 }
 
 fn system(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {

@@ -43,23 +43,28 @@ pub(super) const VARIABLES: &[Variable] = &[
         doc: "Number of CPUs there can be.",
         lower: |body, span| Ok(Value::new(Ty::U64, At::Const(i64::from(body.shared.catalog.n_cpus())), span)),
     },
+    Variable {
+        name: "numaid",
+        doc: "Node of memory that the CPU belongs to.",
+        lower: |body, span| Ok(number(body, Builtin::NumaNode, span)),
+    },
     Variable { name: "cpid", doc: "The process started for the script.", lower: cpid },
 ];
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "pid",
-        signature: "pid()",
-        doc: "As `pid`.",
-        n_args: 0..=0,
-        lower: |body, call| Ok(number(body, Builtin::Pid, call.span)),
+        signature: "pid(), pid(curr_ns), pid(init)",
+        doc: "As `pid`; `init` is the number that the whole machine knows it by.",
+        n_args: 0..=1,
+        lower: |body, call| in_namespace(body, call, Builtin::Pid),
     },
     Function {
         name: "tid",
-        signature: "tid()",
-        doc: "As `tid`.",
-        n_args: 0..=0,
-        lower: |body, call| Ok(number(body, Builtin::Tid, call.span)),
+        signature: "tid(), tid(curr_ns), tid(init)",
+        doc: "As `tid`; `init` is the number that the whole machine knows it by.",
+        n_args: 0..=1,
+        lower: |body, call| in_namespace(body, call, Builtin::Tid),
     },
     Function {
         name: "comm",
@@ -76,6 +81,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
         lower: getopt,
     },
     Function {
+        name: "cgroup_path",
+        signature: "cgroup_path(number), cgroup_path(number, \"hierarchies\")",
+        doc: "Where a control group is, looked up when it is shown; of the hierarchies that match a wildcard, `unified` is that of version 2.",
+        n_args: 1..=2,
+        lower: cgroup_path,
+    },
+    Function {
         name: "cgroupid",
         signature: "cgroupid(\"path\")",
         doc: "Number of the cgroup at a path, to be compared with `cgroup`.",
@@ -89,6 +101,33 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
     },
 ];
+
+/// `pid(init)`: the same as `pid`, unless this is a container.
+fn in_namespace(body: &mut Body<'_, '_>, call: &Call<'_>, what: Builtin) -> Lowered<Value> {
+    let name = match call.args.first().map(|arg| &arg.kind) {
+        None => "curr_ns",
+        Some(ExprKind::Name(name)) => name.as_str(),
+        Some(_) => "",
+    };
+    match name {
+        "curr_ns" => Ok(number(body, what, call.span)),
+        "init" if body.shared.catalog.has_initial_pids() => Ok(number(body, what, call.span)),
+        "init" => Err(Diagnostic::error(call.span, "numbers of the whole machine are not known here")
+            .help(format!("write `{0}`, or run the script outside of the container", call.name))),
+        _ => Err(Diagnostic::error(call.span, "this is not a namespace of processes")
+            .help(format!("write `{0}(curr_ns)` or `{0}(init)`", call.name))),
+    }
+}
+
+/// `cgroup_path(number, "hierarchies")`.
+fn cgroup_path(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let filter = match call.args.get(1) {
+        Some(arg) => body.literal_text(call.name, arg)?,
+        None => "*".to_owned(),
+    };
+    let id = body.number(&call.args[0])?;
+    Ok(Value { ty: Ty::Plain(Type::CgroupPath { filter }), space: None, span: call.span, ..id })
+}
 
 /// What stands behind `--name` is known when the script is compiled.
 fn getopt(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {

@@ -1,4 +1,4 @@
-//! str, kstr, buf, join, strlen, strncmp, strcontains, strerror: strings and bytes.
+//! str, kstr, buf, join, strlen, strncmp, strstr, strcontains, str_concat, memcmp, strerror: strings and bytes.
 
 use super::labels;
 use super::{Call, Function};
@@ -82,6 +82,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
             let number = body.number(&call.args[0])?;
             Ok(Value { ty: Ty::Plain(Type::ErrorText), space: None, span: call.span, ..number })
         },
+    },
+    Function {
+        name: "strstr",
+        signature: "strstr(haystack, needle)",
+        doc: "Where the second begins in the first, from 0; -2 if it is not in it.",
+        n_args: 2..=2,
+        lower: strstr,
+    },
+    Function {
+        name: "str_concat",
+        signature: "str_concat(a, b)",
+        doc: "Both strings as one.",
+        n_args: 2..=2,
+        lower: str_concat,
+    },
+    Function {
+        name: "memcmp",
+        signature: "memcmp(a, b, n)",
+        doc: "0 if the first n bytes of both are the same, else the difference of the first that are not.",
+        n_args: 3..=3,
+        lower: memcmp,
     },
     Function {
         name: "strcontains",
@@ -352,7 +373,79 @@ fn strncmp(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 fn strcontains(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let mark = body.mark();
     let (haystack, needle) = two_strings(body, call)?;
-    let result = body.result(mark, Ty::BOOL, call.span, |dst| Op::StrContains { dst, haystack, needle });
+    let at = body.temp();
+    body.emit(Op::StrFind { dst: at, haystack, needle });
+    let result = body.result(mark, Ty::BOOL, call.span, |dst| Op::BinaryConst {
+        op: Binary::GeSigned,
+        dst,
+        a: at,
+        b: 0,
+    });
+    body.release_frame(mark);
+    Ok(result)
+}
+
+fn strstr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let mark = body.mark();
+    let (haystack, needle) = two_strings(body, call)?;
+    let result = body.result(mark, Ty::I64, call.span, |dst| Op::StrFind { dst, haystack, needle });
+    body.release_frame(mark);
+    Ok(result)
+}
+
+fn str_concat(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let mark = body.mark();
+    let (here, sizes) = (body.here(), two_strings(body, call)?);
+    body.truncate(here);
+    body.release(mark);
+    // Each has room for a NUL of its own.
+    let room = (sizes.0.len + sizes.1.len).saturating_sub(1).clamp(8, body.string_bytes().max(8));
+    let ty = Ty::str(room.next_multiple_of(8));
+    let to = body.alloc(ty.size_bytes());
+    let above = body.mark();
+    let (a, b) = two_strings(body, call)?;
+    body.emit(Op::StrConcat { to, a, b });
+    body.release(above);
+    Ok(Value::new(ty, At::Slot(to), call.span))
+}
+
+/// Byte after byte; what is behind the end of either counts as zeros.
+fn memcmp(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    let mark = body.mark();
+    let mut slots = Vec::new();
+    for arg in &call.args[..2] {
+        let value = body.expr(arg)?;
+        let value = body.whole(value)?;
+        slots.push(match value.ty.is_scalar() {
+            true => {
+                let to = body.alloc(8);
+                let src = body.reg(&value);
+                body.emit(Op::Store { at: to.at, src, size_bytes: 8 });
+                to
+            }
+            false => body.slot(&value),
+        });
+    }
+    let length = body.number(&call.args[2])?;
+    let n = body.reg(&length);
+    let [i, is_in, x, y] = [(); 4].map(|()| body.temp());
+    let longest = slots.iter().map(|slot| slot.len).max().unwrap_or(0);
+    body.emit(Op::Const { dst: i, value: 0 });
+    body.emit(Op::Const { dst: x, value: 0 });
+    let start = body.here();
+    body.emit(Op::Binary { op: Binary::LtUnsigned, dst: is_in, a: i, b: n });
+    let mut ends = vec![body.jump(Op::JumpUnless { condition: is_in, to: 0 })];
+    body.emit(Op::BinaryConst { op: Binary::LtUnsigned, dst: is_in, a: i, b: i64::from(longest) });
+    ends.push(body.jump(Op::JumpUnless { condition: is_in, to: 0 }));
+    for (dst, from) in [(x, slots[0]), (y, slots[1])] {
+        body.emit(Op::Element { dst, from, index: i, n: from.len, size_bytes: 1, is_signed: false });
+    }
+    body.emit(Op::Binary { op: Binary::Sub, dst: x, a: x, b: y });
+    ends.push(body.jump(Op::JumpIf { condition: x, to: 0 }));
+    body.emit(Op::BinaryConst { op: Binary::Add, dst: i, a: i, b: 1 });
+    body.emit(Op::Jump { to: start });
+    body.patch(&ends);
+    let result = body.result(mark, Ty::I64, call.span, |dst| Op::Copy { dst, src: x });
     body.release_frame(mark);
     Ok(result)
 }

@@ -1,4 +1,4 @@
-//! nsecs, elapsed, time, strftime.
+//! nsecs, elapsed, jiffies, time, strftime.
 
 use super::process::number;
 use super::{Builtin as Variable, Call, Function};
@@ -7,7 +7,7 @@ use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
 use crate::diagnostic::Diagnostic;
-use nopal_program::op::{Builtin, Op, Slot};
+use nopal_program::op::{Binary, Builtin, Op, Slot};
 use nopal_program::{Action, Type};
 
 pub(super) const VARIABLES: &[Variable] = &[
@@ -21,13 +21,18 @@ pub(super) const VARIABLES: &[Variable] = &[
         doc: "Nanoseconds since the script began.",
         lower: |body, span| Ok(number(body, Builtin::Elapsed, span)),
     },
+    Variable {
+        name: "jiffies",
+        doc: "Ticks of the kernel's clock.",
+        lower: |body, span| Ok(number(body, Builtin::Jiffies, span)),
+    },
 ];
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "nsecs",
-        signature: "nsecs(monotonic)",
-        doc: "As `nsecs`; other clocks are refused.",
+        signature: "nsecs(clock)",
+        doc: "Nanoseconds of `monotonic`, of `boot` (with the time that the machine slept), of `tai` or `sw_tai` (TAI since 1970).",
         n_args: 0..=1,
         lower: nsecs,
     },
@@ -48,17 +53,28 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 fn nsecs(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
-    if let Some(arg) = call.args.first() {
-        match &arg.kind {
-            ExprKind::Name(clock) if clock == "monotonic" => {}
-            ExprKind::Name(clock) if ["boot", "tai", "sw_tai"].contains(&clock.as_str()) => {
-                return Err(Diagnostic::error(arg.span, format!("the clock `{clock}` is not supported"))
-                    .help("write `nsecs`: the monotonic clock"));
-            }
-            _ => return Err(Diagnostic::error(arg.span, "this is not a clock").help("write `nsecs`")),
+    let Some(arg) = call.args.first() else { return Ok(number(body, Builtin::Nsecs, call.span)) };
+    let clock = match &arg.kind {
+        ExprKind::Name(clock) => clock.as_str(),
+        _ => "",
+    };
+    match clock {
+        "monotonic" => Ok(number(body, Builtin::Nsecs, call.span)),
+        "boot" => Ok(number(body, Builtin::NsecsBoot, call.span)),
+        "tai" => Ok(number(body, Builtin::NsecsTai, call.span)),
+        "sw_tai" => {
+            let Some(offset_ns) = body.shared.catalog.tai_offset_ns() else {
+                return Err(Diagnostic::error(arg.span, "the clock `sw_tai` is not known here")
+                    .help("over a recording there is `nsecs`, since the epoch"));
+            };
+            let now = number(body, Builtin::Nsecs, call.span);
+            let dst = body.reg(&now);
+            body.emit(Op::BinaryConst { op: Binary::Add, dst, a: dst, b: offset_ns });
+            Ok(now)
         }
+        _ => Err(Diagnostic::error(arg.span, "this is not a clock")
+            .help("clocks are monotonic, boot, tai and sw_tai")),
     }
-    Ok(number(body, Builtin::Nsecs, call.span))
 }
 
 fn time(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
