@@ -7,8 +7,9 @@ use std::{env, fs};
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let mut table = String::from("static CATALOG: &[(&str, &[u8])] = &[\n");
-    let providers = nopal_provider::catalog::catalog().iter().flat_map(|entry| &entry.file().providers);
+    let providers: Vec<_> =
+        nopal_provider::catalog::catalog().iter().flat_map(|entry| &entry.file().providers).collect();
+    let mut table = format!("static CATALOG: [(&str, Packed); {}] = [\n", providers.len());
     for provider in providers {
         let mut records = Vec::new();
         for probe in &provider.probes {
@@ -21,8 +22,11 @@ fn main() {
             records.extend(note);
         }
         let file = out.join(format!("{}.notes", provider.name));
-        fs::write(&file, records).expect("OUT_DIR can be written");
-        writeln!(table, "    ({:?}, include_bytes!({:?})),", provider.name, file.display().to_string())
+        // Texts, which take a quarter of the room so.
+        let packed = miniz_oxide::deflate::compress_to_vec(&records, 10);
+        fs::write(&file, packed).expect("OUT_DIR can be written");
+        let file = file.display().to_string();
+        writeln!(table, "    ({:?}, Packed::new(include_bytes!({file:?}))),", provider.name)
             .expect("a string takes any text");
     }
     table.push_str("];\n");

@@ -4,6 +4,12 @@
    SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 #ifndef _NOPAL_SDT_CONFIG_H
+
+/* Found by -I it is still not the program's own code: what a project is warned of is its own. */
+#if defined(__GNUC__) && !defined(__ASSEMBLER__)
+# pragma GCC system_header
+#endif
+
 #define _NOPAL_SDT_CONFIG_H 1
 
 /* The assembler knows the section flag "?": a note joins the comdat group of the function that it describes and goes

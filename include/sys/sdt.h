@@ -21,6 +21,12 @@
    SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 #ifndef _SYS_SDT_H
+
+/* Found by -I it is still not the program's own code: what a project is warned of is its own. */
+#if defined(__GNUC__) && !defined(__ASSEMBLER__)
+# pragma GCC system_header
+#endif
+
 #define _SYS_SDT_H 1
 
 #include "sdt-config.h"

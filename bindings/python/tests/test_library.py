@@ -83,6 +83,12 @@ class LibraryTest(unittest.TestCase):
         for value in ("off", "OFF", "0", "false", "no"):
             self.assertEqual(python(USE, NOPAL=value, **NOWHERE), (NO_OPS, "", 0))
 
+    def test_other_wishes_are_told(self):
+        out, err, status = python(USE, NOPAL="bogus", NOPAL_LIBRARY=found())
+        self.assertEqual((out, status), (WORKS, 0))
+        self.assertEqual(err.count("NOPAL=bogus means nothing; possible are `off` and `optional`"), 1, err)
+        self.assertEqual(python(USE, NOPAL="on", NOPAL_LIBRARY=found()), (WORKS, "", 0))
+
     def test_optional(self):
         out, err, status = python(USE, NOPAL="optional", **NOWHERE)
         self.assertEqual((out, status), (NO_OPS, 0))

@@ -94,7 +94,7 @@ class ProviderTest(unittest.TestCase):
         (int, [0, -1, 2**63 - 1, -(2**63), True], [(2**63, OverflowError), (1.0, TypeError), ("1", TypeError)]),
         (str, ["", "text", "a\0b", "ü", "\udcff", b"bytes"], [(1, TypeError), (None, TypeError)]),
         (float, [0.5, -1e300, float("nan"), float("inf"), 3], [("0.5", TypeError), (10**400, OverflowError)]),
-        (bytes, [b"", b"\0\1"], [("text", TypeError), (1, TypeError)]),
+        (bytes, [b"", b"\0\1", bytearray(b"\0\2"), memoryview(b"abcd")[::2]], [("text", TypeError), (1, TypeError)]),
         (Type.INT8, [-128, 127], [(-129, OverflowError), (128, OverflowError)]),
         (Type.UINT8, [0, 255], [(-1, OverflowError), (256, OverflowError)]),
         (Type.INT16, [-(2**15)], [(2**15, OverflowError)]),

@@ -93,6 +93,13 @@ class LibraryTest < TestCase
     end
   end
 
+  def test_other_wishes_are_told
+    out, err, = ruby(USE, 'NOPAL' => 'bogus', 'NOPAL_LIBRARY' => FOUND)
+    assert_equal NO_OPS.sub('false]', 'true]'), out
+    assert_equal 1, err.scan('NOPAL=bogus means nothing; possible are `off` and `optional`').size, err
+    assert_equal '', ruby(USE, 'NOPAL' => 'on', 'NOPAL_LIBRARY' => FOUND)[1]
+  end
+
   def test_optional
     out, err, = ruby(USE, NOWHERE.merge('NOPAL' => 'optional'))
     assert_equal NO_OPS, out

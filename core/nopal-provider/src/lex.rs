@@ -55,7 +55,8 @@ impl<'a> Lexer<'a> {
             text,
             reporter: Reporter::new(name, text),
             pragmas: Vec::new(),
-            offset: 0,
+            // Some editors put a byte order mark in front.
+            offset: if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 },
             is_line_start: true,
         }
     }
@@ -97,6 +98,9 @@ impl<'a> Lexer<'a> {
                     self.offset += 1;
                 }
                 b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.offset += 1,
+                // A line that goes on, as a preprocessor reads it.
+                b'\\' if bytes[self.offset + 1..].starts_with(b"\n") => self.offset += 2,
+                b'\\' if bytes[self.offset + 1..].starts_with(b"\r\n") => self.offset += 3,
                 b'/' if bytes.get(self.offset + 1) == Some(&b'*') => {
                     let start = self.offset;
                     let end = match self.text[start + 2..].find("*/") {

@@ -3,10 +3,28 @@
 use crate::nopal_note;
 use crate::probe::Description;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
-// `static CATALOG: &[(provider, records)]`, written by the build script. A record is:
+// `static CATALOG: [(provider, packed records); N]`, written by the build script. A record is:
 // u32 length of the note, u8 number of arguments, u8 length of the name, name, description of the nopal note.
 include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
+
+/// The records of a provider, deflated until somebody asks for them.
+struct Packed {
+    packed: &'static [u8],
+    records: OnceLock<Vec<u8>>,
+}
+
+impl Packed {
+    const fn new(packed: &'static [u8]) -> Packed {
+        Packed { packed, records: OnceLock::new() }
+    }
+
+    /// A test unpacks all of them, so that a broken one (which would be empty) cannot ship.
+    fn records(&self) -> &[u8] {
+        self.records.get_or_init(|| miniz_oxide::inflate::decompress_to_vec(self.packed).unwrap_or_default())
+    }
+}
 
 /// What the catalog has of one probe.
 #[derive(Debug)]
@@ -23,8 +41,10 @@ impl Entry {
 
 /// The probes of a provider by name; none if it is not well known.
 pub(crate) fn provider(name: &str) -> HashMap<&'static [u8], Entry> {
-    let mut rest =
-        CATALOG.iter().find(|(provider, _)| *provider == name).map_or(&[][..], |(_, records)| records);
+    let mut rest = CATALOG
+        .iter()
+        .find(|(provider, _)| *provider == name)
+        .map_or(&[][..], |(_, packed)| packed.records());
     let mut entries = HashMap::new();
     while let Some((name, entry, after)) = record(rest) {
         entries.entry(name).or_insert(entry);
@@ -61,6 +81,8 @@ mod tests {
                     declared.name,
                     probe.name
                 );
+                let is_paired = crate::describe::is_paired_by_catalog(&declared.name, &probe.name);
+                assert_eq!(is_paired, probe.pair.is_some(), "{}:{}", declared.name, probe.name);
                 n_probes += 1;
             }
         }

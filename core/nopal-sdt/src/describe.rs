@@ -43,6 +43,13 @@ pub fn describe(probes: &mut [Probe], given: &[d::File]) {
     }
 }
 
+/// Whether the catalog says what the probe begins or ends.
+pub fn is_paired_by_catalog(provider: &str, name: &str) -> bool {
+    let entries = catalog::provider(provider);
+    let description = entries.get(name.as_bytes()).and_then(catalog::Entry::description);
+    description.is_some_and(|description| description.pair.is_some())
+}
+
 /// Whether its note says all that one can want: every argument has a name, and what lies in memory has a length.
 fn is_described(probe: &Probe) -> bool {
     probe.description.as_ref().is_some_and(|description| {

@@ -33,6 +33,9 @@ pub struct Trap {
     pub probes: Vec<String>,
     /// What it needs, as a sentence.
     pub needs: String,
+    /// How a process is started that has what it needs: options of a JVM (`-XX:+NAME`) and variables (`NAME=VALUE`), any of them.
+    #[serde(default)]
+    pub unless: Vec<String>,
     /// A probe that must be traced beside it.
     #[serde(default)]
     pub with: Option<String>,

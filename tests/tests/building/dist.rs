@@ -119,3 +119,21 @@ fn the_same_source_gives_the_same_files() {
     ));
     assert!(files.contains("/bin/nopal\n") && files.contains("LICENSE-MIT"), "{files}");
 }
+
+/// What `./x dist` allows its command, which is not built here: it takes minutes.
+#[test]
+fn a_command_that_has_grown_is_not_packed() {
+    let task = fs::read_to_string(root().join("x")).unwrap();
+    let most = task.split("--most ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!(most.parse::<u64>().unwrap() <= MOST_BYTES, "{most}");
+    let out = scratch("dist-grown");
+    let mut pack = Command::new(root().join("dist/pack"));
+    pack.arg("--nopal").arg(nopal()).arg("--libraries").arg(runtime::libraries()).arg("--out").arg(&out);
+    // That of the tests is not built to be small.
+    let output = pack.args(["--most", most]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(&format!("may have {most}")), "{said}");
+    assert!(!out.join("SHA256SUMS").exists());
+}
+
+const MOST_BYTES: u64 = 13_700_000;

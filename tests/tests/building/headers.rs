@@ -3,6 +3,7 @@
 use nopal_tests::tools::{self, Note};
 use nopal_tests::{root, run, scratch};
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -145,6 +146,33 @@ const TYPES: &[(&str, &str)] = &[
     ("types:named__in__template", "-8 8 8"),
     ("types:others", "8 8 -4 2 -8"),
 ];
+
+/// A header that is found by `-I` is not taken for one of the system, and its warnings would be the project's.
+#[test]
+fn no_warning_points_into_the_header() {
+    let folder = scratch("headers-warnings");
+    let source = folder.join("a.c");
+    let text = "#include <sys/sdt.h>\nint main(void) {\n  char c = 'a';\n  int *unused;\n  DTRACE_PROBE2(shop, sale, c, &c);\n  return 0;\n}\n";
+    fs::write(&source, text).unwrap();
+    for compiler in
+        [&["clang", "-Weverything"] as &[&str], &["gcc", "-Wall", "-Wextra", "-Wundef", "-Wunused-macros"]]
+    {
+        let mut command = Command::new(compiler[0]);
+        command
+            .args(&compiler[1..])
+            .arg("-I")
+            .arg(root().join("include"))
+            .arg("-c")
+            .arg(&source)
+            .arg("-o")
+            .arg("/dev/null");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        // The project's own are still there.
+        assert!(output.status.success() && said.contains("unused"), "{said}");
+        assert!(!said.contains("include/sys/"), "{said}");
+    }
+}
 
 #[test]
 fn types_of_cxx() {

@@ -99,6 +99,15 @@ const SAVED: [(&str, &str); 6] = [
     ("```c\n", "shop.c"),
 ];
 
+/// Those with their names beside the language, where there are several: "```c shop.h".
+fn named_files(page: &str) -> Vec<(&str, &str)> {
+    let fences = page.split("\n```").skip(1).step_by(2);
+    fences
+        .filter_map(|block| block.split_once('\n')?.0.split_once(' ').zip(block.split_once('\n')))
+        .map(|((_, file), (_, text))| (file, text))
+        .collect()
+}
+
 /// Runs a page with these variables, in a folder of its own. What is in the folder `TOOLS` is found before other programs.
 #[track_caller]
 fn follow(name: &str, variables: &[(&str, &str)]) {
@@ -118,6 +127,9 @@ fn follow_in(folder: &Path, name: &str, variables: &[(&str, &str)]) {
         let Some((_, rest)) = page.split_once(fence) else { continue };
         fs::write(here.join(file), rest.split("```").next().unwrap()).unwrap();
     }
+    for (file, text) in named_files(&page) {
+        fs::write(here.join(file), text).unwrap();
+    }
     // What a page leaves running ends with it.
     let mut script = "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nexec 2>&1\n".to_owned();
     for step in &steps {
@@ -126,11 +138,20 @@ fn follow_in(folder: &Path, name: &str, variables: &[(&str, &str)]) {
     fs::write(folder.join("script"), script).unwrap();
     let tools = variables.iter().find(|(name, _)| *name == "TOOLS").map_or("/usr/bin", |(_, folder)| folder);
     let path = format!("{}:{tools}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    // For a page that needs a daemon: what is done before it, in a view of the file system of its own.
+    let before = variables.iter().find(|(name, _)| *name == "BEFORE").map(|(_, commands)| *commands);
+    let words: &[&str] =
+        if before.is_some() { &["300", "unshare", "--mount", "bash"] } else { &["300", "bash"] };
+    let mut outer = folder.join("script");
+    if let Some(before) = before {
+        outer = folder.join("outer");
+        fs::write(&outer, format!("{before}\nbash {}\n", folder.join("script").display())).unwrap();
+    }
     // Into a file: a pipe would not end before the last program that the page leaves running.
     let said = folder.join("said");
     let status = Command::new("timeout")
-        .args(["300", "bash"])
-        .arg(folder.join("script"))
+        .args(words)
+        .arg(outer)
         .current_dir(&here)
         .env("PATH", path)
         .env("NOPAL_HOME", folder.join("home"))
@@ -151,6 +172,12 @@ fn follow_in(folder: &Path, name: &str, variables: &[(&str, &str)]) {
             step.prints.join("\n")
         );
     }
+}
+
+#[test]
+fn files_have_names() {
+    let page = "x\n```c a.h\n#if 1\n```\n\n```console\n$ cc\n```\ny\n```c a.c\nint a;\nint b;\n```\n";
+    assert_eq!(named_files(page), [("a.h", "#if 1"), ("a.c", "int a;\nint b;")]);
 }
 
 #[test]
@@ -407,4 +434,18 @@ fn containers() {
     fs::set_permissions(tools.join("podman"), fs::Permissions::from_mode(0o755)).unwrap();
     let (tools, image) = (tools.to_str().unwrap(), podman.rootfs());
     follow("containers", &[("TOOLS", tools), ("GROUP", group), ("IMAGE", image.to_str().unwrap())]);
+}
+
+/// Root's daemon has fixed places, so that it gets a private view of those.
+const LTTNG_DAEMON: &str = r#"
+mount -t tmpfs none /run && mkdir -p /run/lttng && mount -t tmpfs none /dev/shm
+export LTTNG_HOME="$PWD/lttng-home"
+mkdir "$LTTNG_HOME"
+lttng-sessiond --daemonize --pidfile "$PWD/daemon.pid"
+trap 'kill $(cat daemon.pid)' EXIT
+"#;
+
+#[test]
+fn lttng() {
+    follow("lttng", &[("NOPAL", root().to_str().unwrap()), ("BEFORE", LTTNG_DAEMON)]);
 }

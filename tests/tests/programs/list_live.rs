@@ -265,6 +265,37 @@ fn running_programs_as_json() {
 }
 
 #[test]
+fn a_wrapper_shows_what_it_has_started() {
+    let folder = open_folder();
+    let script = format!("{}; true", folder.join("waiter").display());
+    let wrapper = Running::start(Command::new("sh").args(["-c", &script]));
+    let children = || nopal_proc::children(wrapper.pid());
+    wait_until("it has started one", 60, || !children().is_empty());
+    wait_for_mapping(children()[0], "waiter");
+    let output = list(Command::new(nopal()), &["-p", &wrapper.pid().to_string()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("waiter:ready"), "{said}");
+    for pid in children() {
+        // SAFETY: a signal to a process that this test has started.
+        unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+    }
+}
+
+#[test]
+fn processes_of_one_program_are_one_block() {
+    let folder = open_folder();
+    let children = [(); 3].map(|()| Running::start(&mut Command::new(folder.join("waiter"))));
+    children.iter().for_each(|child| wait_for_mapping(child.pid(), "waiter"));
+    let output = list(Command::new(nopal()), &["-u", "-v", "waiter:*"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let pids = children.each_ref().map(|child| child.pid().to_string());
+    // Other tests may run the same program, too.
+    let begins = |line: &&str| pids.iter().any(|pid| line.split_whitespace().next() == Some(pid));
+    assert!(said.lines().filter(begins).count() <= 1, "{said}");
+    assert!(pids.iter().all(|pid| said.contains(pid)), "{said}");
+}
+
+#[test]
 fn a_process_that_has_ended() {
     let mut child = Command::new("true").spawn().expect("true starts");
     let pid = child.id();

@@ -43,7 +43,7 @@ pub fn known(probe: &Probe, given: &[nopal_provider::File]) -> KnownProbe {
             provider.name == probe.provider && provider.probe(&probe.name).is_some_and(|p| p.pair.is_some())
         };
         let is_of_file = given.iter().flat_map(|file| &file.providers).any(is_declared)
-            || nopal_provider::catalog::provider(&probe.provider).is_some_and(is_declared);
+            || nopal_sdt::describe::is_paired_by_catalog(&probe.provider, &probe.name);
         known.pair = Some(KnownPair {
             is_start: pair.role == PairRole::Start,
             partner: pair.partner.clone(),

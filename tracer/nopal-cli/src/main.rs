@@ -6,6 +6,7 @@ mod commands;
 mod failure;
 mod known;
 mod lines;
+mod needs;
 mod open;
 mod pids;
 mod processes;

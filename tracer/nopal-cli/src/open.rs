@@ -1,6 +1,7 @@
 //! Tracing under way: the sites that are open, the command that was started, and what may have been missed meanwhile.
 
 use crate::failure::{Failure, failure_of};
+use crate::needs::Needs;
 use crate::processes::ProcessArgs;
 use nopal_live::{self, BY_TRACEFS, Live, LiveError, News, Opened, Way, closed_in_words};
 use nopal_trace::Verdict;
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Open {
     pub live: Live,
     pub opened: Vec<Opened>,
+    /// What the probes among them need of their processes.
+    pub needs: Needs,
     /// The command we started. It is reaped when it ends, and goes on when tracing ends first.
     child: Option<Child>,
     /// How the command ended.
@@ -44,8 +47,11 @@ impl Open {
         is_verbose: bool,
     ) -> Open {
         let closed = closed_in_words(&opened);
+        let mut needs = Needs::default();
+        needs.look_at(&opened);
         let mut open = Open {
             live,
+            needs,
             opened,
             child,
             exit: None,
@@ -126,6 +132,7 @@ impl Open {
                         announce(&opened, true);
                     }
                     closed_in_words(&opened).into_iter().for_each(|text| self.gap(text));
+                    self.needs.look_at(&opened);
                     self.opened.extend(opened);
                 }
                 News::Gap(text) => self.gap(text),

@@ -1,8 +1,8 @@
 //! Probes that fire only if something else is done, too: what it is, and doing it where a tracer can.
 
 use crate::known;
+use crate::open::Open;
 use crate::target_args::TargetArgs;
-use nopal_live::registry::Registry;
 use nopal_sdt::Pattern;
 use nopal_spans::{Available, FieldKind, ProbeName, catalog};
 
@@ -53,12 +53,12 @@ pub(crate) fn with_companions(patterns: &[String], target: &TargetArgs) -> Vec<S
 }
 
 /// Why none of the probes that are traced may have fired.
-pub(crate) fn why_silent(registry: &Registry) -> Vec<&'static str> {
+pub(crate) fn why_silent(open: &Open) -> Vec<&'static str> {
     let mut notes = Vec::new();
-    for plan in &registry.plans {
+    for plan in &open.live.registry().plans {
         let trap = catalog::trap(&plan.event_type.provider, &plan.event_type.name);
         // What a companion mends is no reason.
-        if let Some(trap) = trap.filter(|trap| trap.with.is_none())
+        if let Some(trap) = trap.filter(|trap| trap.with.is_none() && open.needs.may_lack(trap))
             && !notes.contains(&trap.needs.as_str())
         {
             notes.push(trap.needs.as_str());

@@ -1,5 +1,6 @@
 //! Numbers as people write and read them: sizes, times, counts.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// `4M`, `64k`, `1G`, `4096`.
@@ -26,6 +27,21 @@ pub(crate) fn ring_size(text: &str) -> Result<u64, String> {
 
 fn within(size: u64, least: u64, most: u64, rule: &str) -> Result<u64, String> {
     if (least..=most).contains(&size) { Ok(size) } else { Err(rule.to_owned()) }
+}
+
+/// `--duration 1 s`, which would be a time of one second and something called `s`: the option, and how it is written.
+pub(crate) fn broken_time(args: &[OsString]) -> Option<(String, String)> {
+    let words: Vec<&str> =
+        args.iter().map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    words.windows(3).find_map(|three| match three {
+        [option @ ("--duration" | "--every" | "--before" | "--after" | "--wait"), number, unit]
+            if is_number(number) && matches!(*unit, "s" | "ms" | "us" | "ns" | "m" | "h") =>
+        {
+            Some(((*option).to_owned(), format!("{number}{unit}")))
+        }
+        _ => None,
+    })
 }
 
 /// `10s`, `500ms`, `2m`, `1h`; a bare number is seconds.
@@ -82,5 +98,20 @@ mod tests {
         assert!(duration("x").is_err() && duration("-1s").is_err());
         assert_eq!(bytes_in_words(1536), "1.5 KiB");
         assert_eq!(bytes_in_words(7), "7 bytes");
+    }
+
+    #[test]
+    fn a_time_in_two_words_is_noticed() {
+        let of = |line: &str| broken_time(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(of("nopal count x --duration 1 s"), Some(("--duration".to_owned(), "1s".to_owned())));
+        assert_eq!(
+            of("nopal trace --duration 500 ms x"),
+            Some(("--duration".to_owned(), "500ms".to_owned()))
+        );
+        for right in
+            ["nopal count --duration 1 x", "nopal count --limit 1 s", "nopal trace x -- a --duration 1 s"]
+        {
+            assert_eq!(of(right), None, "{right}");
+        }
     }
 }

@@ -100,6 +100,15 @@ impl Process {
     }
 }
 
+/// The words of a file of `/proc` such as `cmdline` and `environ`; none if it may not be read.
+pub fn words_of(pid: u32, file: &str) -> Vec<String> {
+    let mut bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    if bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    bytes.split(|&b| b == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 /// The kernel's PF_FORKNOEXEC.
 const FORKED_WITHOUT_EXEC: u64 = 0x40;
 /// The kernel's PF_KTHREAD.

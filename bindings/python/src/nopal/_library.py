@@ -52,6 +52,8 @@ def _decide():
     wish = os.environ.get("NOPAL", "").lower()
     if wish in ("off", "0", "false", "no"):
         return None
+    if wish not in ("", "on", "1", "true", "yes", "optional"):
+        warnings.warn(f"NOPAL={wish} means nothing; possible are `off` and `optional`", RuntimeWarning, stacklevel=4)
     if not sys.platform.startswith("linux"):
         return None
     try:

@@ -80,7 +80,7 @@ def checker(kind):
                 raise OverflowError(f"{value} is not between {low} and {high}")
 
         return check
-    wanted = {Type.STRING: (str, bytes), Type.BYTES: bytes}.get(kind, (int, float))
+    wanted = {Type.STRING: (str, bytes), Type.BYTES: (bytes, bytearray, memoryview)}.get(kind, (int, float))
     name = {Type.STRING: "str", Type.BYTES: "bytes"}.get(kind, "float")
 
     def check(value):
@@ -105,6 +105,9 @@ def filler(kinds):
         for kind, value in zip(kinds, values):
             if kind is Type.STRING and isinstance(value, str):
                 value = value.encode("utf-8", "backslashreplace")
+            elif kind is Type.BYTES and not isinstance(value, bytes):
+                # What can be changed is copied, whole: views may have gaps and wider elements.
+                value = bytes(value)
             if kind is Type.FLOAT:
                 laid_out += (value, 0, 0)
             else:

@@ -84,7 +84,7 @@ module StaticTracing
           bind(Library.open)
           @available = true
         rescue LibraryMissingError => e
-          raise unless ENV['NOPAL'] == 'optional'
+          raise unless ENV['NOPAL'].to_s.downcase == 'optional'
 
           off(e.message)
         end
@@ -92,7 +92,11 @@ module StaticTracing
     end
 
     def reason_to_be_off
-      return 'NOPAL=off' if %w[off 0 false no].include?(ENV['NOPAL'].to_s.downcase)
+      wish = ENV['NOPAL'].to_s.downcase
+      return 'NOPAL=off' if %w[off 0 false no].include?(wish)
+
+      known = ['', 'on', '1', 'true', 'yes', 'optional'].include?(wish)
+      warn("NOPAL=#{wish} means nothing; possible are `off` and `optional`") unless known
 
       "not supported on #{RUBY_PLATFORM}" unless Platform.supported_platform?
     end

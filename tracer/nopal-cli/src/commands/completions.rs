@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 mod candidates;
+mod manual;
 mod shells;
 
 /// Prints the completions of a shell, which ask nopal for running programs, their probes, spans and fields, and sessions.
@@ -87,10 +88,8 @@ pub(super) fn man(args: ManArgs, command: Command) -> Result<(), Failure> {
     let asked = |verb: &&Command| what.as_os_str() == verb.get_name() || what.as_os_str() == "nopal";
     if let Some(verb) = command.get_subcommands().find(asked) {
         let page = if what.as_os_str() == "nopal" { &command } else { verb };
-        let mut text = Vec::new();
-        return clap_mangen::Man::new(page.clone())
-            .render(&mut text)
-            .and_then(|()| std::io::stdout().write_all(&text))
+        return manual::page(clap_mangen::Man::new(page.clone()))
+            .and_then(|text| std::io::stdout().write_all(text.as_bytes()))
             .map_err(|e| Failure::new("output", format!("cannot print: {e}")));
     }
     let failed =
@@ -106,7 +105,6 @@ fn pages(command: Command, folder: &Folder) -> std::io::Result<()> {
         pages(verb, folder)?;
     }
     let page = clap_mangen::Man::new(command);
-    let mut text = Vec::new();
-    page.render(&mut text)?;
-    folder.replace_public(&page.get_filename(), &text)
+    let name = page.get_filename();
+    folder.replace_public(&name, manual::page(page)?.as_bytes())
 }

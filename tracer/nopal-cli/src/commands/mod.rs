@@ -111,6 +111,10 @@ pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let wants_json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
+    if let Some((option, time)) = crate::words::broken_time(&args) {
+        let failure = Failure::usage(format!("a time is one word: {option} {time}"));
+        return finish(Err(failure), wants_json);
+    }
     let cli = match Cli::try_parse_from(crate::pids::spread(args)) {
         Ok(cli) => cli,
         // Help and version are errors to clap that succeed.

@@ -45,8 +45,11 @@ Examples:
 The recording is in the Common Trace Format, one stream for each CPU: 1.8, which every reader knows, or 2.")]
 pub(super) struct Args {
     /// `provider:name` or `function:FILE:NAME` with `*` and `?`, and a condition on its arguments after `if`; may be given several times.
-    #[arg(short = 'e', long = "event", value_name = "PROBE", required_unless_present = "trigger")]
+    #[arg(short = 'e', long = "event", value_name = "PROBE", required_unless_present_any = ["trigger", "named"])]
     pub probes: Vec<String>,
+    /// As `trace` takes them.
+    #[arg(value_name = "PROBE", hide = true)]
+    pub named: Vec<String>,
     /// Keeps the newest events in memory and writes those around each span that takes longer: `latency(SPAN) > 10ms`. The
     /// probes of the span are traced, too. May be given several times.
     #[arg(long, value_name = "CONDITION")]
@@ -102,6 +105,8 @@ const ALWAYS: Range<u64> = 0..u64::MAX;
 const STATUS: Duration = Duration::from_millis(500);
 
 pub(super) fn run(mut args: Args) -> Result<(), Failure> {
+    let named = std::mem::take(&mut args.named);
+    args.probes.extend(named);
     signals::stop_on_signals();
     let contexts = contexts(&args)?;
     args.target.otel |= contexts.contains(&ContextField::Otel);
@@ -174,7 +179,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         if let Some(flight) = &flight {
             tell_triggered(flight);
         } else if n_events == 0 {
-            traps::why_silent(&open.live.registry()).iter().for_each(|why| tell!("nopal: {why}"));
+            traps::why_silent(&open).iter().for_each(|why| tell!("nopal: {why}"));
         }
         tell!(
             "{} in {:.1} s, {} in {}, {}",

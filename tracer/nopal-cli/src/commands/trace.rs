@@ -32,8 +32,11 @@ Examples:
 Ctrl-C ends tracing and leaves the program as it was. The last line says `complete`, or how many events were lost.")]
 pub(super) struct Args {
     /// `provider:name` or `function:FILE:NAME` with `*` and `?`, and a condition on its arguments after `if`.
-    #[arg(value_name = "PROBE", required = true)]
+    #[arg(value_name = "PROBE", required_unless_present = "events")]
     pub probes: Vec<String>,
+    /// As `record` takes them.
+    #[arg(short = 'e', long = "event", value_name = "PROBE", hide = true)]
+    pub events: Vec<String>,
     #[command(flatten)]
     pub target: TargetArgs,
     /// Prints one JSON object a line, and the verdict as another on standard error.
@@ -57,6 +60,8 @@ pub(super) struct Args {
 const IDLE: Duration = Duration::from_millis(10);
 
 pub(super) fn run(mut args: Args) -> Result<(), Failure> {
+    let events = std::mem::take(&mut args.events);
+    args.probes.extend(events);
     signals::stop_on_signals();
     args.target.resolve()?;
     nopal_kernel::leftovers::sweep();
@@ -98,7 +103,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         let remarks = verdict::remarks(&verdict, Some(args.target.max_string));
         remarks.iter().for_each(|line| tell!("{line}"));
         if printing.n_printed == 0 {
-            traps::why_silent(&open.live.registry()).iter().for_each(|why| tell!("nopal: {why}"));
+            traps::why_silent(&open).iter().for_each(|why| tell!("nopal: {why}"));
         }
         let how = verdict::text(&verdict, Manner::LIVE);
         tell!("{ended}{}, {how}", words::counted(printing.n_printed, "event"));

@@ -216,6 +216,14 @@ pub(super) fn select(recording: &Recording, patterns: &[String]) -> Result<Selec
         return Ok(Selection::default());
     }
     for pattern in patterns {
+        if let Some((probe, condition)) = pattern.split_once(" if ") {
+            let table = probe.trim().replacen(':', "_", 1);
+            return Err(Failure::usage(format!("`nopal view` takes no condition: `{pattern}`")).hint(
+                format!(
+                    "`nopal query RECORDING 'SELECT * FROM {table} WHERE {condition}'` selects by values"
+                ),
+            ));
+        }
         if !recording.event_classes().iter().any(|class| matches(pattern, class)) {
             let mut names: Vec<String> = recording
                 .event_classes()

@@ -103,11 +103,11 @@ impl Parser<'_> {
                     let start = self.lexer.at;
                     self.lexer.at += 1;
                     let rest = self.lexer.rest();
-                    let Some(length) = rest.find('"') else {
+                    let Some((text, length)) = quoted(rest) else {
                         return Err(Diagnostic::error(Span::new(start, start + 1), "string without an end"));
                     };
-                    out.push_str(&rest[..length]);
-                    self.lexer.at += length + 1;
+                    out.push_str(&text);
+                    self.lexer.at += length;
                     continue;
                 }
                 '$' if self.lexer.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) => {
@@ -150,6 +150,20 @@ impl Parser<'_> {
     }
 }
 
+/// The text up to the closing quote, where `\"` is a quote and `\\` a backslash, and how much of the script it takes.
+fn quoted(rest: &str) -> Option<(String, usize)> {
+    let mut text = String::new();
+    let mut chars = rest.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((text, at + 1)),
+            '\\' if rest[at + 1..].starts_with(['"', '\\']) => text.push(chars.next()?.1),
+            other => text.push(other),
+        }
+    }
+    None
+}
+
 fn no_kind(word: &str, word_span: Span, span: Span, has_parts: bool) -> Diagnostic {
     if word.is_empty() {
         let span = Span { end: word_span.start + 1, ..word_span };
@@ -165,7 +179,13 @@ fn no_kind(word: &str, word_span: Span, span: Span, has_parts: bool) -> Diagnost
     let message = format!("there is no type of probe `{word}`");
     match nearest(word, names) {
         Some(near) => Diagnostic::error(word_span, message).help(format!("did you mean `{near}`?")),
-        None => Diagnostic::error(word_span, message)
-            .help("use BEGIN, END, usdt, uprobe, uretprobe, tracepoint, kprobe, kretprobe, interval, profile or software"),
+        None => {
+            let kinds = "use BEGIN, END, usdt, uprobe, uretprobe, tracepoint, kprobe, kretprobe, interval, profile or software";
+            // A static probe as the other verbs take it.
+            let as_usdt = has_parts.then(|| {
+                format!("; a static probe is `usdt:{word}:NAME {{ ... }}`, and `nopal trace {word}:NAME` needs no script")
+            });
+            Diagnostic::error(word_span, message).help(format!("{kinds}{}", as_usdt.unwrap_or_default()))
+        }
     }
 }

@@ -36,9 +36,7 @@ impl Parser<'_> {
                 return Ok((statements, is_open_end));
             }
             if let (Token::End, span) = self.peek()? {
-                return Err(Diagnostic::error(*span, "the body has no end")
-                    .related(open, "begins here")
-                    .help("end it with `}`"));
+                return Err(no_end(*span, open));
             }
             let statement = self.deeper(Parser::statement)?;
             let needs_semicolon = matches!(
@@ -54,7 +52,10 @@ impl Parser<'_> {
             statements.push(statement);
             is_open_end = true;
             if needs_semicolon && !self.is_next(";")? && !self.is_next("}")? {
-                let (token, _) = self.peek()?.clone();
+                let (token, span) = self.peek()?.clone();
+                if token == Token::End {
+                    return Err(no_end(span, open));
+                }
                 let after = Span::new(self.last_end.saturating_sub(1), self.last_end);
                 let error =
                     Diagnostic::error(after, format!("expected `;` after this, found {}", token.text()));
@@ -225,4 +226,8 @@ impl Parser<'_> {
                 .help("a variable is `$name`, a map `@name` or `@name[key]`")),
         }
     }
+}
+
+fn no_end(at: Span, open: Span) -> Diagnostic {
+    Diagnostic::error(at, "the body has no end").related(open, "begins here").help("end it with `}`")
 }

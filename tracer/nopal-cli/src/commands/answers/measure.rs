@@ -64,7 +64,7 @@ pub(crate) fn measure(
     let mut gathered = gather(source, args, asked, &probes, latency, &mut each_round)?;
     // One side of the pairs alone came: what the other needs may be the reason.
     if gathered.n_events > 0 && latency.n_spans() == 0 && latency.unmatched().sum() > 0 {
-        gathered.notes.extend(source.traps(&probes, 0));
+        gathered.notes.extend(source.traps(&probes, 0, &gathered.needs));
     }
     if gathered.verdict.n_nesting > 0 && asked.spans.len() > 1 {
         gathered.notes.push(format!(

@@ -5,6 +5,7 @@ use super::functions::Functions;
 use super::{AnswerArgs, numbers};
 use crate::failure::Failure;
 use crate::known::{declared, of_processes};
+use crate::needs::Needs;
 use crate::open::{Open, announce};
 use crate::signals;
 use crate::traps;
@@ -58,6 +59,8 @@ pub(crate) struct Gathered {
     unfit: Option<Failure>,
     /// Why sites could not be closed.
     failure: Option<Failure>,
+    /// What the probes need of their processes.
+    pub needs: Needs,
 }
 
 impl Gathered {
@@ -182,7 +185,7 @@ impl Source {
         {
             return Err(failure);
         }
-        gathered.notes.extend(self.traps(probes, gathered.n_events));
+        gathered.notes.extend(self.traps(probes, gathered.n_events, &gathered.needs));
         gathered.notes.extend(self.functions.notes.iter().cloned());
         Ok(gathered)
     }
@@ -357,11 +360,12 @@ impl Source {
             exit: open.exit(),
             unfit: open.never_fit(),
             failure,
+            needs: open.needs,
         })
     }
 
     /// Why probes may have been silent.
-    pub(crate) fn traps(&self, probes: &[ProbeName], n_events: u64) -> Vec<String> {
+    pub(crate) fn traps(&self, probes: &[ProbeName], n_events: u64, needs: &Needs) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for probe in probes {
             let Some(trap) = catalog::trap(&probe.provider, &probe.name) else { continue };
@@ -370,7 +374,7 @@ impl Source {
                 && trap.with.as_ref().is_some_and(|with| {
                     self.available.probe(&ProbeName::parse(with, &probe.provider)).is_none()
                 });
-            let why_not = trap.with.is_none() || !self.recordings.is_empty();
+            let why_not = trap.with.is_none() && needs.may_lack(trap) || !self.recordings.is_empty();
             if (n_events == 0 && why_not || is_partial) && !notes.contains(&trap.needs) {
                 notes.push(trap.needs.clone());
             }

@@ -19,6 +19,13 @@ pub(super) fn find(args: &Args) -> Result<(Findings, Vec<Pattern>), Failure> {
                 findings.fail(failure);
             }
         }
+        // A wrapper has none; those that it has started are traced with it.
+        if findings.found.is_empty() && findings.failure.is_none() {
+            for pid in nopal_proc::descendants_of_all(&args.processes.pids) {
+                // It may have ended, or belong to somebody else.
+                let _ = read_process(&mut findings, pid);
+            }
+        }
         return Ok((findings, all_patterns(&args.what)?));
     }
     let mut patterns = Vec::new();
@@ -159,7 +166,9 @@ fn read_process(findings: &mut Findings, pid: u32) -> Result<(), Failure> {
 /// Everything was read, and there is no probe in it.
 pub(super) fn no_probes(args: &Args, n_read: usize) -> Failure {
     let message = match (args.processes.pids.as_slice(), args.what.as_slice()) {
-        ([pid], _) => format!("none of the {n_read} programs and libraries of process {pid} has probes"),
+        ([pid], _) => format!(
+            "none of the {n_read} programs and libraries of process {pid} and what it started has probes"
+        ),
         ([_, ..], _) => "none of the processes has probes".to_owned(),
         (_, [file]) if n_read == 1 => format!("{} has no probes", file.display()),
         _ => format!("none of the {n_read} ELF files read has probes"),

@@ -130,12 +130,7 @@ fn render(programs: &[Program], is_verbose: bool) -> String {
     let quiet = if is_coloured() { Style::new().dimmed() } else { Style::new() };
     let bold = if is_coloured() { Style::new().bold() } else { Style::new() };
     let mut out = format!("{quiet}{:>7}  PROVIDERS AND PROBES; COMMAND{quiet:#}\n", "PID");
-    for program in programs {
-        // Two files of a process may have probes of one provider, often the same ones.
-        let mut names: BTreeMap<&str, BTreeSet<&Name>> = BTreeMap::new();
-        for row in &program.providers {
-            names.entry(&row.provider).or_default().extend(&row.names);
-        }
+    for Group { program, names, more } in groups(programs) {
         let counted =
             |(provider, names): (&&str, &BTreeSet<&Name>)| format!("{} {}", printable(provider), names.len());
         let providers: Vec<String> = names.iter().map(counted).collect();
@@ -144,6 +139,9 @@ fn render(programs: &[Program], is_verbose: bool) -> String {
         command.truncate(command.trim_end().len());
         let _ = writeln!(out, "{bold}{:>7}{bold:#}  {}", program.pid, providers.join(", "));
         let _ = writeln!(out, "{:>7}  {quiet}{command}{quiet:#}", "");
+        if !more.is_empty() {
+            let _ = writeln!(out, "{:>7}  {quiet}the same in {}{quiet:#}", "", in_short(&more, is_verbose));
+        }
         for (provider, names) in &names {
             let n_shown = if is_verbose { names.len() } else { FEW };
             let mut shown: Vec<String> =
@@ -155,6 +153,49 @@ fn render(programs: &[Program], is_verbose: bool) -> String {
         }
     }
     out
+}
+
+type NamesOf<'a> = BTreeMap<&'a str, BTreeSet<&'a Name>>;
+
+/// Processes of one program with the same probes, such as those of a server.
+struct Group<'a> {
+    program: &'a Program,
+    names: NamesOf<'a>,
+    /// The numbers of the others.
+    more: Vec<u32>,
+}
+
+/// In the order of their first processes; last the programs that have nothing but the probes of a library that all of their
+/// language have, as one.
+fn groups(programs: &[Program]) -> Vec<Group<'_>> {
+    let (mut groups, mut plain): (Vec<Group<'_>>, Vec<Group<'_>>) = (Vec::new(), Vec::new());
+    for program in programs {
+        // Two files of a process may have probes of one provider, often the same ones.
+        let mut names = NamesOf::new();
+        for row in &program.providers {
+            names.entry(&row.provider).or_default().extend(&row.names);
+        }
+        let is_plain = names.keys().all(|provider| *provider == "libstdcxx");
+        let among = if is_plain { &mut plain } else { &mut groups };
+        let same = |group: &&mut Group<'_>| {
+            (is_plain || group.program.program == program.program) && group.names == names
+        };
+        match among.iter_mut().find(same) {
+            Some(group) => group.more.push(program.pid),
+            None => among.push(Group { program, names, more: Vec::new() }),
+        }
+    }
+    groups.extend(plain);
+    groups
+}
+
+fn in_short(pids: &[u32], is_verbose: bool) -> String {
+    let n_shown = if is_verbose { pids.len() } else { FEW };
+    let shown: Vec<String> = pids.iter().take(n_shown).map(u32::to_string).collect();
+    match pids.len().saturating_sub(n_shown) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more (-v shows them)", shown.join(", ")),
+    }
 }
 
 fn in_words(name: &Name, is_verbose: bool) -> String {

@@ -1,9 +1,12 @@
 //! The list as people read it: one line a probe, more with `-v`.
 
 use super::findings::Found;
+use crate::needs::started_as;
 use clap::builder::styling::{AnsiColor, Style};
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{ArgDescription, Kind, PairRole, Probe, Site};
+use nopal_spans::catalog;
+use nopal_spans::file::Trap;
 use std::fmt::Write;
 
 /// Names longer than this do not push the columns of all others to the right.
@@ -125,7 +128,9 @@ fn details(out: &mut String, found: &Found, probe: &Probe, styles: &Styles) {
             let _ = writeln!(out, "      {role} {}:{}", printable(&probe.provider), printable(&pair.partner));
         }
     }
-    if let Some(trap) = nopal_spans::catalog::trap(&probe.provider, &probe.name) {
+    // A process that was started as its probes need it has nothing to be told.
+    let is_met = |trap: &Trap| found.pid.is_some_and(|pid| started_as(pid).has_what_it_needs(trap));
+    if let Some(trap) = catalog::trap(&probe.provider, &probe.name).filter(|trap| !is_met(trap)) {
         let _ = writeln!(out, "      note: {}", trap.needs);
     }
     let quiet = styles.quiet;

@@ -11,7 +11,7 @@ use nopal_script::Span;
 use nopal_spans::Unmatched;
 use nopal_trace::Verdict;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 /// Standard output, or a file.
@@ -19,6 +19,8 @@ use std::path::Path;
 pub(crate) struct Out {
     file: Option<File>,
     said: Option<Said>,
+    /// What was printed last has no line break at its end.
+    is_within_line: bool,
 }
 
 /// How what `errorf()` and `warnf()` say is told.
@@ -34,7 +36,7 @@ impl Out {
         let Some(path) = path else { return Ok(Out::default()) };
         let file = File::create(path)
             .map_err(|e| Failure::new("output", format!("cannot write {}: {e}", path.display())))?;
-        Ok(Out { file: Some(file), said: None })
+        Ok(Out { file: Some(file), said: None, is_within_line: false })
     }
 
     /// What the script says of itself stands in its text.
@@ -97,6 +99,7 @@ impl Out {
         let written = match &mut self.file {
             Some(file) => file.write_all(bytes),
             None => {
+                self.is_within_line = bytes.last() != Some(&b'\n');
                 let mut stdout = std::io::stdout().lock();
                 stdout.write_all(bytes).and_then(|()| stdout.flush())
             }
@@ -153,6 +156,10 @@ impl Out {
                 tell!("WARNING: {}", verdict::text(verdict, Manner::LIVE));
             }
             return Ok(());
+        }
+        // On a terminal what we say would stand behind what the script has printed.
+        if self.is_within_line && std::io::stdout().is_terminal() && std::io::stderr().is_terminal() {
+            self.write(b"\n")?;
         }
         if verdict.n_cut > 0 {
             let strings = words::counted(verdict.n_cut, "string");

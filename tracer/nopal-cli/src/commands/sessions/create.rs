@@ -87,7 +87,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 fn default_output(name: &str) -> Result<PathBuf, Failure> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).ok_or_else(|| {
-        Failure::new("no-home", "HOME is not set").hint("--output DIR says where recordings go")
+        Failure::new("no-home", "HOME is not set")
+            .hint("--output DIR says where recordings go, NOPAL_HOME=DIR where sessions are kept")
     })?;
     let stamped = match name.starts_with("auto-") {
         true => name.to_owned(),
