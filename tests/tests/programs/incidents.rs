@@ -148,20 +148,26 @@ fn one_key_takes_all_the_load() {
 fn connections_leak() {
     let (server, port) = memcached();
     let mut watch = connect(port);
-    let mut n_open = || -> u64 {
-        watch.get_mut().write_all(b"stats\r\n").unwrap();
-        let lines = watch.by_ref().lines().map(Result::unwrap).take_while(|line| line != "END");
-        let said = lines.filter_map(|line| Some(line.strip_prefix("STAT curr_connections ")?.to_owned()));
-        said.last().unwrap().parse().unwrap()
+    // Who is connected, as memcached says: `STAT 31:addr tcp:127.0.0.1:49180`.
+    let mut is_there = |ports: &[u16]| {
+        watch.get_mut().write_all(b"stats conns\r\n").unwrap();
+        let lines: Vec<String> =
+            watch.by_ref().lines().map(Result::unwrap).take_while(|line| line != "END").collect();
+        assert!(lines.iter().any(|line| line.contains(":addr tcp:")), "{lines:?}");
+        ports
+            .iter()
+            .any(|port| lines.iter().any(|line| line.ends_with(&format!(":addr tcp:127.0.0.1:{port}"))))
     };
-    let before = n_open();
     let asked = asked("Connections leak", server.pid());
     let mut connections: Vec<_> = (0..12).map(|_| connect(port)).collect();
     for connection in &mut connections {
         assert!(ask(connection, "version").starts_with("VERSION"));
     }
+    let ports: Vec<u16> =
+        connections.iter().map(|connection| connection.get_ref().local_addr().unwrap().port()).collect();
+    assert!(is_there(&ports[..5]) && is_there(&ports[5..]), "{ports:?}");
     connections.truncate(5);
-    wait_until("seven are closed", 60, || n_open() == before + 5);
+    wait_until("seven are closed", 60, || !is_there(&ports[5..]));
     let answer = asked.so_far();
     let ended: u64 = counts(&answer, "span").values().sum();
     assert_eq!((ended, number(&answer["unmatched_why"]["not_ended"])), (7, 5), "{answer}");
