@@ -62,6 +62,8 @@ fn the_prompt_completes_names_and_keeps_what_was_typed() {
     });
     at_prompt(&first);
     first.type_in(".mode csv");
+    // Else the prompt before is taken for the next.
+    first.wait_for("what was typed", |screen| screen.contains("nopal> .mode csv"));
     first.press("Enter");
     at_prompt(&first);
     first.press("C-d");
