@@ -67,7 +67,7 @@ fn the_prompt_completes_names_and_keeps_what_was_typed() {
     first.press("Enter");
     at_prompt(&first);
     first.press("C-d");
-    first.wait_for("its end", |screen| screen.contains("Pane is dead"));
+    first.wait_for_end();
     drop(first);
     // What was typed the last time is there again.
     let second = open("prompt-again");

@@ -66,6 +66,14 @@ impl Tmux {
         seen
     }
 
+    /// Waits for the program's end. What tmux writes on the screen then is missing at times, so it is asked.
+    #[track_caller]
+    pub(super) fn wait_for_end(&self) {
+        wait_until("the program on the screen has ended", 60, || {
+            run(self.command().args(["list-panes", "-F", "#{pane_dead}"])).trim() == "1"
+        });
+    }
+
     /// Types these letters.
     pub(super) fn type_in(&self, text: &str) {
         run(self.command().args(["send-keys", "-l", "--", text]));
