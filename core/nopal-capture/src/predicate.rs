@@ -1,5 +1,6 @@
 //! Comparisons that are decided at the hit itself.
 
+pub use nopal_program::lower::Relation;
 use nopal_sdt::operand::Operand;
 
 /// `operand OP constant`
@@ -8,14 +9,4 @@ pub struct Predicate {
     pub operand: Operand,
     pub relation: Relation,
     pub constant: i128,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
 }

@@ -209,14 +209,6 @@ fn operand(site: &Site, value: Value) -> Option<Operand> {
 /// The test as a stub makes it: the argument by its own size and sign, beside a constant without limits.
 fn predicate(site: &Site, test: &Test) -> Option<stub::Predicate> {
     let operand = operand(site, Value::Arg(test.arg))?;
-    let relation = match test.relation {
-        Relation::Equal => stub::Relation::Equal,
-        Relation::NotEqual => stub::Relation::NotEqual,
-        Relation::Less => stub::Relation::Less,
-        Relation::LessEqual => stub::Relation::LessEqual,
-        Relation::Greater => stub::Relation::Greater,
-        Relation::GreaterEqual => stub::Relation::GreaterEqual,
-    };
     let (signed, unsigned) = (i128::from(test.constant), i128::from(test.constant as u64));
     let is_equality = matches!(test.relation, Relation::Equal | Relation::NotEqual);
     let constant = match (operand.is_signed, is_equality, test.is_signed) {
@@ -227,7 +219,7 @@ fn predicate(site: &Site, test: &Test) -> Option<stub::Predicate> {
         (false, false, true) if operand.size_bytes < 8 => signed,
         (false, false, true) => return None,
     };
-    Some(stub::Predicate { operand, relation, constant })
+    Some(stub::Predicate { operand, relation: test.relation, constant })
 }
 
 /// The maps of a script, with what stubs have gathered for them.
