@@ -7,6 +7,7 @@ mod functions;
 mod hostile_files;
 mod kernel_door;
 mod ordinary_user;
+mod panics;
 mod tracing;
 mod tracing_beside_others;
 mod untold;

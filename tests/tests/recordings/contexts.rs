@@ -53,3 +53,37 @@ fn a_context_that_there_is_not_is_told_what_there_is() {
     assert!(!output.status.success() && said.contains("there is no context `callers`"), "{said}");
     assert!(said.contains("ustack") && said.contains("procname"), "{said}");
 }
+
+/// A `char` is a number to babeltrace2; people see its character, too. LTTng's name for a recording is in its environment.
+#[test]
+fn characters_are_shown_and_recordings_have_a_name() {
+    let dir = scratch("contexts-characters");
+    let (source, program, provider) = (dir.join("letters.c"), dir.join("letters"), dir.join("letters.d"));
+    let text = "#include <sys/sdt.h>\nint main(void) { for (const char *c = \"Go!\\n\"; *c; c++) DTRACE_PROBE2(letters, seen, *c, (int)*c); return 0; }\n";
+    fs::write(&source, text).unwrap();
+    fs::write(&provider, "provider letters { probe seen(char letter, int number); };\n").unwrap();
+    run(Command::new("gcc").args(["-O2", "-o"]).arg(&program).arg(&source));
+    let mut record = Command::new(nopal());
+    record
+        .args(["record", "-e", "letters:*", "--provider"])
+        .arg(&provider)
+        .arg("-o")
+        .arg(dir.join("by-name"));
+    run(record.arg("--").arg(&program));
+    let view = |form: &[&str]| run(Command::new(nopal()).arg("view").arg(dir.join("by-name")).args(form));
+    let short = view(&["--format", "short"]);
+    let shown: Vec<&str> =
+        short.lines().filter_map(|line| line.split_once("letter=")).map(|(_, rest)| rest).collect();
+    assert_eq!(
+        shown,
+        ["71 'G' number=71", "111 'o' number=111", "33 '!' number=33", "10 number=10"],
+        "{short}"
+    );
+    assert!(view(&["--json"]).contains("\"letter\":71,"));
+    let theirs = run(Command::new("babeltrace2").arg(dir.join("by-name")));
+    assert!(theirs.contains("letter = 71, number = 71"), "{theirs}");
+    assert_eq!(view(&["--format", "babeltrace"]), theirs);
+    let details = ["--component=sink.text.details", "--params=with-metadata=yes"];
+    let metadata = run(Command::new("babeltrace2").args(details).arg(dir.join("by-name")));
+    assert!(metadata.contains("trace_name: by-name"), "{metadata}");
+}

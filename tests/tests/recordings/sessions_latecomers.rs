@@ -78,6 +78,11 @@ fn a_recorder_that_stands_still_or_is_killed_holds_no_program_up() {
     for _ in 0..3 {
         run(Command::new(&program).arg("5"));
     }
+    let halted = session(&["status"]);
+    assert!(
+        halted.contains("was stopped by a signal") && halted.contains(&format!("kill -CONT {recorder}")),
+        "{halted}"
+    );
     send(libc::SIGCONT);
     wait_until("the recorder answers again", 60, || session(&["status"]).contains("s"));
     let status = session(&["status"]);

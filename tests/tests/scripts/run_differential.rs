@@ -187,3 +187,23 @@ fn bpftrace_and_nopal_print_the_same() {
         differences.join("\n")
     );
 }
+
+/// Scripts wait for this line. bpftrace prints it before it begins and among the results, nopal when all is open and beside them.
+#[test]
+fn the_points_are_counted_in_the_words_of_bpftrace() {
+    for script in [
+        "BEGIN { exit(); }",
+        "BEGIN { exit(); } END { @n = 1; }",
+        "interval:ms:10, interval:ms:20 { exit(); } BEGIN { @n = 2; }",
+    ] {
+        let first =
+            |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_owned();
+        let theirs = Command::new("bpftrace").args(["-e", script]).output().unwrap();
+        let ours = Command::new(nopal()).args(["run", "-e", script]).output().unwrap();
+        assert_eq!(first(&ours.stderr), first(&theirs.stdout), "{script}");
+        assert!(first(&ours.stderr).starts_with("Attaching "), "{script}");
+        assert_eq!(lines(&ours), lines(&theirs), "{script}");
+        let json = Command::new(nopal()).args(["run", "--json", "-e", script]).output().unwrap();
+        assert_eq!(first(&json.stderr), "", "{script}");
+    }
+}

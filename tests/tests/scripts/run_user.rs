@@ -222,7 +222,7 @@ fn text_is_what_bpftrace_prints() {
     let rounds = ROUNDS.to_string();
     let ours = nopal_run(&["--door", "user", "-e", &script, "--", file, &rounds]);
     assert!(ours.status.success(), "{}", errors(&ours));
-    assert_eq!(errors(&ours), "complete\n");
+    assert_eq!(errors(&ours), "Attaching 3 probes...\ncomplete\n");
     let theirs =
         Command::new("bpftrace").args(["-e", &script, "-c", &format!("{file} {rounds}")]).output().unwrap();
     assert!(theirs.status.success(), "{}", errors(&theirs));
@@ -292,7 +292,8 @@ fn begin_end_intervals_and_exit_codes() {
             "{script} {}",
             errors(&output)
         );
-        assert_eq!(errors(&output), "complete\n", "{script}");
+        let n = if script.contains("END") { "2 probes" } else { "1 probe" };
+        assert_eq!(errors(&output), format!("Attaching {n}...\ncomplete\n"), "{script}");
     }
 }
 
@@ -353,7 +354,8 @@ fn an_interrupted_script_prints_its_maps_and_leaves_the_program_running() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     run(Command::new("kill").args(["-INT", &child.id().to_string()]));
     let output = child.wait_with_output().unwrap();
-    assert_eq!((text(&output).as_str(), errors(&output).as_str()), ("@n: 10\n", "complete\n"));
+    let said = "Attaching 1 probe...\ncomplete\n";
+    assert_eq!((text(&output).as_str(), errors(&output).as_str()), ("@n: 10\n", said));
     input.write_all(b"\n").unwrap();
     assert!(target.wait().unwrap().success());
 }
@@ -550,7 +552,8 @@ fn without_privilege_the_user_door_works_and_the_kernel_door_says_what_is_missin
     };
     let (user, kernel) = (nobody("user"), nobody("kernel"));
     fs::remove_dir_all(&place).unwrap();
-    assert_eq!((text(&user).as_str(), errors(&user).as_str()), ("@: 100\n", "complete\n"));
+    let said = "Attaching 1 probe...\ncomplete\n";
+    assert_eq!((text(&user).as_str(), errors(&user).as_str()), ("@: 100\n", said));
     assert_eq!(kernel.status.code(), Some(1));
     for part in ["CAP_BPF and CAP_PERFMON", "--door user needs none for your own processes"] {
         assert!(errors(&kernel).contains(part), "{}", errors(&kernel));

@@ -3,6 +3,7 @@
 
 use nopal_tests::process::wait_until;
 use nopal_tests::{nopal, scratch};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
@@ -69,6 +70,19 @@ fn command_lines_give_the_same_under_both() {
         assert!(!theirs.status.success(), "{args:?}");
         assert_eq!(ours.status.code(), Some(1), "{args:?}: {}", text(&ours.stderr));
     }
+}
+
+#[test]
+fn points_are_listed_by_run_as_by_bpftrace() {
+    let folder = scratch("shim_list");
+    for search in ["tracepoint:syscalls:sys_enter_open*", "tracepoint:sched:sched_*"] {
+        let theirs = call(Path::new("bpftrace"), &folder, &["-l", search]);
+        let ours = call(nopal(), &folder, &["run", "-l", search]);
+        let sorted = |output: &Output| -> BTreeSet<String> { results(output).into_iter().collect() };
+        assert_eq!(sorted(&ours), sorted(&theirs), "{search}: {}", text(&ours.stderr));
+        assert!(sorted(&ours).len() > 2, "{search}");
+    }
+    assert!(call(nopal(), &folder, &["run", "-k", "-kk", "-e", "BEGIN { exit(); }"]).status.success());
 }
 
 #[test]

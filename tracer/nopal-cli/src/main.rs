@@ -8,6 +8,7 @@ mod known;
 mod lines;
 mod needs;
 mod open;
+mod panics;
 mod pids;
 mod processes;
 mod reading;
@@ -20,6 +21,7 @@ mod words;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    panics::put_back_after();
     let args: Vec<std::ffi::OsString> = std::env::args_os().collect();
     commands::run(args)
 }

@@ -23,7 +23,13 @@ pub struct Removed {
 
 /// Removes what tracers have left that no longer live. Whoever may not write to tracefs removes nothing.
 pub fn sweep() -> Removed {
-    root().map_or_else(Removed::default, |root| sweep_in(&root))
+    root().map_or_else(Removed::default, |root| sweep_in(&root, Process::is_alive))
+}
+
+/// The same by a process that traces nothing: what has its number was left by what it was before.
+pub fn sweep_own_too() -> Removed {
+    let is_alive = |pid| pid != std::process::id() && Process::is_alive(pid);
+    root().map_or_else(Removed::default, |root| sweep_in(&root, is_alive))
 }
 
 /// Where tracefs is mounted.
@@ -31,11 +37,11 @@ pub fn root() -> Option<PathBuf> {
     ROOTS.iter().map(PathBuf::from).find(|root| root.join("uprobe_events").exists())
 }
 
-fn sweep_in(root: &Path) -> Removed {
+fn sweep_in(root: &Path, is_alive: impl Fn(u32) -> bool) -> Removed {
     let mut removed = Removed::default();
     let end = Instant::now() + PATIENCE;
     for entry in fs::read_dir(root.join("instances")).into_iter().flatten().flatten() {
-        let is_left = entry.file_name().to_str().is_some_and(|group| is_of_nobody(group, Process::is_alive));
+        let is_left = entry.file_name().to_str().is_some_and(|group| is_of_nobody(group, &is_alive));
         // The kernel disarms what is armed in it. It refuses where somebody reads, as a tracer does that lives in a pid
         // namespace that we do not see.
         if is_left && retried(end, || fs::remove_dir(entry.path())).is_ok() {
@@ -43,7 +49,7 @@ fn sweep_in(root: &Path) -> Removed {
         }
     }
     let events = fs::read_to_string(root.join("uprobe_events")).unwrap_or_default();
-    for name in stale_events(&events, Process::is_alive) {
+    for name in stale_events(&events, &is_alive) {
         // The kernel refuses where it is armed.
         removed.n_events += usize::from(retried(end, || command(root, &format!("-:{name}"))).is_ok());
     }

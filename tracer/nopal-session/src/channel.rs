@@ -25,6 +25,8 @@ const RING_BYTES: u64 = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Running {
+    /// The name of the session, which its recordings bear.
+    session: String,
     pub config: Channel,
     /// The rules the probes were opened for.
     pub rules: Vec<Rule>,
@@ -55,7 +57,7 @@ pub(super) struct Sites {
 }
 
 impl Running {
-    pub(crate) fn open(config: &Channel, share: Option<Share>) -> Result<Running, LiveError> {
+    pub(crate) fn open(session: &str, config: &Channel, share: Option<Share>) -> Result<Running, LiveError> {
         let rules: Vec<Rule> = config.events.iter().filter(|rule| rule.enabled).cloned().collect();
         let ring_bytes = match (share, config.ring_bytes) {
             (Some(share), None) => share.ring_bytes,
@@ -81,6 +83,7 @@ impl Running {
         })?;
         live.registry().keep_for(&config.context_fields());
         Ok(Running {
+            session: session.to_owned(),
             config: config.clone(),
             rules,
             live,
@@ -172,7 +175,7 @@ impl Running {
     }
 
     fn recorder_in(&self, dir: &Path) -> Result<Recorder, Error> {
-        recorder_in(dir, &self.config, &self.live.registry(), &self.attached)
+        recorder_in(dir, &self.session, &self.config, &self.live.registry(), &self.attached)
     }
 
     /// Moves hits from the rings to where they go; tells how many there were.
@@ -307,7 +310,13 @@ impl Running {
         });
         let empty = Registry::new(Vec::new(), Vec::new(), Limits::default());
         let registry = std::mem::replace(&mut *self.live.registry(), empty);
-        Ok(Past::new(self.config, registry, self.attached, held, (self.gaps, self.n_untold_gaps)))
+        Ok(Past::new(
+            (self.session, self.config),
+            registry,
+            self.attached,
+            held,
+            (self.gaps, self.n_untold_gaps),
+        ))
     }
 
     fn count(&mut self, opened: &[Opened]) {

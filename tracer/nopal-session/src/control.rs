@@ -86,7 +86,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One that a signal stopped is not waited for so long.
 const HALTED_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a recorder that does not answer is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(200);
 /// A recorder begins to listen a moment after it took the lock; a killed one loses the lock a moment after its socket.
 const SETTLE: Duration = Duration::from_secs(5);
 
@@ -142,7 +142,7 @@ fn talk(session: &Session, stream: &UnixStream, request: &Request) -> io::Result
             Err(_) => {
                 let waited = since.elapsed();
                 let is_halted = || session.recorder_pid().is_some_and(is_halted);
-                if waited >= PATIENCE || waited >= HALTED_PATIENCE && is_halted() {
+                if waited >= PATIENCE || waited >= halted_patience(request) && is_halted() {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -152,6 +152,17 @@ fn talk(session: &Session, stream: &UnixStream, request: &Request) -> io::Result
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the recorder ended without an answer"));
     }
     Ok(serde_json::from_slice(&answer)?)
+}
+
+/// Whoever only asks how a session is doing learns at the first look that its recorder stands still.
+fn halted_patience(request: &Request) -> Duration {
+    match request {
+        Request::Status => LOOK,
+        // What changes something may have been done when it goes on, so that it is given a chance.
+        Request::Stop | Request::Reload | Request::Rotate | Request::Snapshot { .. } | Request::Flush => {
+            HALTED_PATIENCE
+        }
+    }
 }
 
 /// What there is instead of a recorder.
@@ -297,6 +308,19 @@ mod tests {
             assert!(wait_for(is_halted), "signal {signal}");
         }
         child.kill().and_then(|()| child.wait()).unwrap();
+    }
+
+    #[test]
+    fn a_question_does_not_wait_for_a_recorder_that_stands_still() {
+        assert_eq!(halted_patience(&Request::Status), LOOK);
+        let changes = [
+            Request::Stop,
+            Request::Reload,
+            Request::Rotate,
+            Request::Snapshot { name: None },
+            Request::Flush,
+        ];
+        assert!(changes.iter().all(|request| halted_patience(request) == HALTED_PATIENCE));
     }
 
     #[test]

@@ -189,7 +189,8 @@ impl<'a> RecorderProcess<'a> {
         let mut pids = self.tracked(&mut notes)?;
         let share = self.share()?;
         for channel in &wanted {
-            let running = Running::open(channel, share).map_err(|e| (self.surroundings.in_words)(&e))?;
+            let running = Running::open(&self.session.name, channel, share)
+                .map_err(|e| (self.surroundings.in_words)(&e))?;
             // What is open must be closed even where not all could be.
             self.running.push(running);
         }
@@ -311,8 +312,8 @@ impl<'a> RecorderProcess<'a> {
             events: patterns.chain(plain).collect(),
             ..Channel::named("trigger")
         };
-        let mut running =
-            Running::open(&channel, self.share()?).map_err(|e| (self.surroundings.in_words)(&e))?;
+        let mut running = Running::open(&self.session.name, &channel, self.share()?)
+            .map_err(|e| (self.surroundings.in_words)(&e))?;
         running.watch = watch;
         Ok(running)
     }

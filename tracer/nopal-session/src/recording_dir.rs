@@ -20,6 +20,7 @@ pub(super) struct Written {
 
 pub(super) fn recorder_in(
     dir: &Path,
+    session: &str,
     config: &Channel,
     registry: &Registry,
     pids: &HashSet<u32>,
@@ -27,6 +28,7 @@ pub(super) fn recorder_in(
     let text = |value: &str| EnvValue::Text(value.to_owned());
     let info = RecordingInfo::of_this_host()
         .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
+        .env("trace_name", text(session))
         .env("channel", text(&config.name));
     let info = RecordingInfo { n_event_types: registry.plans.len(), ..info };
     let mut recorder = Recorder::create(dir, info, &config.context_fields())?;

@@ -50,8 +50,8 @@ impl RecorderProcess<'_> {
                 attach_all(&self.surroundings, running, &more, notes)?;
                 continue;
             }
-            let mut running =
-                Running::open(channel, self.share()?).map_err(|e| (self.surroundings.in_words)(&e))?;
+            let mut running = Running::open(&self.session.name, channel, self.share()?)
+                .map_err(|e| (self.surroundings.in_words)(&e))?;
             if let Err(error) = attach_all(&self.surroundings, &mut running, &pids, notes) {
                 running.live.close();
                 return Err(error);

@@ -61,7 +61,7 @@ pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
                     }
                 }
             }
-            Closing::Patch => close_all(core, traced, generation, &mut report),
+            Closing::Patch => close_all(core, traced, Whose::Session(generation), &mut report),
             // Done in each process after its code.
             Closing::Lower => {}
             Closing::Leave => {
@@ -78,7 +78,7 @@ pub fn leave(core: &mut Core, traced: &mut Vec<Traced>) -> LeaveReport {
 }
 
 /// Visits every process that has something of the session, those included that are forked meanwhile.
-fn close_all(core: &Core, traced: &[Traced], generation: u64, report: &mut LeaveReport) {
+fn close_all(core: &Core, traced: &[Traced], whose: Whose, report: &mut LeaveReport) {
     let births = Births::from_now_on();
     let inodes: HashSet<u64> = core.neighbourhoods.iter().map(|n| n.inode).collect();
     let mut pids: Vec<i32> = traced.iter().map(|t| t.pid).collect();
@@ -88,9 +88,9 @@ fn close_all(core: &Core, traced: &[Traced], generation: u64, report: &mut Leave
     let neighbourhoods = &core.neighbourhoods;
     let views = |maps: &Maps, memory: &Memory| own_spaces(neighbourhoods, maps, memory);
     for pid in pids.iter().copied().filter(|pid| process::is_alive(*pid)) {
-        report.add(pid, close_while_it_shares(pid, &inodes, &views, generation));
+        report.add(pid, close_while_it_shares(pid, &inodes, &views, whose));
     }
-    close_newborn(&births, &pids, &inodes, &views, generation, report);
+    close_newborn(&births, &pids, &inodes, &views, whose, report);
 }
 
 /// Gives the memory of the rings back once they have been read; it stays mapped in the processes, as a hole.
@@ -130,9 +130,46 @@ impl LeaveReport {
     }
 }
 
+/// Whose changes are taken back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Of the session with this generation, and of tracers that are dead or have left.
+    Session(u64),
+    Dead,
+    /// Of the dead, and of the tracer that this process was before an exec.
+    DeadAndPast,
+}
+
+/// Processes with something of the tracer that this process was before an exec.
+pub fn left_by_this_process() -> Vec<i32> {
+    let has_ours = |pid: &i32| -> Result<bool> {
+        let (memory, maps) = (Memory::open(*pid)?, Maps::read(*pid)?);
+        let spaces = all_spaces(&maps, &memory)?;
+        Ok(spaces
+            .iter()
+            .map(View::get)
+            .any(|n| n.sessions().iter().any(|(index, is_alive)| *is_alive && is_of_this_process(n, *index))))
+    };
+    let pids = nopal_proc::processes().into_iter().map(|p| p.pid as i32);
+    pids.filter(|pid| has_ours(pid).unwrap_or(false)).collect()
+}
+
+fn is_of_this_process(n: &Neighbourhood, session: u16) -> bool {
+    n.space.session_line(session).tracer_pid == std::process::id()
+}
+
 /// Puts back what killed tracers left in a process and in every other that shares its stubs. Sessions whose tracer is
 /// alive are not touched.
 pub fn detach(pid: i32) -> Result<LeaveReport> {
+    put_back(pid, Whose::Dead)
+}
+
+/// The same, and what this process traced before an exec. It may trace nothing now.
+pub fn detach_past(pid: i32) -> Result<LeaveReport> {
+    put_back(pid, Whose::DeadAndPast)
+}
+
+fn put_back(pid: i32, whose: Whose) -> Result<LeaveReport> {
     if matches!(process::status(pid)?.state, 'Z' | 'X') {
         return Err(Error::Gone { pid });
     }
@@ -150,12 +187,12 @@ pub fn detach(pid: i32) -> Result<LeaveReport> {
     pids.dedup();
     let mut report = LeaveReport::default();
     for (i, one) in pids.iter().copied().enumerate() {
-        match close_while_it_shares(one, &inodes, &all_spaces, 0) {
+        match close_while_it_shares(one, &inodes, &all_spaces, whose) {
             Err(error) if i == 0 => return Err(error),
             other => report.add(one, other),
         }
     }
-    close_newborn(&births, &pids, &inodes, &all_spaces, 0, &mut report);
+    close_newborn(&births, &pids, &inodes, &all_spaces, whose, &mut report);
     Ok(report)
 }
 
@@ -163,12 +200,12 @@ fn close_while_it_shares<'c>(
     pid: i32,
     inodes: &HashSet<u64>,
     views: &(impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>> + Sync),
-    generation: u64,
+    whose: Whose,
 ) -> Result<LeaveReport> {
     while_it_shares(pid, inodes, || {
         in_own_thread(|| {
             let mut report = LeaveReport::default();
-            close_process(pid, views, generation, &mut report)?;
+            close_process(pid, views, whose, &mut report)?;
             Ok(report)
         })
     })
@@ -187,7 +224,7 @@ fn close_newborn<'c>(
     visited: &[i32],
     inodes: &HashSet<u64>,
     views: &(impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>> + Sync),
-    generation: u64,
+    whose: Whose,
     report: &mut LeaveReport,
 ) {
     if inodes.is_empty() {
@@ -200,12 +237,11 @@ fn close_newborn<'c>(
         // One that cannot be read is on its way still, or gone.
         let fresh: Vec<i32> = fresh.filter(|pid| shares(*pid, inodes)).collect();
         known.extend(&fresh);
-        let touched: Vec<i32> =
-            fresh.iter().copied().filter(|pid| is_touched(*pid, views, generation)).collect();
+        let touched: Vec<i32> = fresh.iter().copied().filter(|pid| is_touched(*pid, views, whose)).collect();
         // Those that have nothing were forked afterwards.
         (n_looks, n_quiet) = (n_looks + 1, if touched.is_empty() { n_quiet + 1 } else { 0 });
         for pid in touched {
-            report.add(pid, close_while_it_shares(pid, inodes, views, generation));
+            report.add(pid, close_while_it_shares(pid, inodes, views, whose));
         }
         if n_quiet < LOOKS {
             std::thread::sleep(BETWEEN_LOOKS);
@@ -214,17 +250,13 @@ fn close_newborn<'c>(
 }
 
 /// Whether a process has something to be put back.
-fn is_touched<'c>(
-    pid: i32,
-    views: &impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>>,
-    generation: u64,
-) -> bool {
+fn is_touched<'c>(pid: i32, views: &impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>>, whose: Whose) -> bool {
     let look = || -> Result<bool> {
         let (memory, maps, mut files) = (Memory::open(pid)?, Maps::read(pid)?, Files::of(pid)?);
         let all = views(&maps, &memory)?;
         let mut changed = all.iter().map(|view| {
             let n = view.get();
-            Changes::of(n, &Ending::of(n, generation), &mut files, &memory, &maps)
+            Changes::of(n, &Ending::of(n, whose), &mut files, &memory, &maps)
         });
         Ok(changed.any(|changes| !changes.patches.is_empty() || !changes.semaphores.is_empty()))
     };
@@ -299,7 +331,7 @@ fn all_spaces<'c>(maps: &Maps, memory: &Memory) -> Result<Vec<View<'c>>> {
         .collect()
 }
 
-/// Whose changes are to be taken back: the session's with this generation, and those of tracers that are dead or have left.
+/// Whose changes are to be taken back: the session's named, and those of tracers that are dead or have left.
 struct Ending {
     own: Option<u16>,
     /// With whether their tracer is alive.
@@ -307,9 +339,16 @@ struct Ending {
 }
 
 impl Ending {
-    fn of(n: &Neighbourhood, generation: u64) -> Ending {
-        let own = n.session(generation).filter(|_| generation != 0);
-        Ending { own, sessions: n.sessions() }
+    fn of(n: &Neighbourhood, whose: Whose) -> Ending {
+        let own = match whose {
+            Whose::Session(generation) => n.session(generation),
+            Whose::Dead | Whose::DeadAndPast => None,
+        };
+        let mut sessions = n.sessions();
+        if whose == Whose::DeadAndPast {
+            sessions.iter_mut().for_each(|(index, is_alive)| *is_alive &= !is_of_this_process(n, *index));
+        }
+        Ending { own, sessions }
     }
 
     fn is_ending(&self, index: u16) -> bool {
@@ -351,11 +390,11 @@ impl Changes {
     }
 }
 
-/// Leaves one process. Sessions to be ended: the one with this generation, and all whose tracer is dead or has left.
+/// Leaves one process. Sessions to be ended: the one named, and all whose tracer is dead or has left.
 fn close_process<'c>(
     pid: i32,
     views: &impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>>,
-    generation: u64,
+    whose: Whose,
     report: &mut LeaveReport,
 ) -> Result<()> {
     let memory = Memory::open(pid)?;
@@ -369,13 +408,13 @@ fn close_process<'c>(
     if !has_spaces {
         return Ok(());
     }
-    if generation == 0 {
+    if !matches!(whose, Whose::Session(_)) {
         close_left(&memory, &maps)?;
     }
     let mut files = Files::of(pid)?;
     for view in views(&maps, &memory)? {
         let n = view.get();
-        let ending = Ending::of(n, generation);
+        let ending = Ending::of(n, whose);
         for (index, is_alive) in &ending.sessions {
             if ending.own == Some(*index) {
                 continue;

@@ -1,13 +1,11 @@
 //! nopal called as `bpftrace`: takes its options, prints what and where it prints. The script itself is the work of
 //! `nopal run`.
 
-mod list;
 mod options;
 
 use super::run as script;
 use crate::failure::Failure;
 use crate::processes::ProcessArgs;
-use nopal_run::catalog::LiveCatalog;
 use options::{Asked, Options};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -90,7 +88,8 @@ pub(super) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn work(options: Options) -> Result<u8, Failure> {
     if options.is_listing && options.script.is_none() {
-        return listing(&options).map(|()| 0);
+        let search = options.words.first().map_or("", String::as_str);
+        return script::points::listing(options.pid.as_slice(), search).map(|()| 0);
     }
     if options.is_format {
         return form(options).map(|()| 0);
@@ -120,22 +119,6 @@ fn work(options: Options) -> Result<u8, Failure> {
         ..script::Args::default()
     };
     script::run(args)
-}
-
-fn listing(options: &Options) -> Result<(), Failure> {
-    let mut catalog = LiveCatalog::new(Vec::new());
-    if let Some(pid) = options.pid {
-        catalog.add_process(pid).map_err(|e| Failure::new("target", e.to_string()))?;
-    }
-    let search = options.words.first().map_or("", String::as_str);
-    let found = list::matching(&catalog, search).map_err(|why| Failure::new("list", why))?;
-    if found.is_empty() && !search.is_empty() {
-        tell!("No probes found matching '{search}'");
-    }
-    let mut text = String::new();
-    found.iter().for_each(|name| _ = writeln!(text, "{name}"));
-    script::output::Out::default().write(text.as_bytes())?;
-    Ok(())
 }
 
 /// Prints the script in its form, or writes it to a file.

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::failure::failure_of;
+use crate::panics;
 use crate::processes::ProcessArgs;
 use crate::words::counted;
 use nopal_live::LiveError;
@@ -19,15 +20,22 @@ pub(super) struct Args {
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
+    /// What this process traced before it became this one.
+    #[arg(long, hide = true)]
+    pub after_panic: bool,
 }
 
 pub(super) fn run(mut args: Args) -> Result<(), Failure> {
+    if args.after_panic {
+        put_back_own();
+        std::process::exit(panics::EXIT_CODE);
+    }
     if args.processes.is_empty() {
         return Err(Failure::usage("no process named").hint("add -p PID or -n NAME"));
     }
     args.processes.resolve(false)?;
     // Belongs to no process: what killed tracers left in the kernel.
-    let swept = nopal_kernel::leftovers::sweep();
+    let swept = nopal_kernel::leftovers::sweep_own_too();
     if swept.n_events + swept.n_instances > 0 && !args.json {
         tell!(
             "{} of a killed tracer removed from the kernel",
@@ -51,10 +59,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
                 "process {pid}: {} and {} restored in {}{}",
                 counted(report.n_restored as u64, "place"),
                 counted(report.n_lowered as u64, "semaphore"),
-                match report.processes.len() {
-                    1 => "1 process".to_owned(),
-                    n => format!("{n} processes"),
-                },
+                in_words(report.processes.len()),
                 still(&report.live_tracers)
             );
         }
@@ -63,6 +68,39 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn in_words(n_processes: usize) -> String {
+    match n_processes {
+        1 => "1 process".to_owned(),
+        n => format!("{n} processes"),
+    }
+}
+
+/// After a panic, in the process that had it.
+fn put_back_own() {
+    nopal_kernel::leftovers::sweep_own_too();
+    let mut done: Vec<i32> = Vec::new();
+    for pid in nopal_user::leave::left_by_this_process() {
+        // One visit is enough for all that share stubs.
+        if done.contains(&pid) {
+            continue;
+        }
+        match nopal_user::leave::detach_past(pid) {
+            Ok(report) => {
+                done.extend(&report.processes);
+                report.failures.iter().for_each(|(pid, why)| not_put_back(*pid, why));
+            }
+            Err(error) => not_put_back(pid, &error.to_string()),
+        }
+    }
+    if !done.is_empty() {
+        tell!("nopal: {} as before", in_words(done.len()));
+    }
+}
+
+fn not_put_back(pid: i32, why: &str) {
+    tell!("nopal: process {pid} is not as before: {why}; `nopal detach -p {pid}` tries again");
 }
 
 /// Who goes on tracing.

@@ -140,7 +140,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
             let _ = std::fs::remove_dir(&dir);
         }
     })?;
-    let info = RecordingInfo { n_event_types: open.live.registry().plans.len(), ..info(&args) };
+    let info = RecordingInfo { n_event_types: open.live.registry().plans.len(), ..info(&args, &dir) };
     let recorder = Recorder::create(&dir, info, &args.target.contexts)
         .and_then(|mut recorder| recorder.declare(&open.live.registry()).map(|()| recorder));
     let recorder = recorder.map_err(|e| {
@@ -362,9 +362,13 @@ impl Status {
     }
 }
 
-fn info(args: &Args) -> RecordingInfo {
+fn info(args: &Args, dir: &Path) -> RecordingInfo {
     let text = |value: &str| EnvValue::Text(value.to_owned());
     let mut info = RecordingInfo::of_this_host().env("nopal_version", text(env!("CARGO_PKG_VERSION")));
+    // What LTTng calls so is the name of the session; here the folder is all that has one.
+    if let Some(name) = dir.file_name() {
+        info = info.env("trace_name", text(&name.to_string_lossy()));
+    }
     info.version = match args.ctf {
         Ctf::One => Version::Ctf1,
         Ctf::Two => Version::Ctf2,

@@ -2,6 +2,7 @@
 
 pub(super) mod input;
 pub(super) mod output;
+pub(super) mod points;
 mod running;
 mod tools;
 
@@ -82,6 +83,12 @@ pub(super) struct Args {
     /// Lists the scripts that come with nopal; with --json their text, too.
     #[arg(long)]
     pub list: bool,
+    /// Lists the points that match, as bpftrace does: `nopal run -l 'usdt:./app:*'`.
+    #[arg(short = 'l', long = "list-points")]
+    pub list_points: bool,
+    /// bpftrace's; reads that fail give zeros.
+    #[arg(short = 'k', hide = true, action = clap::ArgAction::Count)]
+    pub warnings: u8,
     /// Allows `system()`.
     #[arg(long = "unsafe")]
     pub is_unsafe: bool,
@@ -145,6 +152,11 @@ const IDLE: Duration = Duration::from_millis(5);
 pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
     if args.list {
         return list(args.json);
+    }
+    if args.list_points {
+        args.processes.resolve(args.only)?;
+        let search = args.words.first().map_or("", String::as_str);
+        return points::listing(&args.processes.pids, search).map(|()| 0);
     }
     // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
     let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
@@ -313,7 +325,9 @@ fn live(
     let mut out = Out::of(args, source)?;
     let n_later = later_points(&program).count();
     let prints_maps = program.limits.prints_maps;
-    let n_points = program.clauses.iter().map(|clause| clause.points.len()).sum();
+    // What a point without a file may mean later is counted only if there is nothing that it means now.
+    let n_doubled = later_points(&program).filter(|(_, _, later)| !later.known.is_empty()).count();
+    let n_points = program.clauses.iter().map(|clause| clause.points.len()).sum::<usize>() - n_doubled;
     // Nothing will ever happen: what was to be done at the beginning has been done.
     let is_done = !has_target
         && program.clauses.iter().flat_map(|clause| &clause.points).all(|point| {

@@ -79,6 +79,8 @@ pub(super) fn field_type(shape: Shape, description: &ArgDescription) -> Type {
                     );
                 }
                 Kind::Pointer => integer.base = 16,
+                // A number to every reader; ours shows the character beside it.
+                Kind::Char => integer.is_text = true,
                 _ => integer.base = description.base.unwrap_or(10),
             }
             Type::Integer(integer)

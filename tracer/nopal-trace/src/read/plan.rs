@@ -43,6 +43,8 @@ pub struct Step {
     pub is_reversed: bool,
     /// The format's own bookkeeping, of no interest to people.
     pub is_hidden: bool,
+    /// A number that stands for a character.
+    pub is_character: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -242,6 +244,7 @@ impl Compiler<'_, '_> {
             roles: Roles::NONE,
             is_reversed: false,
             is_hidden: false,
+            is_character: false,
         }
     }
 
@@ -344,6 +347,7 @@ impl Compiler<'_, '_> {
                     base: i.base,
                 };
                 step.is_reversed = i.is_reversed;
+                step.is_character = i.is_text;
                 self.steps.push(step);
                 Ok(leaf(i.is_signed, None))
             }

@@ -84,6 +84,10 @@ impl Visitor for ShortPrinter<'_> {
             Some(name) => self.out.extend_from_slice(escape(&name).as_bytes()),
             None => digits::in_base(self.out, raw, bits, is_signed, base),
         }
+        // As debuggers show it: `71 'G'`.
+        if at.is_character && (b' '..=b'~').contains(&(raw as u8)) {
+            self.out.extend_from_slice(&[b' ', b'\'', raw as u8, b'\'']);
+        }
     }
 
     fn float(&mut self, at: &Step, index: u64, value: f64, _bits: u32) {

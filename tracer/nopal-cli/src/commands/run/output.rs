@@ -112,9 +112,17 @@ impl Out {
         }
     }
 
-    /// How many points there are, where and as bpftrace says it.
+    /// How many points there are: called as bpftrace, where and as its newest release says it. `nopal run` says it in the
+    /// words that scripts wait for, beside the results.
     pub(crate) fn attached(&mut self, args: &Args, n_points: usize) -> Result<(), Failure> {
-        if !args.manner.is_bpftrace || args.manner.is_quiet {
+        let ending = if n_points == 1 { "" } else { "s" };
+        if !args.manner.is_bpftrace {
+            if !args.json && args.format == FormArg::Text {
+                tell!("Attaching {n_points} probe{ending}...");
+            }
+            return Ok(());
+        }
+        if args.manner.is_quiet {
             return Ok(());
         }
         if args.format == FormArg::Json {
@@ -123,7 +131,7 @@ impl Out {
             );
             self.write(line.as_bytes())?;
         } else {
-            tell!("Attached {n_points} probe{}", if n_points == 1 { "" } else { "s" });
+            tell!("Attached {n_points} probe{ending}");
         }
         // Test runners of bpftrace wait for this line.
         if std::env::var_os("__BPFTRACE_NOTIFY_PROBES_ATTACHED").is_some() {

@@ -1,9 +1,28 @@
-//! `bpftrace -l`: what there is to attach to, one point a line. A pattern with a type asks for that type alone; one
+//! `nopal run -l` and `bpftrace -l`: what there is to attach to, one point a line. A pattern with a type asks for that type alone; one
 //! without is looked for in the names of all tracepoints, events and functions of the kernel.
 
+use super::output::Out;
+use crate::failure::Failure;
 use nopal_run::catalog::LiveCatalog;
 use nopal_script::catalog::{Catalog, PointSpec};
 use nopal_sdt::pattern::glob;
+use std::fmt::Write as _;
+
+/// The points that match, in the files of the processes if some are named.
+pub(crate) fn listing(pids: &[u32], search: &str) -> Result<(), Failure> {
+    let mut catalog = LiveCatalog::new(Vec::new());
+    for pid in pids {
+        catalog.add_process(*pid).map_err(|e| Failure::new("target", e.to_string()))?;
+    }
+    let found = matching(&catalog, search).map_err(|why| Failure::new("list", why))?;
+    if found.is_empty() && !search.is_empty() {
+        tell!("No probes found matching '{search}'");
+    }
+    let mut text = String::new();
+    found.iter().for_each(|name| _ = writeln!(text, "{name}"));
+    Out::default().write(text.as_bytes())?;
+    Ok(())
+}
 
 /// Hardware counters and their short names.
 const HARDWARE: [&str; 13] = [
@@ -26,7 +45,7 @@ const HARDWARE: [&str; 13] = [
 const KERNEL: [(&str, usize); 2] = [("tracepoint", 2), ("kprobe", 1)];
 
 /// The names that match, each once and in order.
-pub(super) fn matching(catalog: &LiveCatalog, search: &str) -> Result<Vec<String>, String> {
+fn matching(catalog: &LiveCatalog, search: &str) -> Result<Vec<String>, String> {
     let mut found = match search.split_once(':') {
         Some((kind, rest)) => of_kind(catalog, kind, rest)?,
         None => everywhere(catalog, search),
