@@ -12,7 +12,7 @@ const STOREYS: [&[&str]; 11] = [
     &["nopal-sdt", "nopal-script", "nopal-trace", "nopal", "nopal-c", "nopal-stapsdt"],
     &["nopal-capture", "nopal-functions", "nopal-spans", "nopal-demo", "nopal-testing"],
     &["nopal-proc"],
-    &["nopal-user", "nopal-kernel"],
+    &["nopal-user", "nopal-kernel", "nopal-dwarf"],
     &["nopal-live"],
     &["nopal-run", "nopal-session", "nopal-doctor"],
     &["nopal-answers"],

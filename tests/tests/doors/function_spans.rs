@@ -104,7 +104,7 @@ fn a_running_program_is_asked_and_a_wrong_name_has_a_hint() {
     assert_eq!(answer["rows"][0]["span"], "functions-pie:f_length", "{text}");
     // The stack pointer, by which calls are paired, tells people nothing.
     let args = answer["slowest"][0]["args"].as_object().unwrap();
-    assert!(args.contains_key("arg0") && !args.contains_key("sp"), "{text}");
+    assert!(args.contains_key("text") && !args.contains_key("sp"), "{text}");
     for (word, hint) in
         [("function:functions-pie:f_lenght", "f_length"), ("function:nowhere:f", "no file of that")]
     {

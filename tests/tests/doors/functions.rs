@@ -313,7 +313,7 @@ fn functions_are_recorded_as_events() {
     let returned =
         |value: &str| events("f_length__return").iter().filter(|line| line.contains(value)).count();
     assert!(returned("retval = 8, sp = ") >= 300, "{text}");
-    assert!(events("f_set__entry")[7].contains("arg1 = 7"), "{}", events("f_set__entry")[7]);
+    assert!(events("f_set__entry")[7].contains("value = 7"), "{}", events("f_set__entry")[7]);
     // Their names make them spans.
     let latency =
         run(Command::new(nopal()).args(["latency", "--json", "f_length", "--recording"]).arg(&recording));

@@ -3,6 +3,7 @@
 mod complete;
 mod function_programs;
 mod function_spans;
+mod function_types;
 mod functions;
 mod hostile_files;
 mod kernel_door;

@@ -1,12 +1,15 @@
 //! Functions as probes: `function:FILE:NAME` stands for `file:NAME__entry` and `file:NAME__return` of each function that fits, with
-//! its first six arguments, what it returns, and the stack pointer, which tells calls of it apart.
+//! its parameters by name, or its first six arguments where no debug information tells of them, what it returns, and the stack
+//! pointer, which tells calls of it apart.
 
+use nopal_dwarf::{DebugInfo, Parameter, Place, Register, Signature, Type};
 use nopal_proc::file_functions::{Edges, FileFunctions, Unfit};
 use nopal_proc::symbols::demangle;
 use nopal_proc::{Image, MappedObject};
 use nopal_sdt::operand::{Arch, parse};
 use nopal_sdt::pattern::glob;
-use nopal_sdt::probe::{Arg, ArgDescription, Description, Edge, Kind, Probe, Side, Site};
+use nopal_sdt::probe::{Arg, ArgDescription, Description, Edge, Kind, Label, Probe, Side, Site};
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -14,16 +17,9 @@ pub const ENTRY: &str = "__entry";
 pub const RETURN: &str = "__return";
 /// The stack pointer, which is the same where a call is entered and where it is left. Spans of functions pair by it.
 const STACK: &str = "sp";
-const ARGUMENTS: [(&str, &str); 7] = [
-    ("arg0", "-8@%rdi"),
-    ("arg1", "-8@%rsi"),
-    ("arg2", "-8@%rdx"),
-    ("arg3", "-8@%rcx"),
-    ("arg4", "-8@%r8"),
-    ("arg5", "-8@%r9"),
-    (STACK, "8@%rsp"),
-];
-const RETURNED: [(&str, &str); 2] = [("retval", "-8@%rax"), (STACK, "8@%rsp")];
+const RETURNED: &str = "retval";
+/// How many registers a call may have its numbers and addresses in.
+const N_ARGUMENTS: usize = 6;
 
 /// Which functions are meant by `function:FILE:NAME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +117,7 @@ pub fn probes_of_file(
 ) -> Vec<Probe> {
     let meant: Vec<&FunctionPattern<'_>> = patterns.iter().filter(|p| p.is_file(path)).collect();
     let file = FileFunctions::read(image);
+    let debug_info = OnceCell::new();
     let provider = provider_of(path);
     let mut known: HashSet<u64> = taken.collect();
     let mut found = Vec::new();
@@ -133,21 +130,132 @@ pub fn probes_of_file(
         known.insert(function.address);
         let (entry, exits, has_value) = sites(edges, &mut known);
         let is_by_kernel = exits.iter().any(is_any_return);
-        let probe = |suffix: &str, args: &[(&str, &str)], sites: Vec<Site>| Probe {
-            provider: provider.clone(),
-            name: format!("{}{suffix}", function.name),
-            sites: sites.into_iter().map(|site| Site { args: operands(args), ..site }).collect(),
-            description: Some(Description { args: described(args), ..Description::default() }),
+        let probe = |suffix: &str, mut values: Vec<Value>, sites: Vec<Site>| {
+            // Where the kernel sees a function return, the return address has left the stack already.
+            values.extend((!is_by_kernel).then(stack_pointer));
+            let args: Vec<Arg> = values.iter().map(Value::arg).collect();
+            let described = (1..).zip(values).map(|(operand, value)| value.described(operand)).collect();
+            Probe {
+                provider: provider.clone(),
+                name: format!("{}{suffix}", function.name),
+                sites: sites.into_iter().map(|site| Site { args: args.clone(), ..site }).collect(),
+                description: Some(Description { args: described, ..Description::default() }),
+            }
         };
-        // Where the kernel sees a function return, the return address has left the stack already.
-        let n_own = if is_by_kernel { 1 } else { 0 };
-        found.push(probe(ENTRY, &ARGUMENTS[..ARGUMENTS.len() - n_own], vec![entry]));
+        let info = debug_info.get_or_init(|| DebugInfo::of_file(path, file.image()));
+        let signature = info.as_ref().and_then(|info| info.signature(function.address, function.name));
+        found.push(probe(ENTRY, given(signature.as_ref()), vec![entry]));
         if !exits.is_empty() {
-            let first = usize::from(!has_value);
-            found.push(probe(RETURN, &RETURNED[first..RETURNED.len() - n_own], exits));
+            let value = has_value.then(|| returned(signature.as_ref())).flatten();
+            found.push(probe(RETURN, value.into_iter().collect(), exits));
         }
     }
     found
+}
+
+/// One value of a function: where it is, and what it means.
+#[derive(Debug)]
+struct Value {
+    name: String,
+    kind: Kind,
+    operand: String,
+    c_type: String,
+    labels: Vec<Label>,
+}
+
+impl Value {
+    fn new(name: &str, kind: Kind, operand: String) -> Value {
+        Value { name: name.to_owned(), kind, operand, c_type: String::new(), labels: Vec::new() }
+    }
+
+    /// What debug information knows. `None`: a value that is not read as one.
+    fn typed(name: &str, ty: &Type, written: &str, place: Place) -> Option<Value> {
+        let (kind, sign) = match ty {
+            Type::Int { size_bytes: 1 | 2 | 4 | 8, is_signed: true } => (Kind::Signed, "-"),
+            Type::Int { size_bytes: 1 | 2 | 4 | 8, is_signed: false } => (Kind::Unsigned, ""),
+            Type::Bool => (Kind::Bool, ""),
+            Type::Char => (Kind::Char, "-"),
+            Type::Enum { size_bytes: 1 | 2 | 4 | 8, is_signed, .. } => {
+                (Kind::Enum, if *is_signed { "-" } else { "" })
+            }
+            Type::Pointer { .. } if ty.is_text() => (Kind::CString, ""),
+            Type::Pointer { .. } => (Kind::Pointer, ""),
+            Type::Float { size_bytes: 4 | 8 } => (Kind::Float, ""),
+            Type::Void
+            | Type::Int { .. }
+            | Type::Enum { .. }
+            | Type::Float { .. }
+            | Type::Array { .. }
+            | Type::Record(_)
+            | Type::Other { .. } => return None,
+        };
+        let size_bytes = ty.size_bytes();
+        let operand = match (place, kind) {
+            (Place::Vector(number), Kind::Float) => format!("{size_bytes}f@%xmm{number}"),
+            (Place::Register(_) | Place::Elsewhere, Kind::Float) => return None,
+            (Place::Register(register), _) => format!("{sign}{size_bytes}@%{}", register.name()),
+            (Place::Vector(_) | Place::Elsewhere, _) => return None,
+        };
+        let labels = match ty {
+            Type::Enum { labels, .. } => labels
+                .iter()
+                .map(|label| Label { first: label.value, last: label.value, text: label.text.clone() })
+                .collect(),
+            _ => Vec::new(),
+        };
+        Some(Value { c_type: written.to_owned(), labels, ..Value::new(name, kind, operand) })
+    }
+
+    fn arg(&self) -> Arg {
+        Arg { text: self.operand.clone(), operand: parse(Arch::X86_64, &self.operand) }
+    }
+
+    fn described(self, operand: u8) -> ArgDescription {
+        ArgDescription {
+            operand: Some(operand),
+            name: self.name,
+            kind: self.kind,
+            c_type: self.c_type,
+            labels: self.labels,
+            ..ArgDescription::default()
+        }
+    }
+}
+
+fn stack_pointer() -> Value {
+    Value::new(STACK, Kind::Pointer, "8@%rsp".to_owned())
+}
+
+/// What a function is given: its parameters, as far as they are known, else what may be some.
+fn given(signature: Option<&Signature>) -> Vec<Value> {
+    let Some(signature) = signature else {
+        let registers = (0..N_ARGUMENTS).filter_map(|index| Some((index, Register::of_argument(index)?)));
+        let value = |(index, register): (usize, Register)| {
+            Value::new(&format!("arg{index}"), Kind::Signed, format!("-8@%{}", register.name()))
+        };
+        return registers.map(value).collect();
+    };
+    let mut values: Vec<Value> = Vec::new();
+    for (index, Parameter { name, written, ty, place }) in signature.parameters.iter().enumerate() {
+        let is_free = !name.is_empty() && name != STACK && !values.iter().any(|value| value.name == *name);
+        let name = if is_free { name.clone() } else { format!("arg{index}") };
+        // Other registers may have changed where a jump of ours is.
+        let is_kept = !matches!(place, Place::Register(register) if register.argument().is_none());
+        values.extend(Value::typed(&name, ty, written, *place).filter(|_| is_kept));
+    }
+    values
+}
+
+/// What it returns; nothing, if that is known.
+fn returned(signature: Option<&Signature>) -> Option<Value> {
+    let Some(Signature { returns, returned, .. }) = signature else {
+        return Some(Value::new(RETURNED, Kind::Signed, "-8@%rax".to_owned()));
+    };
+    let place = match returns {
+        Type::Float { .. } => Place::Vector(0),
+        _ => Place::Register(Register::RETURNED),
+    };
+    Value::typed(RETURNED, returns, returned, place)
 }
 
 fn is_any_return(site: &Site) -> bool {
@@ -179,21 +287,6 @@ fn sites(edges: Edges, known: &mut HashSet<u64>) -> (Site, Vec<Site>, bool) {
             (Site { edge, ..edges.entry }, vec![exit], true)
         }
     }
-}
-
-fn operands(args: &[(&str, &str)]) -> Vec<Arg> {
-    let arg = |(_, text): &(&str, &str)| Arg { text: (*text).to_owned(), operand: parse(Arch::X86_64, text) };
-    args.iter().map(arg).collect()
-}
-
-fn described(args: &[(&str, &str)]) -> Vec<ArgDescription> {
-    let description = |(operand, (name, _)): (u8, &(&str, &str))| ArgDescription {
-        operand: Some(operand),
-        name: (*name).to_owned(),
-        kind: if *name == STACK { Kind::Pointer } else { Kind::Signed },
-        ..ArgDescription::default()
-    };
-    (1..).zip(args).map(description).collect()
 }
 
 #[cfg(test)]

@@ -131,6 +131,10 @@ impl FileFunctions {
         &self.symbols
     }
 
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
     pub fn bytes(&self) -> Bytes<'_> {
         self.image.bytes()
     }

@@ -2,6 +2,7 @@
 
 use super::addresses;
 use super::btf::Btf;
+use super::debug_types::DebugTypes;
 use super::functions::{entry, entry_functions, libraries_of, matching};
 use super::site;
 use super::tracepoints::{self, no_point};
@@ -45,6 +46,8 @@ pub struct LiveCatalog {
     pub child_pid: Option<u32>,
     /// The kernel's types, read when the first is asked for.
     kernel_types: OnceCell<Option<Btf>>,
+    /// What debug information says of functions.
+    debug_types: DebugTypes,
 }
 
 /// A file with its probes.
@@ -65,6 +68,7 @@ impl LiveCatalog {
             named: RefCell::default(),
             child_pid: None,
             kernel_types: OnceCell::new(),
+            debug_types: DebugTypes::default(),
         }
     }
 
@@ -295,6 +299,7 @@ impl LiveCatalog {
             if !found.is_empty() && libc.iter().any(|libc| Arc::ptr_eq(libc, file)) {
                 break;
             }
+            self.debug_types.mention(&file.path, &file.reachable);
             if let Some(address) = number(wanted) {
                 let mut known = function_point(file, Place::Address(address), wanted, is_return);
                 let image = Image::open(&file.reachable).ok().filter(|_| is_return);
@@ -378,7 +383,8 @@ impl Catalog for LiveCatalog {
     }
 
     fn record(&self, name: &str) -> Option<Record> {
-        self.kernel_types().and_then(|types| types.record(name))
+        let of_program = self.debug_types.record(name);
+        of_program.or_else(|| self.kernel_types().and_then(|types| types.record(name)))
     }
 
     fn constant(&self, name: &str) -> Option<i64> {
@@ -392,6 +398,15 @@ impl Catalog for LiveCatalog {
                 tracepoints::pointer(category, tracepoint, name)
             }
             _ => None,
+        }
+    }
+
+    fn parameters(&self, point: &Point) -> Vec<KnownArg> {
+        let PointKind::Uprobe { path, place } = &point.kind else { return Vec::new() };
+        let file = self.files.iter().find(|file| file.path.as_os_str() == path.as_str()).cloned();
+        match file.or_else(|| self.named_file(Path::new(path))) {
+            Some(file) => self.debug_types.parameters(&file.path, &file.reachable, place),
+            None => Vec::new(),
         }
     }
 

@@ -6,6 +6,7 @@ mod btf;
 pub mod catalog;
 mod cells;
 mod cgroups;
+mod debug_types;
 mod function_sites;
 mod functions;
 mod hits;

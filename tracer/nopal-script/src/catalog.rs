@@ -34,6 +34,11 @@ pub trait Catalog {
         None
     }
 
+    /// The parameters of a function, if its debug information is there. Asked only for scripts that say `args`.
+    fn parameters(&self, _point: &Point) -> Vec<KnownArg> {
+        Vec::new()
+    }
+
     /// For `kaddr("symbol")`.
     fn kernel_address(&self, _symbol: &str) -> Option<u64> {
         None
@@ -119,6 +124,17 @@ pub enum ArgType {
         length_arg: Option<u8>,
     },
     Float,
+    /// Of a function: what is in the register of `argN`.
+    InRegister {
+        number: u8,
+        value: CType,
+        /// Of an enum.
+        labels: Vec<(i64, String)>,
+    },
+    /// Of a function: nowhere that scripts reach, and why.
+    Absent {
+        why: String,
+    },
     /// Of a tracepoint: a number at `offset` of its record.
     Field {
         offset: u16,

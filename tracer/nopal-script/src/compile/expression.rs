@@ -167,7 +167,7 @@ impl Body<'_, '_> {
     /// A label of one of the point's own enums.
     fn label(&self, name: &str) -> Option<i64> {
         self.variant.args.iter().find_map(|arg| match &arg.arg_type {
-            ArgType::Enum { labels } => {
+            ArgType::Enum { labels } | ArgType::InRegister { labels, .. } => {
                 labels.iter().find(|(_, label)| label == name).map(|(value, _)| *value)
             }
             _ => None,

@@ -337,7 +337,11 @@ impl Body<'_, '_> {
             ExprKind::Name(name) if is_return => (name == "retval").then_some(RETURN_VALUE),
             ExprKind::Name(name) => super::builtins::arg_index(name),
             ExprKind::Member { base, name, .. } if matches!(&base.kind, ExprKind::Name(args) if args == "args") => {
-                self.arg_named(name).map(|(index, _)| index)
+                match self.arg_named(name)? {
+                    (_, ArgType::InRegister { number, .. }) => Some(number),
+                    (_, ArgType::Absent { .. }) => None,
+                    (index, _) => Some(index),
+                }
             }
             // A cast of the address changes nothing about where it leads.
             ExprKind::Cast { to: CType::Pointer(_), operand } => self.arg_of(operand),
@@ -359,11 +363,20 @@ impl Body<'_, '_> {
             let help = match nearest(name, names.iter().copied()) {
                 Some(near) => format!("did you mean `args.{near}`?"),
                 None if !names.is_empty() => format!("it has {}", names.join(", ")),
+                None if matches!(self.variant.kind(), PointKind::Uprobe { .. }) => {
+                    "no debug information of it is here: install that, or use arg0, arg1...".into()
+                }
                 None if self.variant.args.is_empty() => "it has no arguments that are known by name".into(),
                 None => "names are not known here; use arg0, arg1...".into(),
             };
             return Err(Diagnostic::error(name_span, message).help(help));
         };
+        if let ArgType::Absent { why } = arg_type {
+            return Err(Diagnostic::error(
+                name_span,
+                format!("`{name}` of `{point}` is not to be had: {why}"),
+            ));
+        }
         let known = self.shared.catalog.arg_type(&self.variant.points[0], name);
         let space = self.variant.space();
         let mut value = self.arg(index, &arg_type, span);
@@ -391,6 +404,8 @@ impl Body<'_, '_> {
                 plain(self, Ty::Pointer { to: CType::Void, space: Space::User })
             }
             ArgType::Float => plain(self, Ty::Plain(Type::Float)),
+            ArgType::InRegister { number, value, labels } => self.in_register(*number, value, labels, span),
+            ArgType::Absent { .. } => Value::new(Ty::Unknown, At::Const(0), span),
             ArgType::Str => {
                 let ty = Ty::str(self.string_bytes());
                 let to = self.alloc(ty.size_bytes());
@@ -431,6 +446,34 @@ impl Body<'_, '_> {
                 Value::new(ty, At::Slot(to), span)
             }
         }
+    }
+
+    /// A parameter of a function. Above a narrow one the register may hold anything.
+    fn in_register(&mut self, number: u8, value: &CType, labels: &[(i64, String)], span: Span) -> Value {
+        let mark = self.mark();
+        let space = Some(self.variant.space());
+        let (size_bytes, is_signed, ty) = match value {
+            CType::Pointer(to) => (8, false, Ty::Pointer { to: (**to).clone(), space: Space::User }),
+            CType::Bool => (1, false, Ty::BOOL),
+            CType::Char => (1, true, Ty::Int { size_bytes: 1, is_signed: true }),
+            CType::Int { size_bytes, is_signed } if !labels.is_empty() => {
+                (*size_bytes, *is_signed, Ty::Plain(Type::Enum { labels: labels.to_vec() }))
+            }
+            CType::Int { size_bytes, is_signed } => {
+                (*size_bytes, *is_signed, Ty::Int { size_bytes: *size_bytes, is_signed: *is_signed })
+            }
+            CType::Void | CType::Float | CType::Array(..) | CType::Record(_) | CType::Enum(_) => {
+                (8, false, Ty::U64)
+            }
+        };
+        if size_bytes == 8 {
+            let mut value = self.result(mark, ty, span, |dst| Op::Arg { dst, index: number });
+            value.space = space;
+            return value;
+        }
+        let src = self.temp();
+        self.emit(Op::Arg { dst: src, index: number });
+        self.result(mark, ty, span, |dst| Op::Extend { dst, src, size_bytes, is_signed })
     }
 
     /// A slot holds a multiple of 8 bytes; where strings are to be shorter, their length is given.

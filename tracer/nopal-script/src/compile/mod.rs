@@ -24,7 +24,7 @@ use crate::diagnostic::{Diagnostic, Severity, Span};
 use body::{Body, Variable};
 use maps::Maps;
 use nopal_program::{Action, Clause, Code, Program};
-use points::Variant;
+use points::{UsedArgs, Variant};
 
 pub use builtins::reference;
 
@@ -66,7 +66,7 @@ fn compile_for(
     let (mut errors, mut missing, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let mut bodies: Vec<Vec<(Variant, Vec<Variable>)>> = Vec::new();
     for clause in &script.clauses {
-        match points::variants(script, clause, uses_args(clause), catalog, has_later, &mut warnings) {
+        match points::variants(script, clause, used_args(clause), catalog, has_later, &mut warnings) {
             Ok(variants) => bodies.push(variants.into_iter().map(|variant| (variant, Vec::new())).collect()),
             Err(error) => match script.missing_probes {
                 MissingProbes::Error => errors.push(error),
@@ -107,11 +107,16 @@ fn compile_for(
     shared.finish(bodies, codes)
 }
 
-/// Whether the body's code depends on the arguments of its points.
-fn uses_args(clause: &ast::Clause) -> bool {
+fn used_args(clause: &ast::Clause) -> UsedArgs {
     // Other names may be labels of the enums among them.
     let is_known = |name: &str| builtins::variable_names().any(|known| known == name);
-    walk::names(clause, |name| name.starts_with("arg") || !is_known(name))
+    if walk::names(clause, |name| name == "args") {
+        return UsedArgs::ByName;
+    }
+    match walk::names(clause, |name| name.starts_with("arg") || !is_known(name)) {
+        true => UsedArgs::Any,
+        false => UsedArgs::None,
+    }
 }
 
 /// What all bodies of a script share.

@@ -41,11 +41,21 @@ impl Variant {
     }
 }
 
+/// How the code of a body depends on the arguments of its points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UsedArgs {
+    None,
+    /// `arg0`, or labels of enums.
+    Any,
+    /// `args.name` among them.
+    ByName,
+}
+
 /// In the order of the script, never empty. Points that are left out are told as `warnings`.
 pub(super) fn variants(
     script: &Script,
     clause: &Clause,
-    uses_args: bool,
+    used: UsedArgs,
     catalog: &dyn Catalog,
     has_later: bool,
     warnings: &mut Vec<Diagnostic>,
@@ -67,8 +77,12 @@ pub(super) fn variants(
             Err(missing) => return Err(missing.diagnostic),
         };
         for known in points {
-            let args = if uses_args { known.args } else { Vec::new() };
             let point = known.point;
+            let args = match (used, &point.kind) {
+                (UsedArgs::None, _) => Vec::new(),
+                (UsedArgs::ByName, PointKind::Uprobe { .. }) => catalog.parameters(&point),
+                (UsedArgs::ByName | UsedArgs::Any, _) => known.args,
+            };
             let same = variants.iter_mut().find(|variant| {
                 let first = &variant.points[0].kind;
                 sort_of(first) == sort_of(&point.kind)

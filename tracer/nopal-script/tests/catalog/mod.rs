@@ -69,7 +69,26 @@ fn tracepoint_args(category: &str) -> Vec<KnownArg> {
     args
 }
 
+/// Of `uprobe:./app:typed`; other functions have no debug information.
+fn function_args() -> Vec<KnownArg> {
+    let in_register = |number, value| ArgType::InRegister { number, value, labels: Vec::new() };
+    let labels = vec![(0, "IDLE".to_string()), (7, "BUSY".to_string())];
+    let number = CType::Int { size_bytes: 4, is_signed: true };
+    vec![
+        arg("key", in_register(1, CType::U64)),
+        arg("is_set", in_register(2, CType::Bool)),
+        arg("state", ArgType::InRegister { number: 3, value: number, labels }),
+        arg("n", in_register(4, CType::Int { size_bytes: 2, is_signed: true })),
+        arg("text", in_register(0, CType::Char.pointer())),
+        arg("scale", ArgType::Absent { why: "floating-point numbers of functions are not read".into() }),
+    ]
+}
+
 impl Catalog for TestCatalog {
+    fn parameters(&self, point: &Point) -> Vec<KnownArg> {
+        if point.name.ends_with(":typed") { function_args() } else { Vec::new() }
+    }
+
     fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {
         let name = format!("{}:{}", spec.kind, spec.parts.join(":"));
         let last = spec.parts.last().cloned().unwrap_or_default();

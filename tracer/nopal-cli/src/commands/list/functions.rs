@@ -2,6 +2,7 @@
 
 use super::{Args, find, print};
 use crate::failure::Failure;
+use nopal_dwarf::{DebugInfo, Parameter, Place, Signature};
 use nopal_proc::Image;
 use nopal_proc::file_functions::FileFunctions;
 use nopal_proc::symbols::{Function, demangle};
@@ -9,6 +10,7 @@ use nopal_sdt::pattern::glob;
 use nopal_trace::escape_lines;
 use nopal_user::outlook::{Outlook, outlooks};
 use serde::Serialize;
+use std::fmt;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -24,6 +26,57 @@ struct FunctionJson {
     size: u64,
     entry: DoorJson,
     exits: ExitsJson,
+    /// What debug information says of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<SignatureJson>,
+}
+
+#[derive(Serialize)]
+struct SignatureJson {
+    parameters: Vec<ParameterJson>,
+    returns: String,
+}
+
+#[derive(Serialize)]
+struct ParameterJson {
+    name: String,
+    #[serde(rename = "type")]
+    written: String,
+    /// Where it is when the function is entered, if it can be read there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
+}
+
+impl From<Signature> for SignatureJson {
+    fn from(signature: Signature) -> SignatureJson {
+        let parameter = |parameter: Parameter| ParameterJson {
+            place: match parameter.place {
+                Place::Register(register) => Some(register.name().to_owned()),
+                Place::Vector(number) => Some(format!("xmm{number}")),
+                Place::Elsewhere => None,
+            },
+            name: parameter.name,
+            written: parameter.written,
+        };
+        let parameters = signature.parameters.into_iter().map(parameter).collect();
+        SignatureJson { parameters, returns: signature.returned }
+    }
+}
+
+/// `int (const char *key, size_t nkey)`.
+impl fmt::Display for SignatureJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text: Vec<String> = self
+            .parameters
+            .iter()
+            .map(|ParameterJson { name, written, place }| {
+                let space = if written.ends_with(['*', '&']) || name.is_empty() { "" } else { " " };
+                let unread = if place.is_none() { " [not read]" } else { "" };
+                format!("{written}{space}{name}{unread}")
+            })
+            .collect();
+        write!(f, "{} ({})", self.returns, text.join(", "))
+    }
 }
 
 #[derive(Serialize)]
@@ -56,7 +109,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (files, patterns) = find::files_and_words(args)?;
     let (mut rows, mut tally) = (Vec::new(), Tally::default());
     for path in &files {
-        list(path, &patterns, &mut rows, &mut tally)?;
+        list(path, &patterns, args.json || args.verbose, &mut rows, &mut tally)?;
     }
     if rows.is_empty() {
         let failure = match patterns.first() {
@@ -78,6 +131,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn list(
     path: &Path,
     patterns: &[String],
+    is_detailed: bool,
     rows: &mut Vec<FunctionJson>,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
@@ -98,12 +152,14 @@ fn list(
         .collect();
     // Of several names for one place the first.
     functions.dedup_by_key(|(function, _)| function.address);
+    let info = DebugInfo::of_file(path, file.image()).filter(|_| is_detailed);
     let bare: Vec<Function<'_>> = functions.iter().map(|(function, _)| *function).collect();
     for ((function, shown), outlook) in functions.iter().zip(outlooks(&file, &bare)) {
         tally.n_all += 1;
         tally.n_entered += usize::from(outlook.entry.is_ok());
         tally.n_whole += usize::from(outlook.is_all_by_user());
-        rows.push(row(path, function, shown, &outlook));
+        let signature = info.as_ref().and_then(|info| info.signature(function.address, function.name));
+        rows.push(row(path, function, shown, &outlook, signature));
     }
     Ok(())
 }
@@ -115,7 +171,13 @@ fn fits(pattern: &str, name: &str, shown: &str) -> bool {
     glob(pattern, name) || glob(pattern, shown) || glob(pattern, bare) || is_part
 }
 
-fn row(path: &Path, function: &Function<'_>, shown: &str, outlook: &Outlook) -> FunctionJson {
+fn row(
+    path: &Path,
+    function: &Function<'_>,
+    shown: &str,
+    outlook: &Outlook,
+    signature: Option<Signature>,
+) -> FunctionJson {
     let entry = match &outlook.entry {
         Ok(tactic) => DoorJson { door: "user", tactic: Some(tactic.at_edge()), reason: None },
         Err(why) => DoorJson { door: "kernel", tactic: None, reason: Some(why.to_string()) },
@@ -136,6 +198,7 @@ fn row(path: &Path, function: &Function<'_>, shown: &str, outlook: &Outlook) -> 
         size: function.size_bytes,
         entry,
         exits,
+        signature: signature.map(SignatureJson::from),
     }
 }
 
@@ -159,6 +222,9 @@ fn render(rows: &[FunctionJson], tally: &Tally, is_verbose: bool) -> String {
         };
         let _ = writeln!(text, "  {}  {entry}; {exits}", escape_lines(&row.name));
         if is_verbose {
+            if let Some(signature) = &row.signature {
+                let _ = writeln!(text, "    {}", escape_lines(&signature.to_string()));
+            }
             let tactic = row.entry.tactic.unwrap_or("a breakpoint of the kernel");
             let _ = writeln!(text, "    at {:#x}, {} bytes; entry: {tactic}", row.address, row.size);
             if let (Some(reason), true) = (&row.exits.reason, row.exits.kernel > 0) {

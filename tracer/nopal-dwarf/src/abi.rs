@@ -1,0 +1,174 @@
+//! How calls of C pass their parameters (System V ABI, x86-64, section 3.2.3), for code that says only where it copied them to.
+
+use crate::info::{DebugInfo, Language};
+use crate::place::{Place, Register, Told};
+use crate::types::{Member, Type};
+
+const N_NUMBERS: usize = 6;
+const N_VECTORS: u8 = 8;
+const EIGHT: u64 = 8;
+/// Records within records end somewhere.
+const MAX_DEPTH: u32 = 8;
+
+/// Hands out registers in the order of the parameters.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    language: Language,
+    n_numbers: usize,
+    n_vectors: u8,
+    /// A parameter that nobody knows how it is passed: nor are those behind it known.
+    is_lost: bool,
+}
+
+/// One part of eight bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Number,
+    Vector,
+}
+
+/// How a value travels.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    Nothing,
+    One(Class),
+    Two(Class, Class),
+    Stack,
+    Unknown,
+}
+
+impl Rules {
+    /// What is returned in memory takes the place of the first parameter: the address of that memory.
+    pub(crate) fn new(info: &DebugInfo, language: Language, returned: &Type) -> Rules {
+        let mut rules = Rules { language, n_numbers: 0, n_vectors: 0, is_lost: false };
+        let by_address = matches!(returned, Type::Record(record) if info.is_passed_by_address(record.id, language) == Some(true));
+        match way(info, language, returned) {
+            Way::One(_) if by_address => rules.n_numbers = 1,
+            Way::Stack => rules.n_numbers = 1,
+            Way::Unknown => rules.is_lost = true,
+            Way::Nothing | Way::One(_) | Way::Two(..) => {}
+        }
+        rules
+    }
+
+    pub(crate) fn place(&mut self, info: &DebugInfo, ty: &Type, told: Option<Told>) -> Place {
+        if self.is_lost {
+            return Place::Elsewhere;
+        }
+        let way = match (told, ty) {
+            (Some(Told::AddressByRules), _) => Way::One(Class::Number),
+            (Some(Told::ByRules), Type::Record(_)) if self.language == Language::Other => {
+                record_way(info, ty)
+            }
+            _ => way(info, self.language, ty),
+        };
+        match way {
+            Way::Nothing | Way::Stack => Place::Elsewhere,
+            Way::One(class) => self.take(class),
+            Way::Two(first, second) => {
+                let n_numbers = [first, second].iter().filter(|class| **class == Class::Number).count();
+                let n_vectors = 2 - n_numbers as u8;
+                // All of it in registers, or nothing.
+                if self.n_numbers + n_numbers <= N_NUMBERS && self.n_vectors + n_vectors <= N_VECTORS {
+                    self.n_numbers += n_numbers;
+                    self.n_vectors += n_vectors;
+                }
+                Place::Elsewhere
+            }
+            Way::Unknown => {
+                self.is_lost = true;
+                Place::Elsewhere
+            }
+        }
+    }
+
+    fn take(&mut self, class: Class) -> Place {
+        match class {
+            Class::Number => {
+                let register = Register::of_argument(self.n_numbers);
+                self.n_numbers = (self.n_numbers + 1).min(N_NUMBERS);
+                register.map_or(Place::Elsewhere, Place::Register)
+            }
+            Class::Vector if self.n_vectors < N_VECTORS => {
+                self.n_vectors += 1;
+                Place::Vector(self.n_vectors - 1)
+            }
+            Class::Vector => Place::Elsewhere,
+        }
+    }
+}
+
+fn way(info: &DebugInfo, language: Language, ty: &Type) -> Way {
+    match ty {
+        Type::Void => Way::Nothing,
+        Type::Int { size_bytes: 16, .. } => Way::Two(Class::Number, Class::Number),
+        Type::Int { .. } | Type::Bool | Type::Char | Type::Enum { .. } | Type::Pointer { .. } => {
+            Way::One(Class::Number)
+        }
+        Type::Float { size_bytes: 4 | 8 } => Way::One(Class::Vector),
+        // `long double`.
+        Type::Float { .. } => Way::Stack,
+        Type::Record(record) => match info.is_passed_by_address(record.id, language) {
+            Some(true) => Way::One(Class::Number),
+            Some(false) => record_way(info, ty),
+            None => Way::Unknown,
+        },
+        Type::Array { .. } | Type::Other { .. } => Way::Unknown,
+    }
+}
+
+fn record_way(info: &DebugInfo, ty: &Type) -> Way {
+    let size_bytes = ty.size_bytes();
+    if size_bytes > 2 * EIGHT {
+        return Way::Stack;
+    }
+    let mut classes = [None; 2];
+    if classify(info, ty, 0, &mut classes, 0).is_none() {
+        return Way::Unknown;
+    }
+    match classes {
+        _ if size_bytes == 0 => Way::Nothing,
+        [Some(only), None] => Way::One(only),
+        [Some(first), Some(second)] => Way::Two(first, second),
+        [None, _] => Way::Unknown,
+    }
+}
+
+/// Of each part of eight bytes: a number if any number is in it. `None`: what cannot be told.
+fn classify(
+    info: &DebugInfo,
+    ty: &Type,
+    at: u64,
+    classes: &mut [Option<Class>; 2],
+    depth: u32,
+) -> Option<()> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let mut put = |class: Class| {
+        let part = classes.get_mut(usize::try_from(at / EIGHT).ok()?)?;
+        *part = Some(if *part == Some(Class::Number) { Class::Number } else { class });
+        Some(())
+    };
+    match ty {
+        Type::Float { size_bytes: 4 | 8 } => put(Class::Vector),
+        Type::Int { size_bytes: 1..=8, .. }
+        | Type::Bool
+        | Type::Char
+        | Type::Enum { .. }
+        | Type::Pointer { .. } => put(Class::Number),
+        Type::Array { of, n } => {
+            for index in 0..u64::from(*n).min(2 * EIGHT) {
+                classify(info, of, at.checked_add(index.checked_mul(of.size_bytes())?)?, classes, depth + 1)?;
+            }
+            Some(())
+        }
+        Type::Record(record) => {
+            for Member { offset, ty, .. } in info.members(record.id)? {
+                classify(info, &ty, at.checked_add(offset)?, classes, depth + 1)?;
+            }
+            Some(())
+        }
+        Type::Int { .. } | Type::Float { .. } | Type::Void | Type::Other { .. } => None,
+    }
+}

@@ -1,0 +1,174 @@
+//! Parameters of functions and types of programs, as debug information has them, for scripts.
+
+use nopal_dwarf::{DebugInfo, Parameter, Place as Where, RecordId, Type};
+use nopal_proc::Image;
+use nopal_proc::symbols::FileSymbols;
+use nopal_program::Place;
+use nopal_script::catalog::{ArgType, KnownArg};
+use nopal_script::ctype::{CType, Member, Record};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// What was read so far, and what names in scripts stand for.
+#[derive(Debug, Default)]
+pub(crate) struct DebugTypes {
+    files: RefCell<HashMap<PathBuf, Option<Rc<DebugFile>>>>,
+    named: RefCell<HashMap<String, Named>>,
+    /// Files whose functions a script names: as the targets call each, and a path that leads there from here.
+    mentioned: RefCell<Vec<(PathBuf, PathBuf)>>,
+}
+
+#[derive(Debug)]
+struct DebugFile {
+    path: PathBuf,
+    info: DebugInfo,
+    symbols: FileSymbols,
+}
+
+/// The record a name stands for.
+#[derive(Debug, Clone)]
+struct Named {
+    file: Rc<DebugFile>,
+    id: RecordId,
+    size_bytes: u64,
+}
+
+impl DebugTypes {
+    /// The parameters of a function in their order. `reachable`: a path that leads to the file from here.
+    pub(crate) fn parameters(&self, path: &Path, reachable: &Path, place: &Place) -> Vec<KnownArg> {
+        let Some(file) = self.file(path, reachable) else { return Vec::new() };
+        let found = match place {
+            Place::Symbol { name, offset: 0 } => file.symbols.named(name).first().copied(),
+            // Further on registers have other values.
+            Place::Symbol { .. } => None,
+            Place::Address(address) => file.symbols.at(*address).filter(|f| f.address == *address),
+        };
+        let signature = found.and_then(|function| file.info.signature(function.address, function.name));
+        let parameters = signature.map(|signature| signature.parameters).unwrap_or_default();
+        parameters.iter().map(|parameter| self.known(&file, parameter)).collect()
+    }
+
+    /// A record by the name that a script has for it.
+    pub(crate) fn record(&self, name: &str) -> Option<Record> {
+        let known = self.named.borrow().get(name).cloned();
+        let Named { file, id, size_bytes } = known.or_else(|| self.by_name(name))?;
+        let members = file.info.members(id)?.into_iter().filter_map(|member| {
+            Some(Member {
+                name: member.name,
+                offset: u32::try_from(member.offset).ok()?,
+                value_type: self.c_type(&file, &member.ty),
+                bits: member.bits,
+            })
+        });
+        let members = members.collect();
+        Some(Record { size_bytes: u32::try_from(size_bytes).ok()?, align_bytes: 8, members })
+    }
+
+    /// One that a script casts to, in the files whose functions it names.
+    fn by_name(&self, name: &str) -> Option<Named> {
+        let mentioned = self.mentioned.borrow();
+        mentioned.iter().find_map(|(path, reachable)| {
+            let file = self.file(path, reachable)?;
+            let record = file.info.record(name)?;
+            Some(Named { id: record.id, size_bytes: record.size_bytes, file })
+        })
+    }
+
+    fn file(&self, path: &Path, reachable: &Path) -> Option<Rc<DebugFile>> {
+        let read = || {
+            let image = Image::open(reachable).ok()?;
+            let info = DebugInfo::of_file(path, &image)?;
+            let symbols = FileSymbols::read(image.bytes());
+            Some(Rc::new(DebugFile { path: path.to_owned(), info, symbols }))
+        };
+        self.files.borrow_mut().entry(path.to_owned()).or_insert_with(read).clone()
+    }
+
+    /// A script names functions of this file: its casts may be to types of it.
+    pub(crate) fn mention(&self, path: &Path, reachable: &Path) {
+        let mut mentioned = self.mentioned.borrow_mut();
+        if !mentioned.iter().any(|(known, _)| known == path) {
+            mentioned.push((path.to_owned(), reachable.to_owned()));
+        }
+    }
+
+    fn known(&self, file: &Rc<DebugFile>, parameter: &Parameter) -> KnownArg {
+        let absent = |why: &str| ArgType::Absent { why: why.to_owned() };
+        let number = match parameter.place {
+            Where::Register(register) => register.argument(),
+            Where::Vector(_) | Where::Elsewhere => None,
+        };
+        let arg_type = match (number, &parameter.ty) {
+            (_, Type::Float { .. }) => absent("floating-point numbers of functions are not read"),
+            (_, Type::Record(_) | Type::Array { .. } | Type::Other { .. }) => {
+                absent("it is passed as a whole")
+            }
+            (None, _) => absent("where the function is entered it is in no register"),
+            (Some(number), ty) => {
+                let labels = match ty {
+                    Type::Enum { labels, .. } => {
+                        labels.iter().map(|label| (label.value, label.text.clone())).collect()
+                    }
+                    _ => Vec::new(),
+                };
+                ArgType::InRegister { number, value: self.c_type(file, ty), labels }
+            }
+        };
+        KnownArg { name: parameter.name.clone(), arg_type }
+    }
+
+    fn c_type(&self, file: &Rc<DebugFile>, ty: &Type) -> CType {
+        let sized = |size_bytes: u8, is_signed: bool| match size_bytes {
+            1 | 2 | 4 | 8 => CType::Int { size_bytes, is_signed },
+            other => bytes(u64::from(other)),
+        };
+        match ty {
+            Type::Void => CType::Void,
+            Type::Int { size_bytes, is_signed } | Type::Enum { size_bytes, is_signed, .. } => {
+                sized(*size_bytes, *is_signed)
+            }
+            Type::Bool => CType::Bool,
+            Type::Char => CType::Char,
+            Type::Float { size_bytes: 8 } => CType::Float,
+            Type::Float { size_bytes } => bytes(u64::from(*size_bytes)),
+            Type::Pointer { to, .. } => self.c_type(file, to).pointer(),
+            Type::Array { of, n } => CType::Array(Box::new(self.c_type(file, of)), *n),
+            Type::Record(record) => {
+                let named = Named { file: Rc::clone(file), id: record.id, size_bytes: record.size_bytes };
+                CType::Record(self.name(&record.name, named))
+            }
+            Type::Other { size_bytes: 0 } => CType::Void,
+            Type::Other { size_bytes } => bytes(*size_bytes),
+        }
+    }
+
+    /// Records of two files may have one name.
+    fn name(&self, name: &str, record: Named) -> String {
+        let mut named = self.named.borrow_mut();
+        let is_same = |other: &Named| {
+            Rc::ptr_eq(&other.file, &record.file)
+                && (other.id == record.id || other.size_bytes == record.size_bytes || record.size_bytes == 0)
+        };
+        match named.get(name) {
+            Some(other) if is_same(other) => name.to_owned(),
+            Some(_) => {
+                let longer =
+                    format!("{name} of {} ({} bytes)", record.file.path.display(), record.size_bytes);
+                named.insert(longer.clone(), record);
+                longer
+            }
+            None => {
+                named.insert(name.to_owned(), record);
+                name.to_owned()
+            }
+        }
+    }
+}
+
+/// What has no type here is so many bytes.
+fn bytes(size_bytes: u64) -> CType {
+    let byte = CType::Int { size_bytes: 1, is_signed: false };
+    CType::Array(Box::new(byte), u32::try_from(size_bytes).unwrap_or(0))
+}
