@@ -152,7 +152,7 @@ fn list(
         .collect();
     // Of several names for one place the first.
     functions.dedup_by_key(|(function, _)| function.address);
-    let info = DebugInfo::of_file(path, file.image()).filter(|_| is_detailed);
+    let info = is_detailed.then(|| DebugInfo::of_file(path, file.image())).flatten();
     let bare: Vec<Function<'_>> = functions.iter().map(|(function, _)| *function).collect();
     for ((function, shown), outlook) in functions.iter().zip(outlooks(&file, &bare)) {
         tally.n_all += 1;
