@@ -1,14 +1,30 @@
 //! How calls of C pass their parameters (System V ABI, x86-64, section 3.2.3), for code that says only where it copied them to.
 
-use crate::info::{DebugInfo, Language};
 use crate::place::{Place, Register, Told};
-use crate::types::{Member, Type};
+use crate::types::{Member, RecordId, Type};
 
 const N_NUMBERS: usize = 6;
 const N_VECTORS: u8 = 8;
 const EIGHT: u64 = 8;
 /// Records within records end somewhere.
 const MAX_DEPTH: u32 = 8;
+
+/// As far as it says how values are passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    C,
+    Rust,
+    Other,
+}
+
+/// What the rules must know of records.
+pub(crate) trait Records {
+    /// `None`: it is only declared, or damaged.
+    fn members(&self, id: RecordId) -> Option<Vec<Member>>;
+
+    /// C++ passes what has a destructor by its address. `None`: the information does not say.
+    fn is_passed_by_address(&self, id: RecordId, language: Language) -> Option<bool>;
+}
 
 /// Hands out registers in the order of the parameters.
 #[derive(Debug)]
@@ -39,7 +55,7 @@ enum Way {
 
 impl Rules {
     /// What is returned in memory takes the place of the first parameter: the address of that memory.
-    pub(crate) fn new(info: &DebugInfo, language: Language, returned: &Type) -> Rules {
+    pub(crate) fn new(info: &dyn Records, language: Language, returned: &Type) -> Rules {
         let mut rules = Rules { language, n_numbers: 0, n_vectors: 0, is_lost: false };
         let by_address = matches!(returned, Type::Record(record) if info.is_passed_by_address(record.id, language) == Some(true));
         match way(info, language, returned) {
@@ -51,7 +67,7 @@ impl Rules {
         rules
     }
 
-    pub(crate) fn place(&mut self, info: &DebugInfo, ty: &Type, told: Option<Told>) -> Place {
+    pub(crate) fn place(&mut self, info: &dyn Records, ty: &Type, told: Option<Told>) -> Place {
         if self.is_lost {
             return Place::Elsewhere;
         }
@@ -98,7 +114,7 @@ impl Rules {
     }
 }
 
-fn way(info: &DebugInfo, language: Language, ty: &Type) -> Way {
+fn way(info: &dyn Records, language: Language, ty: &Type) -> Way {
     match ty {
         Type::Void => Way::Nothing,
         Type::Int { size_bytes: 16, .. } => Way::Two(Class::Number, Class::Number),
@@ -117,7 +133,7 @@ fn way(info: &DebugInfo, language: Language, ty: &Type) -> Way {
     }
 }
 
-fn record_way(info: &DebugInfo, ty: &Type) -> Way {
+fn record_way(info: &dyn Records, ty: &Type) -> Way {
     let size_bytes = ty.size_bytes();
     if size_bytes > 2 * EIGHT {
         return Way::Stack;
@@ -136,7 +152,7 @@ fn record_way(info: &DebugInfo, ty: &Type) -> Way {
 
 /// Of each part of eight bytes: a number if any number is in it. `None`: what cannot be told.
 fn classify(
-    info: &DebugInfo,
+    info: &dyn Records,
     ty: &Type,
     at: u64,
     classes: &mut [Option<Class>; 2],

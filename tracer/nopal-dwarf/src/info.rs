@@ -1,6 +1,6 @@
 //! Functions, types and records of one file's debug information.
 
-use crate::abi::Rules;
+use crate::abi::{Language, Records, Rules};
 use crate::find::{self, Reader};
 use crate::place::{Place, Told, text, told, told_at};
 use crate::types::{Label, Member, Record, RecordId, Type};
@@ -38,14 +38,6 @@ pub struct Parameter {
     pub ty: Type,
     /// When the function is entered.
     pub place: Place,
-}
-
-/// As far as it says how values are passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Language {
-    C,
-    Rust,
-    Other,
 }
 
 /// The debug information of a file.
@@ -142,24 +134,6 @@ impl DebugInfo {
         match self.type_of(&self.at(id.is_common, id.at)?, 0) {
             Type::Record(record) => Some(record),
             _ => None,
-        }
-    }
-
-    /// C++ passes what has a destructor by its address. `None`: the information does not say.
-    pub(crate) fn is_passed_by_address(&self, id: RecordId, language: Language) -> Option<bool> {
-        let at = self.at(id.is_common, id.at)?;
-        let size_bytes = self.number(&at, dw::DW_AT_byte_size).unwrap_or(0);
-        match language {
-            Language::Rust if size_bytes > 16 => Some(true),
-            Language::Rust => self.name(&at).is_some_and(|name| name.starts_with('&')).then_some(false),
-            Language::C => Some(false),
-            Language::Other => match self.number(&at, dw::DW_AT_calling_convention) {
-                Some(n) if n == u64::from(dw::DW_CC_pass_by_reference.0) => Some(true),
-                Some(n) if n == u64::from(dw::DW_CC_pass_by_value.0) => Some(false),
-                // What is so large is returned in memory, and where it is given its place tells.
-                _ if size_bytes > 16 => Some(true),
-                _ => self.is_plain(&at, id).then_some(false),
-            },
         }
     }
 
@@ -516,6 +490,29 @@ impl DebugInfo {
             }
         }
         found
+    }
+}
+
+impl Records for DebugInfo {
+    fn members(&self, id: RecordId) -> Option<Vec<Member>> {
+        DebugInfo::members(self, id)
+    }
+
+    fn is_passed_by_address(&self, id: RecordId, language: Language) -> Option<bool> {
+        let at = self.at(id.is_common, id.at)?;
+        let size_bytes = self.number(&at, dw::DW_AT_byte_size).unwrap_or(0);
+        match language {
+            Language::Rust if size_bytes > 16 => Some(true),
+            Language::Rust => self.name(&at).is_some_and(|name| name.starts_with('&')).then_some(false),
+            Language::C => Some(false),
+            Language::Other => match self.number(&at, dw::DW_AT_calling_convention) {
+                Some(n) if n == u64::from(dw::DW_CC_pass_by_reference.0) => Some(true),
+                Some(n) if n == u64::from(dw::DW_CC_pass_by_value.0) => Some(false),
+                // What is so large is returned in memory, and where it is given its place tells.
+                _ if size_bytes > 16 => Some(true),
+                _ => self.is_plain(&at, id).then_some(false),
+            },
+        }
     }
 }
 
