@@ -321,6 +321,7 @@ fn uprobes_behind_a_site_come_and_go_and_nobody_misses_a_hit() {
         // Within the distance of a jump behind the nop, and between the two.
         ("partly", &[4]),
         ("slid", &[1]),
+        ("branch", &[1, 9]),
     ] {
         let mut program = Beside::start("come-and-go");
         let before = text_of(&program);
@@ -382,7 +383,7 @@ fn a_site_with_breakpoints_behind_it_is_opened_as_any_other() {
 
 #[test]
 fn a_uprobe_on_the_instruction_with_the_jump_takes_it_over_and_leaves_it_whole() {
-    for (probe, offset) in [("within", 1), ("partly", 1), ("slid", 6), ("jump", 1)] {
+    for (probe, offset) in [("within", 1), ("partly", 1), ("slid", 6), ("jump", 1), ("branch", 7)] {
         let mut program = Beside::start("taken");
         let before = text_of(&program);
         let counting = Counting::start(&program, probe);
@@ -447,9 +448,13 @@ fn a_breakpoint_of_gdb_on_the_line_behind_a_probe_stops_there_every_time() {
 
 #[test]
 fn what_a_killed_tracer_left_is_put_back_beneath_the_breakpoints_of_others() {
-    for (probe, offsets) in
-        [("ones", &[1, 2, 3, 4][..]), ("within", &[1]), ("partly", &[1, 4]), ("jump", &[1])]
-    {
+    for (probe, offsets) in [
+        ("ones", &[1, 2, 3, 4][..]),
+        ("within", &[1]),
+        ("partly", &[1, 4]),
+        ("jump", &[1]),
+        ("branch", &[7, 9]),
+    ] {
         let mut program = Beside::start("killed");
         let before = text_of(&program);
         let mut counting = Counting::start(&program, probe);

@@ -1,5 +1,6 @@
 //! The user door where a one-byte jump has no place to land: the jump lies within an instruction behind the nop, whose first
-//! byte stays. The nop itself is left to others, who see every hit as well.
+//! byte stays, or is put on the first byte of one that lands elsewhere. The nop itself is left to others, who see every hit
+//! as well.
 
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::scratch;
@@ -47,7 +48,8 @@ impl Behind {
     }
 }
 
-const MOVED: [&str; 5] = ["behind:and", "behind:jump", "behind:load", "behind:stack", "behind:slid"];
+const MOVED: [&str; 6] =
+    ["behind:and", "behind:jump", "behind:load", "behind:stack", "behind:slid", "behind:branch"];
 
 fn outcomes(door: &Door) -> HashMap<String, Result<Tactic, String>> {
     let sites = door.reports.iter().flat_map(|r| r.outcome.iter().flatten());
@@ -61,7 +63,11 @@ fn open(pid: u32) -> Door {
 fn checked(door: Door) -> Door {
     let outcomes = outcomes(&door);
     for probe in MOVED {
-        let tactic = if probe == "behind:jump" { Tactic::Retarget } else { Tactic::Behind };
+        let tactic = match probe {
+            "behind:jump" => Tactic::Retarget,
+            "behind:branch" => Tactic::Further,
+            _ => Tactic::Behind,
+        };
         assert_eq!(outcomes[probe], Ok(tactic), "{outcomes:?}");
     }
     door

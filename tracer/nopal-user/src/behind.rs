@@ -1,15 +1,16 @@
-//! Jumps behind the nop of a site that leave every instruction its first byte: within an instruction that begins with a
-//! prefix, which a jump may have as well, or in the distance of a jump that is there already. Pure; whether something
-//! else leads there is asked of [`Fixed`](super::relocate::Fixed) by the caller.
+//! Jumps behind the nop of a site. Best are those that leave every instruction its first byte: within an instruction that
+//! begins with a prefix, which a jump may have as well, or in the distance of a jump that is there already. Then those that
+//! change the first byte of one instruction and nothing else, as at the nop itself. Pure; whether something else leads there
+//! is asked of [`Fixed`](super::relocate::Fixed) by the caller.
 //!
 //! The place need not be right behind the nop. Instructions between the two stay and run before the stub, if they leave
 //! alone what the probe's arguments are read from.
 
 use super::distance::{self, Byte, Distance, JUMP, JUMP_BYTES};
 use super::stub::tail::{Tail, is_harmless, plan_instruction};
-use super::tactic::{Tactic, Way};
+use super::tactic::{Tactic, Way, pun};
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
 };
 use nopal_sdt::operand::{Base, Place, Register as Number};
 use nopal_sdt::probe::Arg;
@@ -21,8 +22,8 @@ pub(crate) struct Behind {
     pub window: u64,
 }
 
-/// The ways behind the nop at `address`, best first: those that need no place to land, then the others. `code` begins with
-/// the nop and ends before the next site.
+/// The ways behind the nop at `address`, best first: those that need no place to land, those that leave a first byte alone,
+/// then the others. `code` begins with the nop and ends before the next site.
 pub(crate) fn ways_behind(address: u64, code: &[u8], args: &[Arg]) -> Vec<Behind> {
     let used = Used::of(args);
     let mut ways = Vec::new();
@@ -38,15 +39,27 @@ pub(crate) fn ways_behind(address: u64, code: &[u8], args: &[Arg]) -> Vec<Behind
         if let Some(tail) = plan_instruction(&code[at..], instruction.ip()) {
             let way = retarget(&instruction, &code[at..end], &tail)
                 .or_else(|| within(&instruction, code, at, &tail));
-            ways.extend(way.map(|way| Behind { way, window: end as u64 }));
+            let first = on_first_byte(&instruction, code, at, tail);
+            ways.extend(way.into_iter().chain(first).map(|way| Behind { way, window: end as u64 }));
         }
         if !used.is_left_alone_by(&instruction) {
             break;
         }
         at = end;
     }
-    ways.sort_by_key(|behind| !behind.way.distance.is_free());
+    ways.sort_by_key(|Behind { way, .. }| (way.tactic == Tactic::Further, !way.distance.is_free()));
     ways
+}
+
+/// The first byte of an instruction becomes the opcode of a jump whose distance is the bytes behind it, as they are. Long nops
+/// are not taken: they belong to the ways at the site itself.
+fn on_first_byte(instruction: &Instruction, code: &[u8], at: usize, tail: Tail) -> Option<Way> {
+    if instruction.mnemonic() == Mnemonic::Nop {
+        return None;
+    }
+    let starts = distance::starts(code, at);
+    let distance = Distance::of_file(code, at + 1, starts.get(1..)?)?;
+    Some(pun(Tactic::Further, instruction.ip(), distance, tail))
 }
 
 /// Whether the processor takes this as a prefix of a jump and ignores it. Not 66, with which AMD's and Intel's processors
@@ -167,9 +180,9 @@ mod tests {
         texts.iter().map(arg).collect()
     }
 
-    fn shown(code: &[u8], texts: &[&str]) -> String {
+    fn shown(code: &[u8], texts: &[&str], is_shown: impl Fn(Tactic) -> bool) -> String {
         let ways = ways_behind(0x1000, code, &args(texts));
-        let shown = ways.iter().map(|Behind { way, window }| {
+        let shown = ways.iter().filter(|behind| is_shown(behind.way.tactic)).map(|Behind { way, window }| {
             let n_guards = way.distance.under_breakpoints(0).len();
             format!("{:?} {:x}+{} window {window} guards {n_guards}", way.tactic, way.patch, way.patch_len)
         });
@@ -213,7 +226,43 @@ mod tests {
             ("nothing", &[0x90], ""),
         ];
         for (name, code, expected) in table {
-            assert_eq!(shown(code, &[]), *expected, "{name}");
+            assert_eq!(shown(code, &[], |tactic| tactic != Tactic::Further), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn or_a_first_byte_is_changed_alone_and_last_of_all() {
+        let table: &[(&str, &[u8], &str)] = &[
+            // cmp $0x2000,%eax; je; test %eax,%eax; js: the last two begin within the distance of a jump on the branch.
+            (
+                "cmp, je",
+                &[0x90, 0x3d, 0, 0x20, 0, 0, 0x74, 0x49, 0x85, 0xc0, 0x0f, 0x88, 0, 0, 0, 0],
+                "Further 1001+1 window 6 guards 0, Further 1006+1 window 8 guards 3",
+            ),
+            // lea 0(%rip),%rax; ret; mov; ret: within the first instruction it is better.
+            (
+                "lea, ret",
+                &[0x90, 0x48, 0x8d, 5, 0, 0, 0, 0, 0xc3, 0x48, 0x89, 0xc7, 0xc3],
+                "Behind 1002+5 window 8 guards 0, Further 1001+1 window 8 guards 0, Further 1008+1 window 9 guards 3",
+            ),
+            // jmp: what follows it is not on the way.
+            (
+                "jmp",
+                &[0x90, 0xe9, 0, 1, 0, 0, 0xc3, 0x90, 0x90, 0x90, 0x90],
+                "Retarget 1002+4 window 6 guards 0, Further 1001+1 window 6 guards 0",
+            ),
+            // Instructions that must stay, and what lies behind them.
+            ("call", &[0x90, 0xe8, 0, 0, 0, 0, 0x48, 0x8d, 5, 0, 0, 0, 0], ""),
+            ("a load that may fault", &[0x90, 0x48, 0x8b, 0xbb, 0x58, 1, 0, 0, 0x74, 0, 1, 2, 3], ""),
+            // loop reaches 127 bytes only.
+            ("loop", &[0x90, 0xe2, 0x10, 1, 2, 3, 4], ""),
+            // A nop that the kernel replaces as a whole begins within the distance.
+            ("je, nop5", &[0x90, 0x74, 0x10, 0x0f, 0x1f, 0x44, 0, 0, 0x90], ""),
+            ("nop10", &[0x90, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], ""),
+            ("cut off", &[0x90, 0x74, 0x10, 0x5d, 0xc3], ""),
+        ];
+        for (name, code, expected) in table {
+            assert_eq!(shown(code, &[], |_| true), *expected, "{name}");
         }
     }
 
@@ -239,7 +288,8 @@ mod tests {
             (push, &[], true),
             (push, &["8@%rax"], false),
         ] {
-            assert_eq!(!shown(code, texts).is_empty(), is_passed, "{code:02x?} {texts:?}");
+            let shown = shown(code, texts, |tactic| tactic != Tactic::Further);
+            assert_eq!(!shown.is_empty(), is_passed, "{code:02x?} {texts:?}");
         }
     }
 }

@@ -23,6 +23,9 @@ pub enum Tactic {
     /// A jump within an instruction behind the nop: its prefix stays, the jump follows, and the instruction runs elsewhere
     /// meanwhile. The nop stays, too: other tools use it as ever, and come by here afterwards.
     Behind,
+    /// The first byte of an instruction behind the nop becomes the opcode of a jump whose distance is the bytes that follow;
+    /// the instruction runs elsewhere meanwhile. The nop stays.
+    Further,
     /// The jump behind the nop, or out of a function, leads to the stub, which goes on where it led to.
     Retarget,
     /// A 5-byte jump over the nop and the instructions behind it, which run elsewhere meanwhile. Only where asked for.
@@ -34,7 +37,9 @@ impl Tactic {
     pub fn at_edge(self) -> &'static str {
         match self {
             Tactic::Jump => "jump over the return and what fills up behind it",
-            Tactic::Pun | Tactic::OwnPun => "one-byte jump that lands where the bytes behind it say",
+            Tactic::Pun | Tactic::OwnPun | Tactic::Further => {
+                "one-byte jump that lands where the bytes behind it say"
+            }
             Tactic::Behind => "jump inside an instruction, behind its prefix",
             Tactic::Retarget => "the function's own jump, led elsewhere",
             Tactic::Relocate => "5-byte jump over instructions that were moved",
@@ -49,6 +54,7 @@ impl fmt::Display for Tactic {
             Tactic::Pun => "one-byte jump that lands where the next instruction's bytes say",
             Tactic::OwnPun => "one-byte jump inside the 10-byte nop",
             Tactic::Behind => "jump inside an instruction behind the nop",
+            Tactic::Further => "one-byte jump on an instruction behind the nop",
             Tactic::Retarget => "the jump behind the nop, led elsewhere",
             Tactic::Relocate => "5-byte jump over instructions that were moved",
         })
@@ -203,7 +209,7 @@ impl Way {
 
     pub fn form(&self) -> PatchForm {
         match self.tactic {
-            Tactic::Jump | Tactic::Pun | Tactic::OwnPun => PatchForm::Jump,
+            Tactic::Jump | Tactic::Pun | Tactic::OwnPun | Tactic::Further => PatchForm::Jump,
             Tactic::Behind => PatchForm::Prefixed,
             Tactic::Retarget if self.kept_len == 2 => PatchForm::FarDistance,
             Tactic::Retarget => PatchForm::Distance,
