@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Functions: what an entry and a timed call cost, and how long opening a thousand of them takes and stops a program.
+"""Functions: what an entry and a timed call cost, how long opening a thousand of them takes and stops a program, and how many of
+them the user door opens.
 
-    bench/functions/run.py [--rounds 5] [--quick] [PART ...]      parts: call postgres; both by default
+    bench/functions/run.py [--rounds 5] [--quick] [PART ...]      parts: call postgres coverage; all by default
 
 Prints a Markdown table for each part and for the bars; exit code 1 if a bar is missed. Needs root (bpftrace) and the packages
 of bench/packages.txt. Traces only programs that it builds or starts itself.
@@ -208,7 +209,30 @@ def postgres_part():
     bar("longest stop meanwhile", min(stops), 5, " ms")
 
 
-PARTS = {"call": call_part, "postgres": postgres_part}
+# Looked for where Debian installs them; what is not there is left out.
+COVERED = [
+    PG / "postgres", "/usr/bin/python3.11", "/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libssl.so.3",
+    "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", "/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1",
+    "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so",
+]
+
+
+def coverage_part():
+    """Functions that have a name, and how many of them the user door opens at their entry, and at all their edges."""
+    rows = []
+    for file in map(pathlib.Path, [*COVERED, ARGS.nopal]):
+        if not file.exists():
+            continue
+        functions = json.loads(run(ARGS.nopal, "list", "--functions", "--json", file))
+        entered = sum(row["entry"]["door"] == "user" for row in functions)
+        whole = sum(row["entry"]["door"] == "user" and row["exits"]["kernel"] == 0 and "reason" not in row["exits"]
+                    for row in functions)
+        percent = [f"{100 * n / len(functions):.1f}" for n in (entered, whole)]
+        rows.append((file.name, len(functions), *percent))
+    table("Functions that the user door opens", ["file", "functions", "entries, %", "with all exits, %"], rows)
+
+
+PARTS = {"call": call_part, "postgres": postgres_part, "coverage": coverage_part}
 
 
 def main():
