@@ -140,16 +140,17 @@ fn a_stripped_program_is_known_by_its_debug_file() {
 
 #[test]
 fn what_cannot_be_read_is_refused_with_the_reason() {
-    let file = program();
-    for (script, reason) in [
-        ("uprobe:FILE:scale { print(args.x); }", "floating-point"),
-        ("uprobe:FILE:nothing { print(args.p); }", "passed as a whole"),
-        ("uprobe:FILE:handle { print(args.keys); }", "did you mean `args.key`?"),
-        ("uprobe:FILE:handle { print(args.c->nam); }", "name"),
-        ("uprobe:FILE:handle+4 { print(args.c); }", "no debug information of it"),
+    let (typed, twins) = (program(), build("twins", &["twins.c", "twins_other.c"], Build::Pie));
+    for (file, script, reason) in [
+        (&typed, "uprobe:FILE:scale { print(args.x); }", "floating-point"),
+        (&typed, "uprobe:FILE:nothing { print(args.p); }", "passed as a whole"),
+        (&typed, "uprobe:FILE:handle { print(args.keys); }", "did you mean `args.key`?"),
+        (&typed, "uprobe:FILE:handle { print(args.c->nam); }", "name"),
+        (&typed, "uprobe:FILE:handle+4 { print(args.c); }", "no debug information of it"),
+        (&twins, "uprobe:FILE:same { print(args.x); }", "several functions of that name"),
     ] {
         let script = script.replace("FILE", &file.display().to_string());
-        let output = Command::new(nopal()).args(["run", "-e", &script, "--"]).arg(&file).output().unwrap();
+        let output = Command::new(nopal()).args(["run", "-e", &script, "--"]).arg(file).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(reason), "{script}: {errors}");
     }

@@ -12,8 +12,12 @@ pub(crate) type Reader = EndianArcSlice<LittleEndian>;
 
 /// Where distributions put the debug files of what they have stripped.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
-/// More is not unpacked from one file: the largest programs have some hundred megabytes.
-const MAX_SECTION_BYTES: u64 = 1 << 30;
+/// More is not taken from one file: the largest programs have some hundred megabytes.
+const MAX_BYTES: u64 = 1 << 30;
+/// Debug information is packed to a third or a tenth; what unpacks to more than this many times its size was made to hurt.
+const MAX_UNPACKED: u64 = 32;
+/// Small sections may be anything.
+const SMALL_BYTES: u64 = 1 << 20;
 
 /// The debug information of a file, found and loaded, if there is any.
 pub(crate) fn load(path: &Path, image: &Image) -> Option<gimli::Dwarf<Reader>> {
@@ -75,29 +79,31 @@ fn common_part(path: &Path, image: &Image) -> Option<gimli::Dwarf<Reader>> {
 fn sections(image: &Image) -> Option<gimli::Dwarf<Reader>> {
     let file = object::File::parse(image.bytes()).ok()?;
     file.section_by_name(".debug_info").filter(|section| section.size() > 0)?;
-    let load = |id: SectionId| -> Result<Reader, ()> {
-        Ok(bytes(&file, id.name()).unwrap_or_default().into_reader())
+    let mut n_bytes = 0;
+    gimli::Dwarf::load(|id: SectionId| {
+        Ok::<_, TooLarge>(Reader::new(bytes(&file, id.name(), &mut n_bytes)?, LittleEndian))
+    })
+    .ok()
+}
+
+/// Nothing of such a file is read.
+struct TooLarge;
+
+/// A section, unpacked; nothing, if there is none.
+fn bytes<'a>(
+    file: &object::File<'a, nopal_proc::Bytes<'a>>,
+    name: &str,
+    n_bytes: &mut u64,
+) -> Result<Arc<[u8]>, TooLarge> {
+    let Some(packed) = file.section_by_name(name).and_then(|section| section.compressed_data().ok()) else {
+        return Ok(Arc::default());
     };
-    gimli::Dwarf::load(load).ok()
-}
-
-fn bytes<'a>(file: &object::File<'a, nopal_proc::Bytes<'a>>, name: &str) -> Option<Arc<[u8]>> {
-    let section = file.section_by_name(name)?;
-    let packed = section.compressed_data().ok()?;
-    (packed.uncompressed_size <= MAX_SECTION_BYTES)
-        .then(|| packed.decompress().ok())
-        .flatten()
-        .map(|data| Arc::from(&*data))
-}
-
-trait IntoReader {
-    fn into_reader(self) -> Reader;
-}
-
-impl IntoReader for Arc<[u8]> {
-    fn into_reader(self) -> Reader {
-        Reader::new(self, LittleEndian)
+    let most = (packed.data.len() as u64).saturating_mul(MAX_UNPACKED).max(SMALL_BYTES);
+    *n_bytes = n_bytes.saturating_add(packed.uncompressed_size);
+    if packed.uncompressed_size > most || *n_bytes > MAX_BYTES {
+        return Err(TooLarge);
     }
+    Ok(packed.decompress().map_or_else(|_| Arc::default(), |data| Arc::from(&*data)))
 }
 
 #[cfg(test)]

@@ -230,6 +230,20 @@ fn what_cpp_passes_by_its_address_takes_one_register() {
     }
 }
 
+/// 256 MB of nothing in some 250 KB.
+#[test]
+fn what_unpacks_to_too_much_is_not_unpacked() {
+    let app = built("bomb", "cc", C, &["-g", "-O2"]);
+    let folder = app.parent().unwrap();
+    fs::File::create(folder.join("zeros")).unwrap().set_len(256 << 20).unwrap();
+    run("objcopy", &["--update-section", ".debug_str=zeros", "app", "large"], folder);
+    run("objcopy", &["--compress-debug-sections", "large", "bomb"], folder);
+    let bomb = folder.join("bomb");
+    assert!(fs::metadata(&bomb).unwrap().len() < 1 << 20);
+    assert!(DebugInfo::of_file(&bomb, &Image::open(&bomb).unwrap()).is_none());
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn damaged_information_is_no_information() {
     let app = built("damaged", "cc", C, &["-g", "-O2"]);

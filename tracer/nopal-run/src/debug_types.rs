@@ -2,7 +2,7 @@
 
 use nopal_dwarf::{DebugInfo, Parameter, Place as Where, RecordId, Type};
 use nopal_proc::Image;
-use nopal_proc::symbols::FileSymbols;
+use nopal_proc::symbols::{FileSymbols, Function};
 use nopal_program::Place;
 use nopal_script::catalog::{ArgType, KnownArg};
 use nopal_script::ctype::{CType, Member, Record};
@@ -40,14 +40,26 @@ impl DebugTypes {
     pub(crate) fn parameters(&self, path: &Path, reachable: &Path, place: &Place) -> Vec<KnownArg> {
         let Some(file) = self.file(path, reachable) else { return Vec::new() };
         let found = match place {
-            Place::Symbol { name, offset: 0 } => file.symbols.named(name).first().copied(),
+            Place::Symbol { name, offset: 0 } => file.symbols.named(name),
             // Further on registers have other values.
-            Place::Symbol { .. } => None,
-            Place::Address(address) => file.symbols.at(*address).filter(|f| f.address == *address),
+            Place::Symbol { .. } => Vec::new(),
+            Place::Address(address) => {
+                file.symbols.at(*address).filter(|f| f.address == *address).into_iter().collect()
+            }
         };
-        let signature = found.and_then(|function| file.info.signature(function.address, function.name));
-        let parameters = signature.map(|signature| signature.parameters).unwrap_or_default();
-        parameters.iter().map(|parameter| self.known(&file, parameter)).collect()
+        let parameters = |function: &Function<'_>| {
+            let signature = file.info.signature(function.address, function.name)?;
+            Some(signature.parameters.iter().map(|one| self.known(&file, one)).collect::<Vec<_>>())
+        };
+        let mut all = found.iter().map(parameters);
+        let first = all.next().flatten().unwrap_or_default();
+        if all.all(|other| other.as_ref() == Some(&first)) {
+            return first;
+        }
+        // A script means all functions of a name.
+        let why = "the file has several functions of that name, which differ";
+        let absent = |arg: KnownArg| KnownArg { arg_type: ArgType::Absent { why: why.to_owned() }, ..arg };
+        first.into_iter().map(absent).collect()
     }
 
     /// A record by the name that a script has for it.
