@@ -62,21 +62,21 @@ fn sites_that_the_user_door_cannot_open_are_the_kernels() {
     fs::write(&gate, "").unwrap();
     assert!(target.0.wait().unwrap().success());
     assert!(tracer.0.wait().unwrap().success(), "{}", said());
-    assert!(said().contains("sites: 5 user door, 3 kernel door"), "{}", said());
+    assert!(said().contains("sites: 6 user door, 3 kernel door"), "{}", said());
     let (is_complete, rows) = rows(&answer(&fs::read_to_string(&out).unwrap()));
     assert!(is_complete, "{}", said());
     let (all, half) = (2 * ROUNDS, ROUNDS);
     let numbers = (0..ROUNDS).sum::<i64>() * 2;
     // Every other round passes `entered`, which are those of even numbers or those of odd ones.
     let of_half = |first: i64| (first..ROUNDS).step_by(2).sum::<i64>() * 2;
-    for probe in ["and", "jump", "load", "stack", "slid", "short", "plain"] {
+    for probe in ["and", "jump", "load", "stack", "slid", "branch", "short", "plain"] {
         let name = format!("@by[\"usdt:{}:behind:{probe}\"]", program.display());
         assert_eq!(rows.get(&name), Some(&json!(all)), "{probe}: {rows:?}");
     }
     let name = format!("@by[\"usdt:{}:behind:entered\"]", program.display());
     assert_eq!(rows.get(&name), Some(&json!(half)), "{rows:?}");
-    assert_eq!(rows["@n[]"], json!(7 * all + half));
-    let sum = rows["@sum[]"].as_i64().unwrap() - 7 * numbers;
+    assert_eq!(rows["@n[]"], json!(8 * all + half));
+    let sum = rows["@sum[]"].as_i64().unwrap() - 8 * numbers;
     assert!([of_half(0), of_half(1)].contains(&sum), "{rows:?}");
 }
 
@@ -119,7 +119,7 @@ fn children_have_the_kernels_sites_also_where_uprobes_are_not_inherited() {
     );
     let said = || fs::read_to_string(&log).unwrap();
     wait_until("the sites are open", 60, || said().contains("sites: "));
-    assert!(said().contains("5 user door, 3 kernel door"), "{}", said());
+    assert!(said().contains("6 user door, 3 kernel door"), "{}", said());
     fs::write(&gate, "").unwrap();
     wait_until("the child's sites are open", 60, || said().contains("3 sites were opened a moment after"));
     fs::write(&forked, "").unwrap();
@@ -128,7 +128,7 @@ fn children_have_the_kernels_sites_also_where_uprobes_are_not_inherited() {
     let (is_complete, rows) = rows(&answer(&fs::read_to_string(&out).unwrap()));
     let said = said();
     fs::remove_dir_all(&place).unwrap();
-    for probe in ["and", "jump", "load", "stack", "slid", "entered", "plain", "short"] {
+    for probe in ["and", "jump", "load", "stack", "slid", "branch", "entered", "plain", "short"] {
         let name = format!("@[\"usdt:{}:behind:{probe}\"]", program.display());
         let n = if probe == "entered" { ROUNDS } else { 2 * ROUNDS };
         assert_eq!(rows.get(&name), Some(&json!(n)), "{probe}: {rows:?} {said}");
