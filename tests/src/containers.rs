@@ -4,6 +4,7 @@ use crate::{root, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Fires a probe every few milliseconds, for at most a few minutes.
 const TICKER: &str = "#include <sys/sdt.h>
@@ -24,12 +25,23 @@ pub fn ticker(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
 pub struct Podman {
     folder: PathBuf,
     names: Vec<String>,
+    _runs: RwLockReadGuard<'static, ()>,
+}
+
+/// Held by whoever runs containers.
+static CONTAINERS: RwLock<()> = RwLock::new(());
+
+/// While it is held, no other test runs containers. runc starts itself from a mount that nobody else sees: of such a process that
+/// has ended nobody knows whose it was, and whoever traces a control group is told so.
+pub fn none() -> RwLockWriteGuard<'static, ()> {
+    CONTAINERS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Podman {
     /// Its storage, and the folder of an empty system, lie in `folder`.
     pub fn new(folder: &Path) -> Podman {
-        let podman = Podman { folder: folder.to_owned(), names: Vec::new() };
+        let runs = CONTAINERS.read().unwrap_or_else(PoisonError::into_inner);
+        let podman = Podman { folder: folder.to_owned(), names: Vec::new(), _runs: runs };
         for part in ["bin", "proc", "sys", "dev", "tmp", "etc"] {
             fs::create_dir_all(podman.rootfs().join(part)).unwrap();
         }

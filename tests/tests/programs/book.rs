@@ -319,6 +319,7 @@ fn spans() {
 
 #[test]
 fn flight() {
+    let _quiet = nopal_tests::containers::none();
     let group = Cgroup::new("nopal-book");
     let name = format!("/{}", group.0.file_name().unwrap().to_str().unwrap());
     follow("flight", &[("FOLDER", group.0.to_str().unwrap()), ("GROUP", &name)]);

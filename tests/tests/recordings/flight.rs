@@ -1,7 +1,7 @@
 //! The flight recorder of many processes: all of a control group or of a user, in one budget of memory, through crashes and
 //! restarts. Always a control group or a user of the test's own.
 
-use nopal_tests::containers::{Podman, install, ticker};
+use nopal_tests::containers::{Podman, install, none, ticker};
 use nopal_tests::process::{Cgroup, wait_until};
 use nopal_tests::targets::{Build, build};
 use nopal_tests::{copy_program, nopal, root, run, scratch};
@@ -172,6 +172,7 @@ fn ring_bytes(pids: &[u32]) -> u64 {
 
 #[test]
 fn a_control_group_is_recorded_through_restarts_until_one_crashes() {
+    let _quiet = none();
     let group = Cgroup::new("nopal-flight");
     let path = group.0.to_str().unwrap();
     let flight = Flight::new("flight-group", &["--memory", "16M"], &["--cgroup", path]);
@@ -237,6 +238,7 @@ fn a_control_group_is_recorded_through_restarts_until_one_crashes() {
 
 #[test]
 fn a_user_is_recorded_and_a_slow_span_makes_a_snapshot() {
+    let _quiet = none();
     const USER: u32 = 54321;
     let user = USER.to_string();
     let trigger = "latency(flight:work__begin, flight:work__end) > 500ms";
@@ -311,6 +313,7 @@ fn a_container_is_recorded_through_its_restart_and_no_other() {
 
 #[test]
 fn who_finds_no_room_in_the_budget_is_told() {
+    let _quiet = none();
     let group = Cgroup::new("nopal-budget");
     let path = group.0.to_str().unwrap();
     let flight = Flight::new("flight-budget", &["--memory", "4M"], &["--cgroup", path]);
@@ -349,6 +352,7 @@ fn who_finds_no_room_in_the_budget_is_told() {
 /// more than the budget has rings.
 #[test]
 fn the_ring_of_a_guarded_process_that_has_ended_is_given_to_the_next() {
+    let _quiet = none();
     let group = Cgroup::new("nopal-guarded");
     let path = group.0.to_str().unwrap();
     let flight = Flight::new("flight-guarded", &["--memory", "4M"], &["--cgroup", path]);

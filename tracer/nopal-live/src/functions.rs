@@ -180,7 +180,7 @@ impl Value {
             }
             Type::Pointer { .. } if ty.is_text() => (Kind::CString, ""),
             Type::Pointer { .. } => (Kind::Pointer, ""),
-            Type::Float { size_bytes: 4 | 8 } => (Kind::Float, ""),
+            // Floating-point numbers are in registers that the kernel cannot read: it would refuse the function.
             Type::Void
             | Type::Int { .. }
             | Type::Enum { .. }
@@ -190,12 +190,8 @@ impl Value {
             | Type::Other { .. } => return None,
         };
         let size_bytes = ty.size_bytes();
-        let operand = match (place, kind) {
-            (Place::Vector(number), Kind::Float) => format!("{size_bytes}f@%xmm{number}"),
-            (Place::Register(_) | Place::Elsewhere, Kind::Float) => return None,
-            (Place::Register(register), _) => format!("{sign}{size_bytes}@%{}", register.name()),
-            (Place::Vector(_) | Place::Elsewhere, _) => return None,
-        };
+        let Place::Register(register) = place else { return None };
+        let operand = format!("{sign}{size_bytes}@%{}", register.name());
         let labels = match ty {
             Type::Enum { labels, .. } => labels
                 .iter()
@@ -251,10 +247,7 @@ fn returned(signature: Option<&Signature>) -> Option<Value> {
     let Some(Signature { returns, returned, .. }) = signature else {
         return Some(Value::new(RETURNED, Kind::Signed, "-8@%rax".to_owned()));
     };
-    let place = match returns {
-        Type::Float { .. } => Place::Vector(0),
-        _ => Place::Register(Register::RETURNED),
-    };
+    let place = Place::Register(Register::RETURNED);
     Value::typed(RETURNED, returns, returned, place)
 }
 

@@ -226,9 +226,6 @@ fn first_byte(edge: &Edge, exit: &Step, tail: Tail) -> Option<Way> {
 const ARGUMENTS: [Register; 7] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9, Register::RBP];
 
-/// Floating-point numbers are in xmm0 to xmm7.
-const N_VECTOR_ARGUMENTS: usize = 8;
-
 /// Whether the function's arguments are the same behind the instruction as before it, and it always gets there.
 fn leaves_arguments(instruction: &Instruction) -> bool {
     if instruction.flow_control() != FlowControl::Next || !may_only_fault(instruction) {
@@ -245,11 +242,7 @@ fn leaves_arguments(instruction: &Instruction) -> bool {
     !info
         .used_registers()
         .iter()
-        .any(|used| is_written(used.access()) && is_argument(used.register().full_register()))
-}
-
-fn is_argument(register: Register) -> bool {
-    ARGUMENTS.contains(&register) || register.is_zmm() && register.number() < N_VECTOR_ARGUMENTS
+        .any(|used| is_written(used.access()) && ARGUMENTS.contains(&used.register().full_register()))
 }
 
 fn is_written(access: OpAccess) -> bool {

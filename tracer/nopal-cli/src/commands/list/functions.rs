@@ -71,7 +71,8 @@ impl fmt::Display for SignatureJson {
             .iter()
             .map(|ParameterJson { name, written, place }| {
                 let space = if written.ends_with(['*', '&']) || name.is_empty() { "" } else { " " };
-                let unread = if place.is_none() { " [not read]" } else { "" };
+                let is_read = place.as_ref().is_some_and(|place| !place.starts_with("xmm"));
+                let unread = if is_read { "" } else { " [not read]" };
                 format!("{written}{space}{name}{unread}")
             })
             .collect();
