@@ -31,8 +31,8 @@ pub struct Podman {
 /// Held by whoever runs containers.
 static CONTAINERS: RwLock<()> = RwLock::new(());
 
-/// While it is held, no other test runs containers. runc starts itself from a mount that nobody else sees: of such a process that
-/// has ended nobody knows whose it was, and whoever traces a control group is told so.
+/// While it is held, no other test runs containers. Beside them a recorder of a control group was told of processes with the file `/`
+/// that ended before they could be looked at: runc's, presumably, which starts itself from a mount of its own.
 pub fn none() -> RwLockWriteGuard<'static, ()> {
     CONTAINERS.write().unwrap_or_else(PoisonError::into_inner)
 }

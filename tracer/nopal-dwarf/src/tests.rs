@@ -163,7 +163,7 @@ fn enums_have_their_labels() {
     fs::remove_dir_all(app.parent().unwrap()).unwrap();
 }
 
-/// The debug file of the C library is found by its build id; what is expected is what the manual says.
+/// The debug file of the C library is found by its build id; what is expected is what glibc's sources declare.
 #[test]
 fn functions_of_the_c_library_are_known_by_its_debug_file() {
     let libc = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
