@@ -6,8 +6,8 @@ use crate::types::{Member, RecordId, Type};
 const N_NUMBERS: usize = 6;
 const N_VECTORS: u8 = 8;
 const EIGHT: u64 = 8;
-/// Records within records end somewhere.
-const MAX_DEPTH: u32 = 8;
+/// What fits into sixteen bytes has no more parts, within records and arrays within it; information that says so is not true.
+const MAX_PARTS: u32 = 256;
 
 /// As far as it says how values are passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,11 +138,11 @@ fn record_way(info: &dyn Records, ty: &Type) -> Way {
     if size_bytes > 2 * EIGHT {
         return Way::Stack;
     }
-    let mut classes = [None; 2];
-    if classify(info, ty, 0, &mut classes, 0).is_none() {
+    let mut parts = Parts { classes: [None; 2], n_left: MAX_PARTS };
+    if parts.classify(info, ty, 0).is_none() {
         return Way::Unknown;
     }
-    match classes {
+    match parts.classes {
         _ if size_bytes == 0 => Way::Nothing,
         [Some(only), None] => Way::One(only),
         [Some(first), Some(second)] => Way::Two(first, second),
@@ -150,41 +150,83 @@ fn record_way(info: &dyn Records, ty: &Type) -> Way {
     }
 }
 
-/// Of each part of eight bytes: a number if any number is in it. `None`: what cannot be told.
-fn classify(
-    info: &dyn Records,
-    ty: &Type,
-    at: u64,
-    classes: &mut [Option<Class>; 2],
-    depth: u32,
-) -> Option<()> {
-    if depth > MAX_DEPTH {
-        return None;
+/// What a record of at most sixteen bytes has in each eight of them.
+struct Parts {
+    classes: [Option<Class>; 2],
+    n_left: u32,
+}
+
+impl Parts {
+    /// A number if any number is in it. `None`: what cannot be told.
+    fn classify(&mut self, info: &dyn Records, ty: &Type, at: u64) -> Option<()> {
+        self.n_left = self.n_left.checked_sub(1)?;
+        match ty {
+            Type::Float { size_bytes: 4 | 8 } => self.put(at, Class::Vector),
+            Type::Int { size_bytes: 1..=8, .. }
+            | Type::Bool
+            | Type::Char
+            | Type::Enum { .. }
+            | Type::Pointer { .. } => self.put(at, Class::Number),
+            Type::Array { of, n } => {
+                for index in 0..u64::from(*n) {
+                    self.classify(info, of, at.checked_add(index.checked_mul(of.size_bytes())?)?)?;
+                }
+                Some(())
+            }
+            Type::Record(record) => {
+                for Member { offset, ty, .. } in info.members(record.id)? {
+                    self.classify(info, &ty, at.checked_add(offset)?)?;
+                }
+                Some(())
+            }
+            Type::Int { .. } | Type::Float { .. } | Type::Void | Type::Other { .. } => None,
+        }
     }
-    let mut put = |class: Class| {
-        let part = classes.get_mut(usize::try_from(at / EIGHT).ok()?)?;
+
+    fn put(&mut self, at: u64, class: Class) -> Option<()> {
+        let part = self.classes.get_mut(usize::try_from(at / EIGHT).ok()?)?;
         *part = Some(if *part == Some(Class::Number) { Class::Number } else { class });
         Some(())
-    };
-    match ty {
-        Type::Float { size_bytes: 4 | 8 } => put(Class::Vector),
-        Type::Int { size_bytes: 1..=8, .. }
-        | Type::Bool
-        | Type::Char
-        | Type::Enum { .. }
-        | Type::Pointer { .. } => put(Class::Number),
-        Type::Array { of, n } => {
-            for index in 0..u64::from(*n).min(2 * EIGHT) {
-                classify(info, of, at.checked_add(index.checked_mul(of.size_bytes())?)?, classes, depth + 1)?;
-            }
-            Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Record;
+
+    /// Every record has a thousand members, all of this type.
+    struct Endless(Type);
+
+    const ID: RecordId = RecordId { is_common: false, at: 0 };
+
+    fn itself() -> Type {
+        Type::Record(Record { id: ID, name: "struct a".into(), size_bytes: 16, is_union: false })
+    }
+
+    impl Records for Endless {
+        fn members(&self, _: RecordId) -> Option<Vec<Member>> {
+            let member = Member { name: "a".into(), offset: 0, ty: self.0.clone(), bits: None };
+            Some(vec![member; 1000])
         }
-        Type::Record(record) => {
-            for Member { offset, ty, .. } in info.members(record.id)? {
-                classify(info, &ty, at.checked_add(offset)?, classes, depth + 1)?;
-            }
-            Some(())
+
+        fn is_passed_by_address(&self, _: RecordId, _: Language) -> Option<bool> {
+            Some(false)
         }
-        Type::Int { .. } | Type::Float { .. } | Type::Void | Type::Other { .. } => None,
+    }
+
+    #[test]
+    fn records_and_arrays_within_themselves_have_an_end() {
+        let number = Type::Int { size_bytes: 4, is_signed: true };
+        let arrays = (0..8).fold(
+            Type::Record(Record { id: ID, name: "struct b".into(), size_bytes: 0, is_union: false }),
+            |of, _| Type::Array { of: Box::new(of), n: u32::MAX },
+        );
+        for records in [Endless(itself()), Endless(arrays)] {
+            let mut rules = Rules::new(&records, Language::C, &Type::Void);
+            assert_eq!(rules.place(&records, &itself(), None), Place::Elsewhere);
+            // Nor is it known where the next one is.
+            assert_eq!(rules.place(&records, &number, None), Place::Elsewhere);
+        }
     }
 }

@@ -18,6 +18,8 @@ type Entry = gimli::DebuggingInformationEntry<Reader>;
 const MAX_CHAIN: u32 = 64;
 /// No function has more parameters, no record more members, no enum more labels that anybody reads.
 const MAX_PARTS: usize = 4096;
+/// Nor an array more dimensions.
+const MAX_DIMENSIONS: usize = 8;
 /// Clones whose parameters the compiler has changed.
 const CHANGED: [&str; 3] = [".constprop", ".isra", ".part"];
 
@@ -280,8 +282,8 @@ impl DebugInfo {
             | dw::DW_TAG_restrict_type
             | dw::DW_TAG_atomic_type => next(at),
             dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type => {
-                let is_to_const = self.is_const(at);
-                Type::Pointer { to: Box::new(self.pointed_to(at, n_chained)), is_to_const }
+                // Records lead to each other: what a pointer leads to is named, not gone into.
+                Type::Pointer { to: Box::new(next(at)), is_to_const: self.is_const(at) }
             }
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
                 self.record_type(at, size_bytes)
@@ -305,14 +307,6 @@ impl DebugInfo {
             }
         }
         false
-    }
-
-    /// Records lead to each other: what a pointer leads to is named, not gone into.
-    fn pointed_to(&self, at: &At, n_chained: u32) -> Type {
-        match self.follow(at, dw::DW_AT_type) {
-            Some(to) => self.type_of(&to, n_chained + 1),
-            None => Type::Void,
-        }
     }
 
     fn base_type(&self, at: &At, size_bytes: u8) -> Type {
@@ -385,7 +379,10 @@ impl DebugInfo {
             let count = self.number(range, dw::DW_AT_count);
             count.or_else(|| self.number(range, dw::DW_AT_upper_bound)?.checked_add(1)).unwrap_or(0)
         });
-        dimensions.rev().fold(of, |of, n| Type::Array { of: Box::new(of), n: u32::try_from(n).unwrap_or(0) })
+        dimensions
+            .take(MAX_DIMENSIONS)
+            .rev()
+            .fold(of, |of, n| Type::Array { of: Box::new(of), n: u32::try_from(n).unwrap_or(0) })
     }
 
     fn member(&self, at: &At) -> Option<Member> {
