@@ -199,8 +199,18 @@ fn events_are_switched_while_recording() {
 
 #[test]
 fn a_change_under_load_neither_loses_nor_doubles_events() {
-    let (server, place) = (Server::start(), Place::new("cut"));
+    a_change_under_load("auto");
+}
+
+#[test]
+fn a_change_under_load_neither_loses_nor_doubles_events_by_the_kernel_door() {
+    a_change_under_load("kernel");
+}
+
+fn a_change_under_load(door: &str) {
+    let (server, place) = (Server::start(), Place::new(&format!("cut-{door}")));
     place.create(&[]);
+    place.nopal(&["enable-channel", "-u", "channel0", "--door", door]);
     place.nopal(&["enable-event", "-u", "valkey_commands:*"]);
     place.nopal(&["track", "-u", "-p", &server.pid.to_string()]);
     place.nopal(&["start"]);

@@ -5,6 +5,7 @@ use super::config::{Channel, Mode, Rule};
 use super::error::InWords;
 use super::flight_buffer::{FlightBuffer, Past};
 use super::recording_dir::{Written, free_dir, recorder_in};
+use super::turn::Turn;
 use super::watch::{Fired, Watch};
 use crate::ctf_recorder::Recorder;
 use nopal_live::STACK_BYTES;
@@ -33,8 +34,8 @@ pub(super) struct Running {
     pub live: Live,
     pub attached: HashSet<u32>,
     recorder: Option<(Recorder, PathBuf)>,
-    /// Hits before and after belong to others, which were there before or come later.
-    span: Range<u64>,
+    /// Which hits another has that was there before.
+    turn: Turn,
     /// Of a channel that is written over: hits that its rings keep of before are written already.
     unwritten_ns: u64,
     /// Of a channel that is written over: the hits that its rings do not keep.
@@ -89,7 +90,7 @@ impl Running {
             live,
             attached: HashSet::new(),
             recorder: None,
-            span: 0..u64::MAX,
+            turn: Turn::default(),
             unwritten_ns: 0,
             held: FlightBuffer::new(ring_bytes as usize),
             sites: Sites::default(),
@@ -149,14 +150,9 @@ impl Running {
         self.live.registry().all_unfit()
     }
 
-    /// Hits before are another's.
-    pub(crate) fn begin_at(&mut self, ns: u64) {
-        self.span.start = ns;
-    }
-
-    /// Hits from then on are another's.
-    pub(crate) fn end_at(&mut self, ns: u64) {
-        self.span.end = ns;
+    /// It is opened anew, and comes after the one that was there before.
+    pub(crate) fn come_after(&mut self, turn: Turn) {
+        self.turn = turn;
     }
 
     /// Throws hits away; tells how many there were, or what those who watch them made of them.
@@ -181,16 +177,16 @@ impl Running {
     /// Moves hits from the rings to where they go; tells how many there were.
     pub(crate) fn pass(&mut self) -> Result<u64, Error> {
         if let Some((recorder, _)) = &mut self.recorder {
-            return recorder.pass(&mut self.live, &self.span);
+            return recorder.pass(&mut self.live, &self.turn);
         }
-        let (held, span) = (&mut self.held, &self.span);
+        let (held, turn) = (&mut self.held, &self.turn);
         let polled = self.live.poll(|_, hit| {
-            if span.contains(&hit.ns) {
+            if turn.takes(&hit) {
                 held.push(hit);
             }
         });
         // These rings are not written over: what they had no room for is missing.
-        for loss in polled.losses.iter().filter(|loss| self.span.contains(&loss.last_ns)) {
+        for loss in polled.losses.iter().filter(|loss| self.turn.is_over(loss.last_ns)) {
             let text = format!("{} hits found no room on their way to the flight recorder", loss.count);
             keep_gap(&mut self.gaps, &mut self.n_untold_gaps, loss.last_ns, &text);
         }
@@ -264,15 +260,33 @@ impl Running {
 
     /// Ends the recording under way, with what is in the rings.
     pub(crate) fn finish(&mut self) -> Option<Written> {
+        self.finish_before(None)
+    }
+
+    /// The same where another comes after it.
+    pub(crate) fn finish_before(&mut self, noted: Option<&mut Turn>) -> Option<Written> {
         let (mut recorder, path) = self.recorder.take()?;
-        let error = recorder.pass(&mut self.live, &self.span).err();
+        let error = recorder.pass_on(&mut self.live, &self.turn, noted).err();
         Some(Written::of(recorder, path, error))
+    }
+
+    /// Of a channel that is written over: notes the hits that it has.
+    pub(crate) fn note(&mut self, noted: &mut Turn) -> Result<(), Error> {
+        self.pass()?;
+        self.held.hits().for_each(|hit| noted.note(&hit));
+        let turn = &self.turn;
+        self.live.snapshot(|_, hit| {
+            if turn.takes(&hit) {
+                noted.note(&hit);
+            }
+        });
+        Ok(())
     }
 
     /// Writes what the rings hold into a folder of `dir`. They go on as before.
     pub(crate) fn snapshot(&mut self, dir: &Path) -> Result<Written, Error> {
         self.pass()?;
-        self.write_rings(dir, self.span.clone())
+        self.write_rings(dir, 0..u64::MAX)
     }
 
     /// The same of what came since the last time.
@@ -280,8 +294,7 @@ impl Running {
         // Hits may come into a ring while it is read; those are the next time's.
         let now_ns = monotonic_ns();
         self.pass()?;
-        let since_ns = self.unwritten_ns.max(self.span.start);
-        let written = self.write_rings(dir, since_ns..now_ns.min(self.span.end))?;
+        let written = self.write_rings(dir, self.unwritten_ns..now_ns)?;
         self.held.clear();
         (self.gaps, self.n_untold_gaps) = (Vec::new(), 0);
         self.unwritten_ns = now_ns;
@@ -291,7 +304,7 @@ impl Running {
     fn write_rings(&mut self, dir: &Path, span: Range<u64>) -> Result<Written, Error> {
         let path = free_dir(dir, &self.config.name);
         let mut recorder = self.recorder_in(&path)?;
-        let error = recorder.snapshot(&mut self.live, &span).err();
+        let error = recorder.snapshot(&mut self.live, span, &self.turn).err();
         let replayed = self.held.replay(&self.live.registry(), &mut recorder).err();
         // Whoever reads the newest events must know what is not among them.
         recorder.gaps(&self.gaps, self.n_untold_gaps);
@@ -301,10 +314,10 @@ impl Running {
     /// What the rings hold, for the snapshots to come, without the rings themselves.
     pub(crate) fn into_past(mut self) -> Result<Past, Error> {
         self.pass()?;
-        let (mut held, span) = (self.held, self.span);
+        let (mut held, turn) = (self.held, self.turn);
         held.set_max_bytes(usize::MAX);
         self.live.snapshot(|_, hit| {
-            if span.contains(&hit.ns) {
+            if turn.takes(&hit) {
                 held.push(hit);
             }
         });

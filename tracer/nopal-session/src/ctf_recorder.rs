@@ -1,6 +1,7 @@
 //! Puts hits into a recording: one stream per CPU and way of writing, each in the order of time by itself; and beside them
 //! what the streams cannot tell.
 
+use crate::turn::Turn;
 use nopal_live::CodeRange;
 use nopal_live::context::{ContextField, Contexts};
 use nopal_live::registry::Registry;
@@ -37,8 +38,11 @@ pub struct Recorder {
 /// Hits on their way into a recording.
 struct Passing<'a> {
     recorder: &'a mut Recorder,
-    /// Hits outside of it belong to others.
-    span: &'a Range<u64>,
+    /// Hits outside of it were written, or will be.
+    span: Range<u64>,
+    turn: &'a Turn,
+    /// Who comes after must know which hits there were.
+    noted: Option<&'a mut Turn>,
     /// The first error.
     result: Result<(), Error>,
     /// Hits after it.
@@ -48,8 +52,11 @@ struct Passing<'a> {
 impl Consumer<Registry> for Passing<'_> {
     #[inline]
     fn hit(&mut self, registry: &Registry, hit: &Hit<'_>) {
-        if !self.span.contains(&hit.ns) {
+        if !self.span.contains(&hit.ns) || !self.turn.takes(hit) {
             return;
+        }
+        if let Some(noted) = &mut self.noted {
+            noted.note(hit);
         }
         match self.result {
             Ok(()) => self.result = self.recorder.hit(registry, *hit),
@@ -58,7 +65,7 @@ impl Consumer<Registry> for Passing<'_> {
     }
 
     fn loss(&mut self, loss: &Loss) {
-        if self.span.contains(&loss.last_ns) {
+        if self.span.contains(&loss.last_ns) && self.turn.is_over(loss.last_ns) {
             let told = self.recorder.loss(loss);
             if self.result.is_ok() {
                 self.result = told;
@@ -158,10 +165,21 @@ impl Recorder {
         Ok(())
     }
 
-    /// Moves what is in the rings into the recording; hits outside of `span` belong to others. After an error the rest is
-    /// counted as lost. Gives how many hits there were.
-    pub fn pass(&mut self, live: &mut Live, span: &Range<u64>) -> Result<u64, Error> {
-        let mut passing = Passing { recorder: self, span, result: Ok(()), n_dropped: 0 };
+    /// Moves what is in the rings into the recording, as far as it is its turn. After an error the rest is counted as
+    /// lost. Gives how many hits there were.
+    pub fn pass(&mut self, live: &mut Live, turn: &Turn) -> Result<u64, Error> {
+        self.pass_on(live, turn, None)
+    }
+
+    /// The same for the last time; another comes after it.
+    pub(crate) fn pass_on(
+        &mut self,
+        live: &mut Live,
+        turn: &Turn,
+        noted: Option<&mut Turn>,
+    ) -> Result<u64, Error> {
+        let mut passing =
+            Passing { recorder: self, span: 0..u64::MAX, turn, noted, result: Ok(()), n_dropped: 0 };
         let polled = live.poll_into(&mut passing);
         let Passing { result, n_dropped, .. } = passing;
         self.verdict.n_disk += n_dropped;
@@ -180,8 +198,8 @@ impl Recorder {
     }
 
     /// Writes what rings hold that are written over; it stays there.
-    pub fn snapshot(&mut self, live: &mut Live, span: &Range<u64>) -> Result<(), Error> {
-        let mut passing = Passing { recorder: self, span, result: Ok(()), n_dropped: 0 };
+    pub(crate) fn snapshot(&mut self, live: &mut Live, span: Range<u64>, turn: &Turn) -> Result<(), Error> {
+        let mut passing = Passing { recorder: self, span, turn, noted: None, result: Ok(()), n_dropped: 0 };
         let polled = live.snapshot(|registry, hit| passing.hit(registry, &hit));
         let Passing { result, n_dropped, .. } = passing;
         self.verdict.n_disk += n_dropped;
@@ -190,10 +208,9 @@ impl Recorder {
     }
 
     /// Counts what is in the rings as lost, as nothing can be written any more.
-    pub fn drop_rest(&mut self, live: &mut Live, span: &Range<u64>) {
-        let mut n_dropped = 0;
-        let polled = live.poll(|_, hit| n_dropped += u64::from(span.contains(&hit.ns)));
-        self.verdict.n_disk += n_dropped + polled.losses.iter().map(|loss| loss.count).sum::<u64>();
+    pub fn drop_rest(&mut self, live: &mut Live) {
+        let polled = live.poll(|_, _| {});
+        self.verdict.n_disk += polled.n_hits + polled.losses.iter().map(|loss| loss.count).sum::<u64>();
         self.tally.n_malformed += polled.n_damaged;
     }
 

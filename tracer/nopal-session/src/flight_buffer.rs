@@ -65,12 +65,17 @@ impl FlightBuffer {
         self.n_bytes = 0;
     }
 
+    pub(crate) fn hits(&self) -> impl Iterator<Item = Hit<'_>> {
+        self.hits.iter().map(|held| {
+            let HeldHit { stream, event, ns, task, payload } = held;
+            Hit { stream: *stream, event: *event, ns: *ns, task: *task, payload }
+        })
+    }
+
     /// Writes all of it; what cannot be written is counted.
     pub(crate) fn replay(&self, registry: &Registry, recorder: &mut Recorder) -> Result<(), Error> {
         let mut result = Ok(());
-        for held in &self.hits {
-            let HeldHit { stream, event, ns, task, payload } = held;
-            let hit = Hit { stream: *stream, event: *event, ns: *ns, task: *task, payload };
+        for hit in self.hits() {
             result = result.and(recorder.hit(registry, hit));
         }
         result

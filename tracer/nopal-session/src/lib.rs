@@ -16,8 +16,10 @@ pub mod programs;
 pub mod recorder_process;
 mod recording_dir;
 mod reload;
+mod turn;
 pub mod watch;
 
 pub use config::{Channel, Rule, SessionConfig, Tracked};
 pub use error::SessionError;
 pub use home::{Home, Session};
+pub use turn::Turn;

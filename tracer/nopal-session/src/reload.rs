@@ -5,9 +5,9 @@ use super::config::{Channel, SessionConfig, TrackedProcess};
 use super::error::SessionError;
 use super::flight_buffer::forget;
 use super::recorder_process::{RecorderProcess, attach_all, recording_error};
+use super::turn::Turn;
 use nopal_live::LiveError;
 use nopal_proc::{Process, descendants};
-use nopal_trace::clock::monotonic_ns;
 use std::collections::HashSet;
 
 impl RecorderProcess<'_> {
@@ -25,7 +25,7 @@ impl RecorderProcess<'_> {
         done.map(|()| notes)
     }
 
-    /// A channel that changes is opened anew beside the old one; each hit goes to exactly one of them, by its time.
+    /// A channel that changes is opened anew beside the old one; each hit goes to exactly one of them, as [`Turn`] says.
     fn follow(&mut self, before: &SessionConfig, notes: &mut Vec<String>) -> Result<(), SessionError> {
         let pids = self.pids_to_record(before, notes);
         let wanted: Vec<Channel> = self.wanted_channels().cloned().collect();
@@ -63,15 +63,17 @@ impl RecorderProcess<'_> {
             fresh.push(running);
         }
         self.retrack_trigger(is_fewer, &pids, notes)?;
-        let cut_ns = monotonic_ns();
         let (kept, ended): (Vec<Running>, Vec<Running>) = std::mem::take(&mut self.running)
             .into_iter()
             .partition(|running| wanted.iter().any(|channel| stays(running, channel)));
         self.running = kept;
         for running in ended {
-            self.end(running, cut_ns)?;
+            let name = running.config.name.clone();
+            let turn = self.end(running)?;
+            if let Some(next) = fresh.iter_mut().find(|next| next.config.name == name) {
+                next.come_after(turn);
+            }
         }
-        fresh.iter_mut().for_each(|running| running.begin_at(cut_ns));
         if self.chunk.is_none() && fresh.iter().any(|r| !r.is_overwriting()) {
             self.running.extend(fresh);
             self.next_chunk()?;
@@ -152,20 +154,26 @@ impl RecorderProcess<'_> {
     }
 
     /// Closes a channel whose hits from now on are another's. What it has goes where it belongs.
-    fn end(&mut self, mut running: Running, cut_ns: u64) -> Result<(), SessionError> {
-        running.end_at(cut_ns);
+    fn end(&mut self, mut running: Running) -> Result<Turn, SessionError> {
+        let mut turn = Turn::default();
         let gaps = running.close(self.surroundings.in_words, self.surroundings.log);
         self.note_gaps(gaps);
+        if running.is_overwriting() {
+            running.note(&mut turn).map_err(|e| recording_error(&e))?;
+        }
         if running.is_overwriting() && self.config.snapshot {
             let (name, max_bytes) = (running.config.name.clone(), max_held_bytes(&running.config));
             self.past.push(running.into_past().map_err(|e| recording_error(&e))?);
             forget(&mut self.past, &name, max_bytes);
-            return Ok(());
+            return Ok(turn);
         }
         let written = match (running.is_overwriting(), &self.chunk) {
             (true, Some(chunk)) => Some(running.write_new(chunk).map_err(|e| recording_error(&e))?),
-            _ => running.finish(),
+            _ => running.finish_before(Some(&mut turn)),
         };
-        written.map_or(Ok(()), |written| self.add(written).map(drop))
+        if let Some(written) = written {
+            self.add(written)?;
+        }
+        Ok(turn)
     }
 }

@@ -15,12 +15,12 @@ use nopal_files::own::Folder;
 use nopal_live::context::ContextField;
 use nopal_live::registry::Registry;
 use nopal_live::{Hit, Loss};
+use nopal_session::Turn;
 use nopal_session::config::context_field;
 use nopal_session::ctf_recorder::{Closed, Recorder};
 use nopal_trace::localtime::{ClockText, text_of};
 use nopal_trace::{EnvValue, Error, RecordingInfo, Verdict, Version};
 use std::io::IsTerminal;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -100,8 +100,6 @@ pub(super) enum Ctf {
 const IDLE: Duration = Duration::from_millis(5);
 /// A crash costs at most the events of this long.
 const FLUSH: Duration = Duration::from_secs(1);
-/// No hit belongs to anybody else.
-const ALWAYS: Range<u64> = 0..u64::MAX;
 const STATUS: Duration = Duration::from_millis(500);
 
 pub(super) fn run(mut args: Args) -> Result<(), Failure> {
@@ -224,7 +222,7 @@ fn gather(
         let passed = match (&mut flight, args.limit) {
             (Some(flight), _) => flight.pass(&mut open.live, &mut Kept(&mut recorder), false),
             (None, Some(limit)) => recorder.pass_first(&mut open.live, limit, false),
-            (None, None) => recorder.pass(&mut open.live, &ALWAYS),
+            (None, None) => recorder.pass(&mut open.live, &Turn::default()),
         };
         let n_hits = match passed {
             Ok(n_hits) => n_hits,
@@ -255,10 +253,10 @@ fn gather(
     let error = match (error, &mut flight, args.limit) {
         (None, Some(flight), _) => flight.pass(&mut open.live, &mut Kept(&mut recorder), true).err(),
         (None, None, Some(limit)) => recorder.pass_first(&mut open.live, limit, true).err(),
-        (None, None, None) => recorder.pass(&mut open.live, &ALWAYS).err(),
+        (None, None, None) => recorder.pass(&mut open.live, &Turn::default()).err(),
         // What is still in the rings has nowhere to go, but it counts.
         (Some(error), ..) => {
-            recorder.drop_rest(&mut open.live, &ALWAYS);
+            recorder.drop_rest(&mut open.live);
             Some(error)
         }
     };
