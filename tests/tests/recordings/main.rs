@@ -15,3 +15,4 @@ mod sessions;
 mod sessions_latecomers;
 mod slow_spans;
 mod two_doors;
+mod view_conditions;

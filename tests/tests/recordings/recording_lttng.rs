@@ -143,11 +143,16 @@ fn filters_let_through_what_lttngs_do() {
         recorders.push(recorder.unwrap());
         ours.push(recording);
     }
+    // Everything once more, which `nopal view` filters afterwards.
+    script += &format!(
+        "lttng create whole --output '{}/whole'\nlttng enable-event -u 'fields:*'\nlttng add-context -u -t vpid -t vtid -t procname\nlttng start\n",
+        dir.display()
+    );
     let end: String = (0..FILTERS.len()).map(|n| format!("lttng destroy f{n}\n")).collect();
     nopal_tests::lttng::record(
         &dir,
         &["nothing"],
-        &format!("{script}theirs/fields\n{end}lttng set-session all"),
+        &format!("{script}theirs/fields\n{end}lttng destroy whole\nlttng set-session all"),
     );
     // One at a time they would mostly wait.
     recorders.iter_mut().for_each(|recorder| assert!(recorder.wait().unwrap().success()));
@@ -160,6 +165,22 @@ fn filters_let_through_what_lttngs_do() {
         let theirs = lines(&dir.join(format!("lttng-{n}")));
         assert_eq!(lines(&ours[n]), theirs, "fields:{event} if {filter}");
         n_all += theirs;
+        let choice = format!("fields:{event} if {filter}");
+        let view = |option| {
+            let mut view = Command::new(nopal());
+            view.arg("view").arg(dir.join("whole")).args([choice.as_str(), option]).output().unwrap()
+        };
+        let (counted, printed) = (view("--count"), view("--json"));
+        let said = String::from_utf8_lossy(&counted.stderr).into_owned();
+        if filter.contains("unwritten") {
+            // It was there when it was traced, and is not in the recording.
+            assert!(said.contains("the event has no argument `unwritten`"), "{said}");
+            assert!(said.contains("its arguments are: i8, u8, "), "{said}");
+            continue;
+        }
+        let counted = String::from_utf8_lossy(&counted.stdout).into_owned();
+        assert!(counted.ends_with(&format!("{theirs}  total\n")), "{choice}: {theirs}, {counted}{said}");
+        assert_eq!(printed.stdout.iter().filter(|byte| **byte == b'\n').count(), theirs, "{choice}");
     }
     assert!(n_all > FILTERS.len(), "{n_all}");
 }

@@ -8,6 +8,7 @@ mod decode;
 pub mod difference;
 pub mod event;
 pub mod expectations;
+pub mod filter;
 pub mod flight;
 pub mod functions;
 mod groups;

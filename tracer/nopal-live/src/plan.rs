@@ -5,7 +5,7 @@
 
 mod shape;
 
-use crate::predicate::Value;
+use crate::predicate::{Fields, Value};
 use crate::stack::{StackCopy, StackPlace};
 use nopal_capture::packed::{self, Block, Shape};
 use nopal_capture::record::{Field, FieldKind, RecordLayout, Text};
@@ -102,6 +102,28 @@ pub struct Texts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotPlain;
 
+impl Fields for EventPlan {
+    fn names(&self) -> Vec<&str> {
+        self.field_names().collect()
+    }
+
+    fn is_text(&self, field: usize) -> bool {
+        matches!(self.fields[field].shape, Shape::Text | Shape::Elements { .. } | Shape::Array { .. })
+    }
+
+    fn has_elements(&self, field: usize) -> bool {
+        matches!(self.fields[field].shape, Shape::Elements { .. } | Shape::Array { .. })
+    }
+
+    fn labels(&self, field: usize) -> &[nopal_trace::Label] {
+        let name = &self.fields[field].name;
+        match self.event_type.fields.iter().find(|f| f.name == *name).map(|f| &f.ty) {
+            Some(Type::Enum(table)) => &table.labels,
+            _ => &[],
+        }
+    }
+}
+
 impl EventPlan {
     pub fn new(probe: &Probe, limits: Limits) -> EventPlan {
         let arguments = arguments(probe, limits);
@@ -150,29 +172,7 @@ impl EventPlan {
 
     /// Position of the argument `name`, or of `argN`, in conditions.
     pub fn field(&self, name: &str) -> Option<usize> {
-        self.fields.iter().position(|f| f.name == name).or_else(|| {
-            let index = name.strip_prefix("arg")?.parse::<usize>().ok()?;
-            (index < self.fields.len()).then_some(index)
-        })
-    }
-
-    /// Whether conditions compare the field with texts.
-    pub fn is_text(&self, field: usize) -> bool {
-        matches!(self.fields[field].shape, Shape::Text | Shape::Elements { .. } | Shape::Array { .. })
-    }
-
-    /// Whether conditions may ask for single elements of the field.
-    pub fn has_elements(&self, field: usize) -> bool {
-        matches!(self.fields[field].shape, Shape::Elements { .. } | Shape::Array { .. })
-    }
-
-    /// The names that values of a field have.
-    pub fn labels(&self, field: usize) -> &[nopal_trace::Label] {
-        let name = &self.fields[field].name;
-        match self.event_type.fields.iter().find(|f| f.name == *name).map(|f| &f.ty) {
-            Some(Type::Enum(table)) => &table.labels,
-            _ => &[],
-        }
+        self.position(name)
     }
 
     pub fn field_names(&self) -> impl Iterator<Item = &str> {

@@ -1,11 +1,13 @@
 //! Conditions on an event's arguments, such as `len > 100 && name == "get*"`: parsed once, evaluated per event without
 //! allocating. Does not know where values come from.
 
+mod fit;
 mod glob;
 mod parse;
 #[cfg(test)]
 mod tests;
 
+pub use fit::{Fields, fit};
 pub use glob::Glob;
 pub use parse::PredicateError;
 

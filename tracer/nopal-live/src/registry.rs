@@ -8,9 +8,7 @@ pub use roles::{FieldComparison, Side, SpanField, SpanQuestions, SpanRole, SpanR
 use crate::context_field::ContextField;
 use crate::functions::{self, FunctionPattern};
 use crate::plan::{EventPlan, Limits};
-use crate::predicate::{
-    Comparison, Constant, Context, Mismatch, Predicate, PredicateError, Source, Truth, Value,
-};
+use crate::predicate::{Comparison, Constant, Context, Predicate, PredicateError, Source, Truth, Value, fit};
 use crate::process_cache::ProcessCache;
 use crate::selection::{Absent, Chosen, Places, Selection};
 use crate::stack::StackCopy;
@@ -456,48 +454,7 @@ fn condition(choice: &Choice, plan: &EventPlan, probe: &str) -> Result<Option<Pr
         error,
         arguments: plan.field_names().map(str::to_owned).collect(),
     };
-    let label = |field: usize, name: &str| {
-        plan.labels(field).iter().find(|l| l.text == name).map(|l| (l.first, l.last))
-    };
-    let predicate = Predicate::parse_labelled(text, &|name| plan.field(name), &label).map_err(misfit)?;
-    let name_of = |field: usize| plan.field_names().nth(field).unwrap_or_default();
-    let at = |name: &str, reason| misfit(PredicateError { offset: text.find(name).unwrap_or(0), reason });
-    for field in 0..plan.field_names().count() {
-        let is_indexed = |source| matches!(source, Source::Element { field: f, .. } if f == field);
-        if predicate.has_source(&is_indexed) && !plan.has_elements(field) {
-            return Err(at(name_of(field), format!("`{}` has no elements", name_of(field))));
-        }
-    }
-    let is_text = |source| match source {
-        Source::Field(field) => plan.is_text(field),
-        Source::Element { .. } => false,
-        Source::Context(context) => context == Context::Procname,
-    };
-    let field = match predicate.mismatch(&is_text) {
-        None => None,
-        Some(Mismatch::Field(field)) => Some(field),
-        Some(Mismatch::Context(context)) => {
-            let name = format!("$ctx.{}", context.name());
-            let what = if context == Context::Procname { "a string" } else { "a number" };
-            return Err(at(&name, format!("`{name}` is {what}; compare it with {what}")));
-        }
-        Some(Mismatch::Constant) => {
-            return Err(at("\"", "a string must be compared with a string".to_owned()));
-        }
-    };
-    if let Some(field) = field {
-        let name = name_of(field);
-        let reason = match plan.is_text(field) {
-            true => format!("`{name}` is a string; compare it with a string in quotes"),
-            false if !plan.labels(field).is_empty() => {
-                let labels: Vec<&str> = plan.labels(field).iter().take(20).map(|l| l.text.as_str()).collect();
-                format!("`{name}` is a number or one of {}", labels.join(", "))
-            }
-            false => format!("`{name}` is a number; compare it with a number"),
-        };
-        return Err(at(name, reason));
-    }
-    Ok(Some(predicate))
+    fit(text, plan).map(Some).map_err(misfit)
 }
 
 /// The part of a condition that a stub can decide: comparisons of integers that must all hold. What is left out is

@@ -39,7 +39,7 @@ pub use model::{
     Label, Length, Optional, Struct, Type, Variable, Variant, Wide, number, push_field,
 };
 pub use note::Note;
-pub use pipeline::{Lines, PrintError, Printed, Selection, print};
+pub use pipeline::{Decider, Filter, Lines, PrintError, Printed, Selection, print};
 pub use read::{
     Counts, Damage, Event, EventClass, Events, FixedInteger, Loss, NamedInteger, PickedKind, Picker, Range,
     Recording, Report, Scratch, Step, Trace, Value, Visitor,

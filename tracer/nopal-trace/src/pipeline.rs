@@ -18,12 +18,22 @@ pub trait Lines {
     fn print(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Damage>;
 }
 
+/// Says of single events whether they are wanted.
+pub trait Filter: std::fmt::Debug + Send + Sync {
+    /// Decides about one event after the other, on one thread; keeps its memory from event to event.
+    fn decider(&self) -> Decider<'_>;
+}
+
+pub type Decider<'f> = Box<dyn FnMut(&Event<'_>) -> bool + Send + 'f>;
+
 /// What to print.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     pub range: Range,
     /// By [`EventClass::index`]; empty for all.
     pub is_wanted: Vec<bool>,
+    /// Of the wanted classes.
+    pub filter: Option<Arc<dyn Filter>>,
     pub limit: Option<u64>,
     /// The time of the event before the first, if one was printed already.
     pub last_ns: Option<i64>,
@@ -152,8 +162,10 @@ fn make_lines<L: Lines>(recording: &Recording, work: &Mutex<Receiver<Job<'_>>>, 
 }
 
 struct Batches<'r, 's> {
+    recording: &'r Recording,
     events: crate::read::Events<'r>,
     selection: &'s Selection,
+    decider: Option<Decider<'s>>,
     last_ns: Option<i64>,
     n_events: u64,
 }
@@ -161,7 +173,8 @@ struct Batches<'r, 's> {
 impl<'r, 's> Batches<'r, 's> {
     fn new(recording: &'r Recording, selection: &'s Selection) -> Result<Self, Error> {
         let events = recording.events(selection.range)?;
-        Ok(Batches { events, selection, last_ns: selection.last_ns, n_events: 0 })
+        let decider = selection.filter.as_deref().map(Filter::decider);
+        Ok(Batches { recording, events, selection, decider, last_ns: selection.last_ns, n_events: 0 })
     }
 
     /// The next batch, in the memory of an old one.
@@ -181,6 +194,11 @@ impl<'r, 's> Batches<'r, 's> {
             else {
                 break;
             };
+            if let Some(decider) = &mut self.decider
+                && !decider(&Event { recording: self.recording, stream: class, packet, found })
+            {
+                continue;
+            }
             let index = match in_batch[stream] {
                 Some(index) if Arc::ptr_eq(&batch.packets[index as usize].0, packet) => index,
                 _ => {

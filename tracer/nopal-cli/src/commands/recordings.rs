@@ -58,7 +58,13 @@ impl Opened {
         let (from, until) = (part.from.as_deref(), part.until.as_deref());
         let of = |(dir, recording): &(PathBuf, Recording)| {
             let range = view::range_of(recording, from, until, part.utc, dir)?;
-            Ok(Selection { range, ..view::select(recording, patterns)? })
+            let (selection, conditions) = view::select(recording, patterns)?;
+            if conditions.is_some() {
+                return Err(Failure::usage("`nopal export` takes no condition").hint(
+                    "`nopal view RECORDING 'PROBE if CONDITION' --json` prints such events as JSON, `nopal query` as tables",
+                ));
+            }
+            Ok(Selection { range, ..selection })
         };
         self.all.iter().map(of).collect()
     }

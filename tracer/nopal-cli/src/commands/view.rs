@@ -4,14 +4,17 @@ use crate::failure::Failure;
 use crate::lines::{self, LineArg};
 use crate::verdict::{self, Manner};
 use crate::words::counted;
+use nopal_answers::filter::{Conditions, choose};
+use nopal_live::LiveError;
+use nopal_live::registry::Unfit;
 use nopal_proc::file_names::FileNames;
 use nopal_session::control::{Request, ask};
 use nopal_session::home::Life;
 use nopal_session::{Home, Session};
 use nopal_trace::localtime::{self, ClockText};
 use nopal_trace::{
-    Code, Error, EventClass, FrameNames, JsonLines, PrintError, Printed, Range, Recording, Report, Selection,
-    TextForm, TextLines, escape, print,
+    Code, Counts, Error, EventClass, Filter, FrameNames, JsonLines, PrintError, Printed, Range, Recording,
+    Report, Selection, TextForm, TextLines, escape, print,
 };
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -27,6 +30,9 @@ mod live;
 Examples:
   nopal view demo.rec                              all events, in the order of time
   nopal view demo.rec 'valkey_commands:*'          the events of one provider
+  nopal view pg.rec 'postgresql:query__done if query == \"UPDATE*\"'
+                                                   only those whose arguments are such
+  nopal view a.rec b.rec                           the events of both, in the order of time
   nopal view demo.rec --from 15:30:19 --to 15:30:20.5
   nopal view demo.rec --from -500ms                the last half second
   nopal view demo.rec --count                      how many of each
@@ -38,11 +44,12 @@ Examples:
 The last line on standard error says whether the recording is complete, or how many events were lost and when.")]
 pub(super) struct Args {
     /// The recording: a folder with a `metadata` file in it or somewhere below it; or the name of a session. Without it
-    /// the current session.
+    /// the current session. More folders may follow: their events are shown as those of one recording.
     #[arg(value_name = "RECORDING")]
     pub dir: Option<PathBuf>,
-    /// Only these events: `provider:name`, with `*` and `?`; without a colon a provider or a name.
-    #[arg(value_name = "PATTERN")]
+    /// Only these events, as `trace` takes them: `provider:name` or `function:FILE:NAME` with `*` and `?`, and a condition on
+    /// the arguments after `if`; without a colon a provider or a name.
+    #[arg(value_name = "PROBE")]
     pub patterns: Vec<String>,
     /// Follows a started session until it is stopped.
     #[arg(long, conflicts_with_all = ["count", "from", "to"])]
@@ -86,9 +93,14 @@ pub(super) struct Args {
 /// Set by Ctrl-C: what is under way is written to its last whole line.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-pub(super) fn run(args: Args) -> Result<(), Failure> {
+const NO_SUCH_EVENT: &str = "no-such-event";
+
+pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     stop_on_interrupt();
     let (dir, session) = find(args.dir.as_deref())?;
+    let mut dirs = vec![dir.clone()];
+    let n_more = args.patterns.iter().take_while(|text| Recording::is_in(Path::new(text))).count();
+    dirs.extend(args.patterns.drain(..n_more).map(PathBuf::from));
     if args.live {
         let Some(session) = session else {
             return Err(Failure::usage(format!("{} is a recording at rest", dir.display()))
@@ -96,8 +108,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         };
         return live::run(&session, &dir, &args);
     }
-    let recording = Recording::open(&dir).map_err(|e| failure_of(&e, &dir))?;
-    let mut selection = select(&recording, &args.patterns)?;
+    let recording = Recording::open_all(&dirs).map_err(|e| failure_of(&e, &dir))?;
+    let (mut selection, conditions) = select(&recording, &args.patterns)?;
     selection.limit = args.limit;
     selection.range = range_of(&recording, args.from.as_deref(), args.to.as_deref(), args.utc, &dir)?;
     let (n_events, report) = if args.count {
@@ -116,6 +128,15 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         return Err(failure);
     }
     say_loss(n_events, &report, &args);
+    if let Some(unknown) = conditions.as_ref().and_then(|conditions| conditions.unknown().pop()) {
+        return Err(Failure::new(
+            "not-recorded",
+            format!("the recording does not say `$ctx.{unknown}` of every event"),
+        )
+        .hint(format!(
+            "`nopal record --context {unknown}` or `add-context -t {unknown}` of a session adds it"
+        )));
+    }
     if !report.verdict.notes.is_empty() {
         // All has been said, and standard output is for the events.
         std::process::exit(1);
@@ -180,7 +201,10 @@ impl FrameNames for Functions {
 /// Prints the count of each event type, the most frequent first, and returns the sum.
 fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<(u64, Report), PrintError> {
     let is_wanted = |class: &EventClass| selection.is_wanted.get(class.index) != Some(&false);
-    let counts = recording.count(selection.range, is_wanted, &STOP)?;
+    let counts = match selection.filter.as_deref() {
+        Some(filter) => count_filtered(recording, selection, filter)?,
+        None => recording.count(selection.range, is_wanted, &STOP)?,
+    };
     // One event type may be in several streams; to the user it is one.
     let mut rows: HashMap<String, u64> = HashMap::new();
     let counted = recording.event_classes().iter().zip(&counts.by_class).filter(|(_, n)| **n > 0);
@@ -210,73 +234,51 @@ fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<
     }
 }
 
-/// The event types that the patterns name; all if there is no pattern.
-pub(super) fn select(recording: &Recording, patterns: &[String]) -> Result<Selection, Failure> {
-    if patterns.is_empty() {
-        return Ok(Selection::default());
+/// The same where single events have to be looked at.
+fn count_filtered(
+    recording: &Recording,
+    selection: &Selection,
+    filter: &dyn Filter,
+) -> Result<Counts, PrintError> {
+    let n_classes = recording.event_classes().len();
+    let mut workers: Vec<_> =
+        (0..recording.n_workers()).map(|_| (filter.decider(), vec![0; n_classes])).collect();
+    let report = recording.visit(selection.range, &mut workers, |(holds, counts), event| {
+        let class = event.class_index();
+        counts[class] += u64::from(selection.is_wanted[class] && holds(event));
+        !STOP.load(Ordering::Relaxed)
+    })?;
+    let mut by_class = vec![0; n_classes];
+    for (_, counts) in workers {
+        by_class.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
     }
-    for pattern in patterns {
-        if let Some((probe, condition)) = pattern.split_once(" if ") {
-            let table = probe.trim().replacen(':', "_", 1);
-            return Err(Failure::usage(format!("`nopal view` takes no condition: `{pattern}`")).hint(
-                format!(
-                    "`nopal query RECORDING 'SELECT * FROM {table} WHERE {condition}'` selects by values"
-                ),
-            ));
-        }
-        if !recording.event_classes().iter().any(|class| matches(pattern, class)) {
-            let mut names: Vec<String> = recording
-                .event_classes()
-                .iter()
-                .map(|class| escape(&class.ty.full_name()).into_owned())
-                .collect();
-            names.sort();
-            names.dedup();
-            let n = names.len();
-            names.truncate(8);
-            let more = if n > names.len() { format!(" and {} more", n - names.len()) } else { String::new() };
-            let hint = match n {
-                0 => "the recording declares no events at all".to_owned(),
-                _ => format!("it has {}{more}", names.join(", ")),
-            };
-            return Err(Failure::new(
-                "no-such-event",
-                format!("no event of the recording matches `{pattern}`"),
-            )
-            .hint(hint));
-        }
-    }
-    Ok(Selection::of(recording, |class| patterns.iter().any(|pattern| matches(pattern, class))))
+    Ok(Counts { by_class, report })
 }
 
-fn matches(pattern: &str, class: &EventClass) -> bool {
-    if pattern.contains(':') {
-        return glob(pattern.as_bytes(), class.ty.full_name().as_bytes());
-    }
-    glob(pattern.as_bytes(), class.ty.provider.as_bytes())
-        || glob(pattern.as_bytes(), class.ty.name.as_bytes())
+/// The events that the patterns name; all if there is no pattern.
+pub(super) fn select(
+    recording: &Recording,
+    patterns: &[String],
+) -> Result<(Selection, Option<Arc<Conditions>>), Failure> {
+    choose(recording, patterns).map_err(|unfit| match unfit {
+        Unfit::NoProbe { pattern, .. } => no_such_event(recording, &pattern),
+        unfit @ Unfit::Condition(_) => crate::failure::failure_of(&LiveError::Unfit(unfit)),
+    })
 }
 
-/// `*` is any text, `?` any one character.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if p < pattern.len() && pattern[p] == b'*' {
-            star = Some((p, t));
-            p += 1;
-        } else if p < pattern.len() && (pattern[p] == b'?' || pattern[p] == text[t]) {
-            p += 1;
-            t += 1;
-        } else if let Some((star_p, star_t)) = star {
-            p = star_p + 1;
-            t = star_t + 1;
-            star = Some((star_p, t));
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|b| *b == b'*')
+fn no_such_event(recording: &Recording, pattern: &str) -> Failure {
+    let mut names: Vec<String> =
+        recording.event_classes().iter().map(|class| escape(&class.ty.full_name()).into_owned()).collect();
+    names.sort();
+    names.dedup();
+    let n = names.len();
+    names.truncate(8);
+    let more = if n > names.len() { format!(" and {} more", n - names.len()) } else { String::new() };
+    let hint = match n {
+        0 => "the recording declares no events at all".to_owned(),
+        _ => format!("it has {}{more}", names.join(", ")),
+    };
+    Failure::new(NO_SUCH_EVENT, format!("no event of the recording matches `{pattern}`")).hint(hint)
 }
 
 /// The part of a recording between two times, as people write them.
@@ -386,26 +388,5 @@ fn stop_on_interrupt() {
         action.sa_sigaction = stop as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
         libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::glob;
-
-    #[test]
-    fn globs() {
-        for (pattern, text, expected) in [
-            ("*", "", true),
-            ("a*", "abc", true),
-            ("*c", "abc", true),
-            ("a?c", "abc", true),
-            ("a*b*c", "aXXbYYbZc", true),
-            ("a", "ab", false),
-            ("?", "", false),
-            ("valkey_*:command*", "valkey_commands:command_call", true),
-        ] {
-            assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
-        }
     }
 }

@@ -13,6 +13,7 @@ use crate::tasks::TaskTable;
 use crate::tsdl::{self, EnvValue};
 use crate::verdict::Verdict;
 use nopal_files::foreign::{self, ForeignError};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,11 +65,22 @@ pub(crate) struct StreamFile {
 impl Recording {
     /// Opens the recording in `dir` or in the folders below it. Reads metadata only.
     pub fn open(dir: &Path) -> Result<Recording, Error> {
+        Recording::open_all(&[dir])
+    }
+
+    /// Opens several as one.
+    pub fn open_all(dirs: &[impl AsRef<Path>]) -> Result<Recording, Error> {
         let mut folders = Vec::new();
-        find_traces(dir, 0, &mut folders)?;
-        if folders.is_empty() {
-            return Err(Error::NotARecording { path: dir.to_owned() });
+        for dir in dirs.iter().map(AsRef::as_ref) {
+            let n_before = folders.len();
+            find_traces(dir, 0, &mut folders)?;
+            if folders.len() == n_before {
+                return Err(Error::NotARecording { path: dir.to_owned() });
+            }
         }
+        // The same folder twice is one recording all the same.
+        let mut seen = HashSet::new();
+        folders.retain(|folder| seen.insert(fs::canonicalize(folder).unwrap_or_else(|_| folder.clone())));
         let mut recording = Recording {
             traces: Vec::new(),
             streams: Vec::new(),
@@ -80,6 +92,12 @@ impl Recording {
             recording.add_trace(&folder)?;
         }
         Ok(recording)
+    }
+
+    /// Whether there is a recording in this folder or below it.
+    pub fn is_in(dir: &Path) -> bool {
+        let mut folders = Vec::new();
+        dir.is_dir() && find_traces(dir, 0, &mut folders).is_ok() && !folders.is_empty()
     }
 
     fn add_trace(&mut self, dir: &Path) -> Result<(), Error> {

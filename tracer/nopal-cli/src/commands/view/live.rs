@@ -1,7 +1,7 @@
 //! `nopal view --live`: follows a started session by reading its recordings as they grow. The recorder says up to when
 //! they are whole; a viewer that is slow or goes away costs it nothing.
 
-use super::{Args, STOP, print_failure, print_to, select};
+use super::{Args, NO_SUCH_EVENT, STOP, failure_of, print_failure, print_to, select};
 use crate::failure::Failure;
 use crate::words::counted;
 use nopal_session::Session;
@@ -40,11 +40,7 @@ pub(super) fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Fail
             }
         };
         let limit = args.limit.map(|limit| limit - n_events);
-        let shown = match show(dir, args, Range { from_ns, to_ns }, limit, last_ns) {
-            Ok(shown) => shown,
-            Err(PrintError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(e) => return Err(print_failure(e, dir)),
-        };
+        let Some(shown) = show(dir, args, Range { from_ns, to_ns }, limit, last_ns)? else { return Ok(()) };
         n_events += shown.n_events;
         last_ns = shown.last_ns.or(last_ns);
         from_ns = to_ns.saturating_add(1);
@@ -54,29 +50,35 @@ pub(super) fn run(session: &Session, dir: &Path, args: &Args) -> Result<(), Fail
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Prints the events of a span of time, in its order.
+/// Prints the events of a span of time, in its order; nothing if nobody reads them any more.
 fn show(
     dir: &Path,
     args: &Args,
     range: Range,
     limit: Option<u64>,
     last_ns: Option<i64>,
-) -> Result<Printed, PrintError> {
+) -> Result<Option<Printed>, Failure> {
     let recording = match Recording::open(dir) {
         Ok(recording) => recording,
         // Nothing has been written yet.
-        Err(Error::NotARecording { .. }) => return Ok(Printed::default()),
-        Err(error) => return Err(error.into()),
+        Err(Error::NotARecording { .. }) => return Ok(Some(Printed::default())),
+        Err(error) => return Err(failure_of(&error, dir)),
     };
-    // An event that is not there yet may come with the next library.
-    let Ok(mut selection) = select(&recording, &args.patterns) else {
-        return Ok(Printed::default());
+    let mut selection = match select(&recording, &args.patterns) {
+        Ok((selection, _)) => selection,
+        // An event that is not there yet may come with the next library.
+        Err(failure) if failure.code == NO_SUCH_EVENT => return Ok(Some(Printed::default())),
+        Err(failure) => return Err(failure),
     };
     selection.range = range;
     selection.limit = limit;
     selection.last_ns = last_ns;
     let mut out = io::stdout().lock();
-    let printed = print_to(&recording, &selection, args, &mut out)?;
-    out.flush().map_err(PrintError::Output)?;
-    Ok(printed)
+    let printed = print_to(&recording, &selection, args, &mut out)
+        .and_then(|printed| out.flush().map(|()| printed).map_err(PrintError::Output));
+    match printed {
+        Ok(printed) => Ok(Some(printed)),
+        Err(PrintError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => Ok(None),
+        Err(e) => Err(print_failure(e, dir)),
+    }
 }
