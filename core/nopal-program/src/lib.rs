@@ -7,10 +7,12 @@ pub mod interpret;
 pub mod layout;
 pub mod lower;
 pub mod op;
+pub mod rank;
 pub mod show;
 
 use layout::Layout;
 use op::Op;
+use rank::Rank;
 
 /// A compiled script.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -346,11 +348,12 @@ pub enum Action {
     Printf {
         format: Format,
     },
-    /// `print(@map, top, div)`; without payload.
+    /// `print(@map, top, div, "rank")`; without payload.
     PrintMap {
         map: u32,
         top: u32,
         div: u64,
+        rank: Rank,
     },
     /// `print(value)`, and `print(@map[key])`.
     PrintValue {

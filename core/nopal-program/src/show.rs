@@ -1,6 +1,7 @@
 //! A program as text for people: its maps, then each clause with its operations. What `-v` prints.
 
 use crate::op::{Binary, Op, Reg, Slot, Space, Unary};
+use crate::rank::Rank;
 use crate::{Action, Clause, Field, Format, MapValue, Piece, Program, Spec, StackForm, Type};
 use std::fmt::{self, Write};
 
@@ -130,8 +131,11 @@ impl Program {
         };
         match action {
             Action::Printf { format } => format!("printf({})", format_text(format)),
-            Action::PrintMap { map: id, top: 0, div: 0 } => format!("print({})", map(id)),
-            Action::PrintMap { map: id, top, div } => format!("print({}, {top}, {div})", map(id)),
+            Action::PrintMap { map: id, top: 0, div: 0, rank: Rank::Usual } => format!("print({})", map(id)),
+            Action::PrintMap { map: id, top, div, rank } => {
+                let by = rank.word().map_or(String::new(), |word| format!(", by {word}"));
+                format!("print({}, {top}, {div}{by})", map(id))
+            }
             Action::PrintValue { field } => format!("print({})", field_text(field)),
             Action::PrintEntry { map: id, key_at, value } => {
                 format!("print({}[+{key_at}], {})", map(id), field_text(value))

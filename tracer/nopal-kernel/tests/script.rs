@@ -87,7 +87,7 @@ fn program(code: Code, maps: Vec<MapDef>) -> Program {
     Program {
         clauses: vec![Clause { points: vec![begin], code }],
         maps,
-        actions: vec![Action::PrintMap { map: 0, top: 0, div: 1 }; 4],
+        actions: vec![Action::PrintMap { map: 0, top: 0, div: 1, rank: Default::default() }; 4],
         constants: vec![b"hello".to_vec(), b"text\0tail".to_vec(), vec![7; 300], Vec::new()],
         ..Program::default()
     }

@@ -175,7 +175,7 @@ fn script(clauses: Vec<(Vec<Point>, Code)>, maps: Vec<MapDef>) -> Program {
     Program {
         clauses: clauses.into_iter().map(|(points, code)| Clause { points, code }).collect(),
         maps,
-        actions: vec![Action::PrintMap { map: 0, top: 0, div: 1 }; 8],
+        actions: vec![Action::PrintMap { map: 0, top: 0, div: 1, rank: Default::default() }; 8],
         limits: Limits::default(),
         ..Program::default()
     }

@@ -3,8 +3,9 @@
 use super::names::TracerNames;
 use super::spans::ScriptSpans;
 use super::{Maps, entries_of};
+use nopal_program::rank::Rank;
 use nopal_program::{Action, Format, Program};
-use nopal_script::render::{Entry, Form, Renderer, printf};
+use nopal_script::render::{Entry, Form, MapShown, Renderer, printf};
 use nopal_spans::Unmatched;
 use std::fs::File;
 use std::io::Read;
@@ -98,8 +99,9 @@ impl Performer {
                 let text = self.formatted(format, payload);
                 renderer.text(&text, "printf", &mut self.out);
             }
-            Action::PrintMap { map, top, div } => {
-                renderer.map(*map, maps.entries(*map), *top, *div, &mut self.out);
+            Action::PrintMap { map, top, div, rank } => {
+                let shown = MapShown { top: *top, div: *div, rank: *rank };
+                renderer.map(*map, maps.entries(*map), shown, &mut self.out);
             }
             Action::PrintValue { field } => renderer.value(field, payload, &mut self.out),
             Action::PrintEntry { map, key_at, value } => {
@@ -166,7 +168,7 @@ impl Performer {
                 nopal_program::MapValue::Aggregate(nopal_program::aggregate::Aggregate::Count)
             ) && program.maps[map as usize].key.is_empty();
             if !entries.is_empty() || is_counter {
-                renderer.map(map, entries, 0, 1, &mut self.out);
+                renderer.map(map, entries, MapShown { div: 1, ..MapShown::default() }, &mut self.out);
             }
         }
     }
@@ -176,7 +178,7 @@ impl Performer {
         let mut rows = Vec::new();
         for map in in_order(&self.program) {
             let def = &self.program.maps[map as usize];
-            let entries = nopal_script::render::sorted(def, maps.entries(map), 0);
+            let entries = nopal_script::render::sorted(def, maps.entries(map), 0, Rank::Usual);
             if !rows.is_empty() && !entries.is_empty() {
                 rows.push(b',');
             }

@@ -3,47 +3,77 @@
 use super::value::{self, Place};
 use super::{Names, word};
 use nopal_program::aggregate::{Aggregate, average, hist_range, n_lhist_buckets};
+use nopal_program::rank::Rank;
 use nopal_program::{MapDef, MapValue, Type};
 use std::cmp::Ordering;
+
+/// How a map is printed: how many entries (0: all), by what their numbers are divided, and their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MapShown {
+    pub top: u32,
+    pub div: u64,
+    pub rank: Rank,
+}
 
 /// One entry: the key's bytes, and the value's or the aggregate's words.
 pub type Entry = (Vec<u8>, Vec<u64>);
 
 /// The last `top` entries (0: all) in the order they are printed: by value, or by key where values have no order.
-pub fn sorted(def: &MapDef, mut entries: Vec<Entry>, top: u32) -> Vec<Entry> {
+pub fn sorted(def: &MapDef, mut entries: Vec<Entry>, top: u32, rank: Rank) -> Vec<Entry> {
     entries.retain(|(_, words)| words.len() * 8 == def.value_bytes() as usize);
     // A counter that was never hit is 0 for bpftrace, too.
     if entries.is_empty() && def.key.is_empty() && def.value == MapValue::Aggregate(Aggregate::Count) {
         entries.push((Vec::new(), vec![0]));
     }
-    let rank = |words: &[u64]| -> i128 {
-        let number = |value: i64, is_signed: bool| {
-            if is_signed { i128::from(value) } else { i128::from(value as u64) }
-        };
-        match &def.value {
-            MapValue::Plain(Type::Int { is_signed, .. }) => number(words[0] as i64, *is_signed),
-            MapValue::Plain(_) => 0,
-            MapValue::Aggregate(aggregate) => {
-                let is_signed = match aggregate {
-                    Aggregate::Sum { is_signed }
-                    | Aggregate::Avg { is_signed }
-                    | Aggregate::Min { is_signed }
-                    | Aggregate::Max { is_signed }
-                    | Aggregate::Stats { is_signed } => *is_signed,
-                    Aggregate::Count
-                    | Aggregate::Hist { .. }
-                    | Aggregate::Lhist { .. }
-                    | Aggregate::Quantiles { .. } => false,
-                };
-                number(aggregate.number(words), is_signed)
-            }
-        }
-    };
-    entries.sort_by(|a, b| rank(&a.1).cmp(&rank(&b.1)).then_with(|| compare_keys(&def.key, &a.0, &b.0)));
+    let rank_of = |words: &[u64]| value_rank(&def.value, words, rank);
+    entries
+        .sort_by(|a, b| rank_of(&a.1).cmp(&rank_of(&b.1)).then_with(|| compare_keys(&def.key, &a.0, &b.0)));
     if top > 0 && entries.len() > top as usize {
         entries.drain(..entries.len() - top as usize);
     }
     entries
+}
+
+/// The number by which a value has its place; the same for all where they have none.
+fn value_rank(value: &MapValue, words: &[u64], rank: Rank) -> i128 {
+    let number =
+        |value: i64, is_signed: bool| if is_signed { i128::from(value) } else { i128::from(value as u64) };
+    let aggregate = match value {
+        MapValue::Aggregate(aggregate) => aggregate,
+        MapValue::Plain(Type::Int { is_signed, .. }) if rank == Rank::Usual => {
+            return number(words[0] as i64, *is_signed);
+        }
+        MapValue::Plain(_) => return 0,
+    };
+    let is_signed = match aggregate {
+        Aggregate::Sum { is_signed }
+        | Aggregate::Avg { is_signed }
+        | Aggregate::Min { is_signed }
+        | Aggregate::Max { is_signed }
+        | Aggregate::Stats { is_signed } => *is_signed,
+        Aggregate::Count | Aggregate::Hist { .. } | Aggregate::Lhist { .. } | Aggregate::Quantiles { .. } => {
+            false
+        }
+    };
+    match (rank, aggregate) {
+        (Rank::Key, _) => 0,
+        (
+            Rank::Count,
+            Aggregate::Avg { .. } | Aggregate::Stats { .. } | Aggregate::Min { .. } | Aggregate::Max { .. },
+        ) => words[0].into(),
+        (Rank::Sum, Aggregate::Avg { .. } | Aggregate::Stats { .. }) => number(words[1] as i64, is_signed),
+        (Rank::Max, Aggregate::Quantiles { .. }) => words[0].into(),
+        (Rank::Quantile(per_mille), Aggregate::Quantiles { bits }) => {
+            Quantiles::of(words, *bits).quantile(per_mille).into()
+        }
+        // Buckets are in the order of their values.
+        (Rank::Quantile(per_mille), Aggregate::Hist { .. } | Aggregate::Lhist { .. }) => {
+            quantile_bucket(words, per_mille).map_or(-1, |(bucket, _)| bucket as i128)
+        }
+        (Rank::Usual | Rank::Count | Rank::Sum | Rank::Mean | Rank::Max | Rank::Quantile(_), _) => {
+            number(aggregate.number(words), is_signed)
+        }
+    }
 }
 
 fn compare_keys(types: &[Type], a: &[u8], b: &[u8]) -> Ordering {
@@ -248,29 +278,46 @@ pub(super) struct Quantiles {
 }
 
 impl Quantiles {
+    const PER_MILLE: [u16; 4] = [500, 900, 990, 999];
+
     pub(super) fn of(words: &[u64], bits: u8) -> Quantiles {
         let (max, counts) = (words[0], &words[1..]);
         let count = counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        let at = [500, 900, 990, 999].map(|per_mille| {
-            let rank = (u128::from(count) * per_mille).div_ceil(1000).max(1);
-            let mut seen = 0u128;
-            for (bucket, n) in counts.iter().enumerate() {
-                seen += u128::from(*n);
-                if seen >= rank {
-                    // The last value is known exactly.
-                    if rank == u128::from(count) {
-                        return if bucket == 0 { -1 } else { max.min(i64::MAX as u64) as i64 };
-                    }
-                    let (low, high) = hist_range(bucket as u32, bits);
-                    // The middle of the bucket, but never more than was seen.
-                    let middle = low.map_or(-1, |low| low + (high - low) / 2);
-                    return middle.min(max.min(i64::MAX as u64) as i64);
+        let greatest = max.min(i64::MAX as u64) as i64;
+        let at = Self::PER_MILLE.map(|per_mille| match quantile_bucket(counts, per_mille) {
+            None => 0,
+            // The last value is known exactly.
+            Some((bucket, true)) => {
+                if bucket == 0 {
+                    -1
+                } else {
+                    greatest
                 }
             }
-            0
+            Some((bucket, false)) => {
+                let (low, high) = hist_range(bucket as u32, bits);
+                // The middle of the bucket, but never more than was seen.
+                low.map_or(-1, |low| low + (high - low) / 2).min(greatest)
+            }
         });
         Quantiles { count, at, max }
     }
+
+    fn quantile(&self, per_mille: u16) -> i64 {
+        Self::PER_MILLE.iter().position(|known| *known == per_mille).map_or(0, |place| self.at[place])
+    }
+}
+
+/// The bucket in which a quantile is, and whether it is the very last value.
+fn quantile_bucket(counts: &[u64], per_mille: u16) -> Option<(usize, bool)> {
+    let count: u128 = counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n)).into();
+    let rank = (count * u128::from(per_mille)).div_ceil(1000).max(1);
+    let mut seen = 0u128;
+    let bucket = counts.iter().position(|n| {
+        seen += u128::from(*n);
+        seen >= rank
+    })?;
+    Some((bucket, rank == count))
 }
 
 #[cfg(test)]
@@ -290,7 +337,7 @@ mod tests {
 
     fn shown(def: &MapDef, entries: Vec<Entry>, top: u32, div: u64) -> String {
         let mut out = Vec::new();
-        text(def, &sorted(def, entries, top), div, &TestNames, &mut out);
+        text(def, &sorted(def, entries, top, Rank::Usual), div, &TestNames, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -337,6 +384,42 @@ mod tests {
         let plain = map(vec![Type::I64], MapValue::Plain(Type::I64));
         let entries = vec![(key(1), vec![5]), (key(2), vec![-5i64 as u64])];
         assert_eq!(shown(&plain, entries, 0, 1), "@x[2]: -5\n@x[1]: 5\n");
+    }
+
+    #[test]
+    fn entries_are_printed_by_what_was_asked_for() {
+        let keys = |aggregate: Aggregate, rank: &str| -> Vec<i64> {
+            let def = map(vec![Type::I64], MapValue::Aggregate(aggregate));
+            let rank = Rank::parse(rank).unwrap();
+            assert!(rank.fits(&def.value), "{aggregate:?} {rank:?}");
+            // 1: most values, 2: the largest sum and value, 3: the largest mean and p50.
+            let taken: [(i64, Vec<i64>); 3] =
+                [(1, vec![1; 40]), (2, [vec![3; 20], vec![900]].concat()), (3, vec![60, 70, 80])];
+            let entries = taken.iter().map(|(n, values)| (key(*n), gather(aggregate, values))).collect();
+            sorted(&def, entries, 0, rank).iter().map(|(key, _)| word(key, 0) as i64).collect()
+        };
+        let (stats, quantiles) = (Aggregate::Stats { is_signed: true }, Aggregate::Quantiles { bits: 4 });
+        let (hist, lhist) = (Aggregate::Hist { bits: 0 }, Aggregate::Lhist { min: 0, max: 1000, step: 10 });
+        for (aggregate, rank, order) in [
+            (stats, "count", [3, 2, 1]),
+            (stats, "sum", [1, 3, 2]),
+            (stats, "total", [1, 3, 2]),
+            (stats, "avg", [1, 2, 3]),
+            (stats, "key", [1, 2, 3]),
+            (Aggregate::Avg { is_signed: true }, "sum", [1, 3, 2]),
+            (Aggregate::Max { is_signed: true }, "max", [1, 3, 2]),
+            (Aggregate::Max { is_signed: true }, "count", [3, 2, 1]),
+            (quantiles, "count", [3, 2, 1]),
+            (quantiles, "p50", [1, 2, 3]),
+            (quantiles, "p99", [1, 3, 2]),
+            (quantiles, "max", [1, 3, 2]),
+            (hist, "p50", [1, 2, 3]),
+            (hist, "p99.9", [1, 3, 2]),
+            (hist, "count", [3, 2, 1]),
+            (lhist, "p99", [1, 3, 2]),
+        ] {
+            assert_eq!(keys(aggregate, rank), order, "{aggregate:?} by {rank}");
+        }
     }
 
     #[test]

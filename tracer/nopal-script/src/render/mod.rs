@@ -7,7 +7,7 @@ mod printf;
 mod value;
 
 pub use json::{escaped, json_rows};
-pub use map::{Entry, sorted};
+pub use map::{Entry, MapShown, sorted};
 pub use printf::printf;
 pub use value::value;
 
@@ -85,9 +85,10 @@ impl Renderer<'_> {
     }
 
     /// `print(@map, top, div)`: the largest last; `top` 0 is all.
-    pub fn map(&self, map: u32, entries: Vec<Entry>, top: u32, div: u64, out: &mut Vec<u8>) {
+    pub fn map(&self, map: u32, entries: Vec<Entry>, shown: MapShown, out: &mut Vec<u8>) {
         let Some(def) = self.program.maps.get(map as usize) else { return };
-        let entries = sorted(def, entries, top);
+        let MapShown { top, div, rank } = shown;
+        let entries = sorted(def, entries, top, rank);
         match self.form {
             Form::Text => map::text(def, &entries, div, self.names, out),
             Form::Json => json::map(def, &entries, div, self.names, out),

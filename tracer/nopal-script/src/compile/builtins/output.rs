@@ -7,9 +7,10 @@ use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::maps::Held;
 use crate::compile::types::{Ty, Value};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::op::{Op, Slot};
-use nopal_program::{Action, Field, Format};
+use nopal_program::rank::Rank;
+use nopal_program::{Action, Field, Format, MapValue};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
@@ -21,9 +22,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "print",
-        signature: "print(value), print(@map), print(@map, top, divisor), print(@map[key])",
-        doc: "Prints a value, or a map: at most `top` entries, numbers divided by `divisor`.",
-        n_args: 1..=3,
+        signature: "print(value), print(@map), print(@map, top, divisor), print(@map, top, divisor, \"rank\"), print(@map[key])",
+        doc: "Prints a value, or a map: the last `top` entries, numbers divided by `divisor`. The order is that of the values (see \"Maps in order\"), or by `rank`, always the last argument: `key`, `count`, `sum`, `avg`, `max`, `p50`, `p90`, `p99` or `p99.9`.",
+        n_args: 1..=4,
         lower: print,
     },
     Function {
@@ -144,7 +145,7 @@ fn print(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     }
     if call.args.len() > 1 {
         return Err(Diagnostic::error(call.span, "only whole maps are printed by rank")
-            .help("write `print(@map, top, divisor)`"));
+            .help("write `print(@map, top, divisor)` or `print(@map, top, divisor, \"p99\")`"));
     }
     let start = body.frame_top();
     let field = body.field(start, &call.args[0], |_| Ok(()))?;
@@ -156,17 +157,52 @@ fn print(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 
 fn print_map(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let id = map_arg(body, call, 0)?;
+    let (given, rank) = match call.args.last().map(|expr| (&expr.kind, expr.span)) {
+        Some((ExprKind::Str(word), span)) => {
+            (&call.args[1..call.args.len() - 1], rank_of(body, id, &String::from_utf8_lossy(word), span)?)
+        }
+        _ => (&call.args[1..], Rank::Usual),
+    };
+    if let Some(more) = given.get(2) {
+        return Err(Diagnostic::error(more.span, "this must be the order in quotes, such as \"p99\"")
+            .help("write `print(@map, top, divisor, \"p99\")`"));
+    }
     let mut numbers = [0i64, 0];
-    for (number, expr) in numbers.iter_mut().zip(&call.args[1..]) {
+    for (number, expr) in numbers.iter_mut().zip(given) {
         *number = match body.number(expr)?.constant() {
             Some(constant) if (0..=i64::from(u32::MAX)).contains(&constant) => constant,
             _ => return Err(Diagnostic::error(expr.span, "this must be a constant that is not negative")),
         };
     }
-    let action =
-        body.action(Action::PrintMap { map: id as u32, top: numbers[0] as u32, div: numbers[1] as u64 });
+    let (top, div) = (numbers[0] as u32, numbers[1] as u64);
+    let action = body.action(Action::PrintMap { map: id as u32, top, div, rank });
     body.emit(Op::Emit { action, payload: Slot { at: 0, len: 0 } });
     Ok(Value::nothing(call.span))
+}
+
+/// The order that a word stands for, if the map's values have it.
+fn rank_of(body: &Body<'_, '_>, map: usize, word: &str, span: Span) -> Lowered<Rank> {
+    let known = body.shared.maps.get(map);
+    let value = known.value.as_ref().map(|(held, _)| match held {
+        Held::Plain(ty) => MapValue::Plain(ty.to_type()),
+        Held::Aggregate(aggregate) => MapValue::Aggregate(*aggregate),
+    });
+    let fits = |rank: Rank| value.as_ref().is_none_or(|value| rank.fits(value));
+    match Rank::parse(word) {
+        Some(rank) if fits(rank) => Ok(rank),
+        rank => {
+            let message = match rank {
+                Some(_) => format!("`{}` has no {word} to be put in order by", known.name),
+                None => format!("maps are not put in order by \"{word}\""),
+            };
+            let words: Vec<String> = Rank::WORDS
+                .iter()
+                .filter(|(word, rank)| fits(*rank) && rank.word() == Some(word))
+                .map(|(word, _)| format!("\"{word}\""))
+                .collect();
+            Err(Diagnostic::error(span, message).help(format!("it can be {}", words.join(", "))))
+        }
+    }
 }
 
 /// The key, then the value.
