@@ -12,6 +12,7 @@ mod panics;
 mod pids;
 mod processes;
 mod reading;
+mod rhythm;
 mod signals;
 mod target_args;
 mod traps;

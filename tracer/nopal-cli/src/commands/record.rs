@@ -4,6 +4,7 @@ use super::answers;
 use crate::failure::Failure;
 use crate::known;
 use crate::open::{Open, announce, count_sites};
+use crate::rhythm;
 use crate::signals;
 use crate::target_args::TargetArgs;
 use crate::traps;
@@ -96,8 +97,6 @@ pub(super) enum Ctf {
     Two,
 }
 
-/// How long to sleep when the rings were nearly empty.
-const IDLE: Duration = Duration::from_millis(5);
 /// A crash costs at most the events of this long.
 const FLUSH: Duration = Duration::from_secs(1);
 const STATUS: Duration = Duration::from_millis(500);
@@ -239,12 +238,10 @@ fn gather(
                 break Some(error);
             }
         }
-        if n_hits < 1000 {
-            if n_hits == 0 && open.is_over() {
-                break None;
-            }
-            std::thread::sleep(IDLE);
+        if n_hits == 0 && open.is_over() {
+            break None;
         }
+        rhythm::rest(n_hits);
     };
     status.clear();
     for failure in open.close() {

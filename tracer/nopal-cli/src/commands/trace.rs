@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::lines::{self, LineArg};
 use crate::open::{announce, announcement};
+use crate::rhythm;
 use crate::signals;
 use crate::target_args::TargetArgs;
 use crate::traps;
@@ -15,7 +16,7 @@ use nopal_trace::live::{LiveClass, LivePrinter, Seen};
 use nopal_trace::{Look, RecordingInfo, TextForm, Verdict};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Prints each hit of probes with its arguments.
 #[derive(Debug, clap::Args)]
@@ -56,9 +57,6 @@ pub(super) struct Args {
     pub limit: Option<u64>,
 }
 
-/// How long to sleep when the rings were empty.
-const IDLE: Duration = Duration::from_millis(10);
-
 pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let events = std::mem::take(&mut args.events);
     args.probes.extend(events);
@@ -78,17 +76,15 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let ended = loop {
         open.look_after();
         let polled = printing.poll(&mut open.live, false)?;
-        let is_idle = polled.n_hits == 0;
+        let n_hits = polled.n_hits;
         polled.count(&mut verdict);
         if signals::is_stopped() || printing.is_done() || end.is_some_and(|end| Instant::now() >= end) {
             break "";
         }
-        if is_idle {
-            if open.is_over() {
-                break "the program has ended; ";
-            }
-            std::thread::sleep(IDLE);
+        if n_hits == 0 && open.is_over() {
+            break "the program has ended; ";
         }
+        rhythm::rest(n_hits);
     };
     let failures = open.close();
     printing.poll(&mut open.live, true)?.count(&mut verdict);

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::known::{declared, of_processes};
 use crate::needs::Needs;
 use crate::open::{Open, announce};
+use crate::rhythm;
 use crate::signals;
 use crate::traps;
 use crate::verdict::Manner;
@@ -105,8 +106,6 @@ impl<C: Consumer> Stream<C> for Ordered {
     }
 }
 
-/// How long to sleep when the rings were empty.
-const IDLE: Duration = Duration::from_millis(10);
 const STATUS: Duration = Duration::from_millis(500);
 
 impl Source {
@@ -296,7 +295,7 @@ impl Source {
         loop {
             open.look_after();
             let polled = stream.poll(&mut open.live, consumer, false);
-            let is_idle = polled.n_hits == 0;
+            let n_hits = polled.n_hits;
             polled.count(&mut verdict);
             if let Err(failure) = each_round(consumer, stream.seen().reached_ns) {
                 failed = Some(failure);
@@ -310,12 +309,10 @@ impl Source {
                 let Seen { n, what, .. } = stream.seen();
                 format!("{} {what} in {seconds} s; Ctrl-C gives the answer", numbers::count(n))
             });
-            if is_idle {
-                if open.is_over() {
-                    break;
-                }
-                std::thread::sleep(IDLE);
+            if n_hits == 0 && open.is_over() {
+                break;
             }
+            rhythm::rest(n_hits);
         }
         let duration_ns = start.elapsed().as_nanos() as u64;
         let failures = open.live.close();
