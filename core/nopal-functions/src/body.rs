@@ -98,9 +98,9 @@ impl<'a> Body<'a> {
         position(&self.instructions, instruction.ip()).is_some_and(|at| self.depths.before(at).is_some())
     }
 
-    /// The straight line from its entry on.
-    pub fn entry_edge(&self) -> Edge {
-        edge::of_entry(&self.stretches[0], &self.targets)
+    /// The straight line from its entry on, or from so many bytes behind it.
+    pub fn entry_edge(&self, skip: usize) -> Edge {
+        edge::of_entry(&self.stretches[0], skip, &self.targets)
     }
 
     /// Every place where it is left.

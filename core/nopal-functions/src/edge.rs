@@ -18,13 +18,15 @@ fn bytes_of(stretch: &Stretch<'_>, from: u64, len: usize) -> Vec<u8> {
     stretch.code.iter().chain(stretch.behind).skip(skip).take(len).copied().collect()
 }
 
-/// From the entry to the first instruction that leads elsewhere or that something else leads to.
-pub(crate) fn of_entry(stretch: &Stretch<'_>, targets: &BTreeSet<u64>) -> Edge {
+/// From the entry, or `skip` bytes behind it, to the first instruction that leads elsewhere or that something else leads to.
+pub(crate) fn of_entry(stretch: &Stretch<'_>, skip: usize, targets: &BTreeSet<u64>) -> Edge {
     let mut line_len = 0;
-    let mut decoder = Decoder::with_ip(64, stretch.code, stretch.address, DecoderOptions::NONE);
+    let (function, start) = (stretch.address, stretch.address + skip as u64);
+    let code = stretch.code.get(skip..).unwrap_or_default();
+    let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
     while decoder.can_decode() && line_len < MAX_LINE_BYTES {
         let instruction = decoder.decode();
-        let is_target = targets.contains(&instruction.ip()) && instruction.ip() != stretch.address;
+        let is_target = targets.contains(&instruction.ip()) && instruction.ip() != function;
         if instruction.is_invalid() || is_target {
             break;
         }
@@ -33,9 +35,8 @@ pub(crate) fn of_entry(stretch: &Stretch<'_>, targets: &BTreeSet<u64>) -> Edge {
             break;
         }
     }
-    let code = bytes_of(stretch, stretch.address, line_len + BEHIND_BYTES);
-    let start = stretch.address;
-    Edge { side: Side::Entry, function: start, start, code, line_len, n_filling: 0, unfit: None }
+    let code = bytes_of(stretch, start, line_len + BEHIND_BYTES);
+    Edge { side: Side::Entry, function, start, code, line_len, n_filling: 0, is_go: false, unfit: None }
 }
 
 /// The exit, and the instructions before it after which what it returns does not change. `before`: nearest first.
@@ -62,7 +63,7 @@ pub(crate) fn of_exit(
     let line_len = (exit.next_ip() - start) as usize;
     let n_filling = filling_behind(stretch, exit.next_ip(), targets);
     let code = bytes_of(stretch, start, line_len + BEHIND_BYTES);
-    Edge { side, function, start, code, line_len, n_filling, unfit: None }
+    Edge { side, function, start, code, line_len, n_filling, is_go: false, unfit: None }
 }
 
 /// Bytes behind an unconditional exit that are only there to fill up.

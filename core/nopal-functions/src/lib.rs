@@ -10,11 +10,13 @@
 mod body;
 mod depth;
 mod edge;
+mod go;
 mod obstacle;
 mod stretch;
 
 pub use body::{Body, Exit, Outward, leads_into};
 pub use depth::rise as stack_rise;
+pub use go::stack_check_len;
 pub use obstacle::Obstacle;
 pub use stretch::Stretch;
 

@@ -117,12 +117,12 @@ fn a_line_ends_where_something_else_leads() {
     // push %rbx; sub $16,%rsp; xor %eax,%eax; loop: inc %eax; jmp loop
     let code = [0x53, 0x48, 0x83, 0xec, 0x10, 0x31, 0xc0, 0xff, 0xc0, 0xeb, 0xfc];
     let body = Body::new(vec![stretch(&code)]).unwrap();
-    let edge = body.entry_edge();
+    let edge = body.entry_edge(0);
     assert_eq!((edge.start, edge.line_len), (AT, 7));
     assert_eq!(edge.code[..7], code[..7]);
     // ... and with the first instruction that leads elsewhere.
     let code = [0x53, 0x85, 0xff, 0x74, 0x01, 0x90, 0x5b, 0xc3];
-    assert_eq!(Body::new(vec![stretch(&code)]).unwrap().entry_edge().line_len, 5);
+    assert_eq!(Body::new(vec![stretch(&code)]).unwrap().entry_edge(0).line_len, 5);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn no_bytes_make_it_panic() {
             .collect();
         seed = seed.wrapping_add(1);
         if let Ok(body) = Body::new(vec![stretch(&code)]) {
-            body.entry_edge();
+            body.entry_edge(0);
             let _: Result<_, Obstacle> = body.exits();
         }
     }

@@ -44,6 +44,8 @@ pub struct Edge {
     pub line_len: usize,
     /// Bytes behind an exit that are never run.
     pub n_filling: usize,
+    /// Of a function of Go, which has its arguments in other registers.
+    pub is_go: bool,
     /// Why only the kernel can open it, if that is so.
     pub unfit: Option<String>,
 }

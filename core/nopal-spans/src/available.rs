@@ -4,7 +4,7 @@
 use crate::catalog;
 use crate::convention::{self, common_name, name_of};
 use crate::no_span::NoSpan;
-use crate::span::{KeyField, Mode, ProbeName, STACK, Shape, Source, Span};
+use crate::span::{GOROUTINE, KeyField, Mode, ProbeName, STACK, Shape, Source, Span};
 use nopal_sdt::Pattern;
 use nopal_sdt::pattern::{glob, nearest};
 
@@ -339,18 +339,19 @@ fn is_probe(word: &str, probe: &ProbeName) -> bool {
 
 /// Probes that stand for a function and have its stack pointer pair by it.
 fn as_call(span: Span, probes: &[KnownProbe]) -> Span {
-    let has_stack = |name: &ProbeName| {
+    let has = |name: &ProbeName, field: &str| {
         let known = probes.iter().find(|probe| probe.name == *name);
-        known.is_some_and(|probe| probe.fields.iter().any(|field| field.name == STACK))
+        known.is_some_and(|probe| probe.fields.iter().any(|each| each.name == field))
     };
     match (span.begins(), span.ends()) {
         ([begin], [end])
             if begin.name.ends_with("__entry")
                 && end.name.ends_with("__return")
-                && has_stack(begin)
-                && has_stack(end) =>
+                && has(begin, STACK)
+                && has(end, STACK) =>
         {
-            Span::call(&span.name, begin.clone(), end.clone(), span.source.clone())
+            let make = if has(begin, GOROUTINE) { Span::goroutine_call } else { Span::call };
+            make(&span.name, begin.clone(), end.clone(), span.source.clone())
         }
         _ => span,
     }

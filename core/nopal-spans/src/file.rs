@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(order.begins(), [ProbeName::new("shop", "order__placed")]);
         assert_eq!(order.ends()[1], ProbeName::new("billing", "refunded"));
         assert_eq!(order.fails, [ProbeName::new("shop", "order__failed")]);
-        assert_eq!(order.key()[1], KeyField { begin: "shop".into(), end: "store".into() });
+        assert_eq!(order.key()[1], KeyField { begin: "shop".into(), end: "store".into(), less: None });
         assert_eq!(order.carries[0].probe, ProbeName::new("shop", "login"));
         let slow = spans.iter().find(|s| s.name == "slow").unwrap();
         assert_eq!(

@@ -21,7 +21,7 @@ pub use histogram::Histogram;
 pub use no_span::NoSpan;
 pub use pairing::{Done, Finished, Needs, Pairing, Sink, Task, Unmatched};
 pub use slowest::Slowest;
-pub use span::{Carry, KeyField, Mode, ProbeName, STACK, Shape, Source, Span, Unit};
+pub use span::{Carry, GOROUTINE, KeyField, Mode, ProbeName, STACK, STACK_END, Shape, Source, Span, Unit};
 pub use started::Started;
 pub use summary::Summary;
 pub use value::{Fields, Value};

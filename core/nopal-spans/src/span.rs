@@ -4,6 +4,9 @@ use std::fmt;
 
 /// The field of a function's probes that has the stack pointer.
 pub const STACK: &str = "sp";
+/// Of a function of Go: which goroutine is in it, and where the goroutine's stack begins, at its highest address.
+pub const GOROUTINE: &str = "goroutine";
+pub const STACK_END: &str = "stack_end";
 
 /// A kind of span, such as `postgresql:query`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub enum Mode {
 pub struct KeyField {
     pub begin: String,
     pub end: String,
+    /// A field of both whose value is taken off.
+    pub less: Option<String>,
 }
 
 /// A field of another probe that a span takes over.
@@ -122,6 +127,14 @@ impl Span {
         Span { mode: Mode::Thread { matching }, is_call: true, ..Span::pair(name, begin, end, source) }
     }
 
+    /// Calls of a function of Go. A goroutine goes from thread to thread, and its stack may move while it is in a call: what
+    /// stays is how far below the end of its stack the call began.
+    pub fn goroutine_call(name: &str, begin: ProbeName, end: ProbeName, source: Source) -> Span {
+        let depth = KeyField { less: Some(STACK.to_owned()), ..KeyField::parse(STACK_END) };
+        let mode = Mode::Key(vec![KeyField::parse(GOROUTINE), depth]);
+        Span { mode, is_call: true, ..Span::pair(name, begin, end, source) }
+    }
+
     /// `provider:name`, or the name alone.
     pub fn full_name(&self) -> String {
         if self.provider.is_empty() { self.name.clone() } else { format!("{}:{}", self.provider, self.name) }
@@ -186,16 +199,17 @@ impl KeyField {
     /// `id`, or `id=request_id` where the end calls it otherwise.
     pub fn parse(text: &str) -> KeyField {
         let (begin, end) = text.split_once('=').unwrap_or((text, text));
-        KeyField { begin: begin.trim().to_owned(), end: end.trim().to_owned() }
+        KeyField { begin: begin.trim().to_owned(), end: end.trim().to_owned(), less: None }
     }
 }
 
 impl fmt::Display for KeyField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.begin == self.end {
-            true => f.write_str(&self.begin),
-            false => write!(f, "{}={}", self.begin, self.end),
+            true => f.write_str(&self.begin)?,
+            false => write!(f, "{}={}", self.begin, self.end)?,
         }
+        self.less.iter().try_for_each(|less| write!(f, "-{less}"))
     }
 }
 

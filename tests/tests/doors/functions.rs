@@ -153,13 +153,23 @@ fn instructions(file: &Path) -> Vec<(u64, usize)> {
     text.lines().filter_map(line).collect()
 }
 
+/// The link-time address of the file's beginning.
+fn first_address(file: &Path) -> u64 {
+    let text = run(Command::new("readelf").arg("-lW").arg(file));
+    let loads = text.lines().filter_map(|line| line.trim().strip_prefix("LOAD"));
+    let mut words = loads.map(|line| line.split_whitespace().map(|word| word.trim_start_matches("0x")));
+    let [offset, address] = words.find_map(|mut words| Some([words.next()?, words.next()?])).unwrap();
+    assert!(offset.bytes().all(|byte| byte == b'0'), "{text}");
+    u64::from_str_radix(address, 16).unwrap()
+}
+
 /// The code of a file as a process has it: link-time address, what the file has, what there is now.
 pub(super) fn code_of(pid: u32, file: &Path) -> (u64, Vec<u8>, Vec<u8>) {
     let (address, offset, len) = section(file, ".text").unwrap();
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let is_first = |line: &&str| line.ends_with(file.to_str().unwrap()) && line.contains(" 00000000 ");
     let bias = maps.lines().find(is_first).and_then(|line| line.split('-').next()).unwrap();
-    let bias = u64::from_str_radix(bias, 16).unwrap();
+    let bias = u64::from_str_radix(bias, 16).unwrap() - first_address(file);
     let (mut now, mut then) = (vec![0; len as usize], vec![0; len as usize]);
     fs::File::open(format!("/proc/{pid}/mem")).unwrap().read_exact_at(&mut now, bias + address).unwrap();
     fs::File::open(file).unwrap().read_exact_at(&mut then, offset).unwrap();

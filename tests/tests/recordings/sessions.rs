@@ -199,15 +199,16 @@ fn events_are_switched_while_recording() {
 
 #[test]
 fn a_change_under_load_neither_loses_nor_doubles_events() {
-    a_change_under_load("auto");
+    a_change_under_load("auto", 8);
 }
 
 #[test]
 fn a_change_under_load_neither_loses_nor_doubles_events_by_the_kernel_door() {
-    a_change_under_load("kernel");
+    // To close a site takes the kernel long on a busy machine.
+    a_change_under_load("kernel", 3);
 }
 
-fn a_change_under_load(door: &str) {
+fn a_change_under_load(door: &str, n_changes: u32) {
     let (server, place) = (Server::start(), Place::new(&format!("cut-{door}")));
     place.create(&[]);
     place.nopal(&["enable-channel", "-u", "channel0", "--door", door]);
@@ -226,7 +227,7 @@ fn a_change_under_load(door: &str) {
             n_sent
         });
         // Each makes the recorder open the probes anew, or begin new files.
-        for n in 0..8 {
+        for n in 0..n_changes {
             place.nopal(&["rotate"]);
             place.nopal(&["enable-event", "-u", &format!("valkey_db:*{n}*")]);
         }

@@ -6,7 +6,7 @@ use nopal_live::functions::{ENTRY, FunctionPattern, RETURN, probes_of_file};
 use nopal_proc::symbols::{FileSymbols, demangle};
 use nopal_proc::{Image, TargetError};
 use nopal_run::catalog::LiveCatalog;
-use nopal_spans::{KnownProbe, ProbeName, STACK, Source, Span};
+use nopal_spans::{GOROUTINE, KnownProbe, ProbeName, STACK, Source, Span};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
@@ -74,8 +74,12 @@ impl Found {
                 self.endless.push(demangle(symbol));
                 continue;
             }
-            let has_stack = probe.fields.iter().any(|field| field.name == STACK);
-            let make = if has_stack { Span::call } else { Span::pair };
+            let has = |name: &str| probe.fields.iter().any(|field| field.name == name);
+            let make = match (has(STACK), has(GOROUTINE)) {
+                (true, true) => Span::goroutine_call,
+                (true, false) => Span::call,
+                (false, _) => Span::pair,
+            };
             let shown = demangle(symbol);
             // Two functions of one name are one span; the stack pointer keeps their calls apart.
             spans.entry(symbol).or_insert_with(|| make(&shown, probe.name.clone(), end, Source::CommandLine));

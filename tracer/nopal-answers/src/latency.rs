@@ -7,8 +7,8 @@ use crate::groups::Groups;
 use crate::table::{Answer, Cell, Column, Slow};
 use nopal_spans::fingerprint;
 use nopal_spans::{
-    Available, Done, Fields, Finished, KnownField, Needs, Pairing, STACK, Sink, Slowest, Span, Summary,
-    Unmatched, Value,
+    Available, Done, Fields, Finished, GOROUTINE, KnownField, Needs, Pairing, STACK, STACK_END, Sink,
+    Slowest, Span, Summary, Unmatched, Value,
 };
 use nopal_trace::EventType;
 use std::collections::BTreeMap;
@@ -518,7 +518,9 @@ pub(crate) fn shown(span: &Finished<'_>, ask: &SpanAsk, names: &[Vec<String>]) -
         add_ends(&mut shown, ends);
     }
     // What tells calls apart tells people nothing.
-    shown.retain(|(name, cell)| *cell != Cell::None && !(ask.is_call && name == STACK));
+    const APART: [&str; 3] = [STACK, STACK_END, GOROUTINE];
+    let is_apart = |name: &str| APART.contains(&name.strip_prefix("end.").unwrap_or(name));
+    shown.retain(|(name, cell)| *cell != Cell::None && !(ask.is_call && is_apart(name)));
     shown
 }
 

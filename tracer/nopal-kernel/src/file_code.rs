@@ -23,6 +23,7 @@ pub struct FileCode {
     pub object: Object,
     symbols: OnceLock<FileSymbols>,
     functions: OnceLock<FunctionRanges>,
+    is_go: OnceLock<bool>,
 }
 
 /// The files that were read, by device and inode.
@@ -46,7 +47,13 @@ impl FileCodes {
         let mut object = nopal_sdt::read(image.bytes())
             .map_err(|error| Refusal::Unreadable { reason: error.to_string() })?;
         nopal_sdt::describe(&mut object.probes, &self.given);
-        let file = FileCode { image, object, symbols: OnceLock::new(), functions: OnceLock::new() };
+        let file = FileCode {
+            image,
+            object,
+            symbols: OnceLock::new(),
+            functions: OnceLock::new(),
+            is_go: OnceLock::new(),
+        };
         let file = Arc::new(file);
         self.known.insert(id, Arc::clone(&file));
         Ok(file)
@@ -54,6 +61,11 @@ impl FileCodes {
 }
 
 impl FileCode {
+    /// Whether it is a program of Go, of which no return address may be another's.
+    pub(crate) fn is_go(&self) -> bool {
+        *self.is_go.get_or_init(|| nopal_proc::go::is_go(self.image.bytes()))
+    }
+
     /// Device and inode.
     pub fn file(&self) -> (u64, u64) {
         (self.image.device, self.image.inode)

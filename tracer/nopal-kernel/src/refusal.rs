@@ -39,6 +39,8 @@ pub enum Refusal {
     NotCode {
         address: u64,
     },
+    /// When a stack of Go moves, its return addresses are looked up, and one of the kernel's is unknown.
+    GoReturn,
     /// The kernel says so.
     Unsupported {
         path: PathBuf,
@@ -141,6 +143,10 @@ impl fmt::Display for Refusal {
                     "a uprobe does not see whether the conditional jump at {address:#x} leaves its function"
                 )
             }
+            Refusal::GoReturn => f.write_str(
+                "a return address of the kernel's would end a program of Go when its stack moves; the user door sees returns \
+                 without one, if the script can be run by it (`-v` says why not)",
+            ),
             Refusal::NotCode { address } => write!(f, "{address:#x} is not code of the file"),
             Refusal::Unsupported { path } => write!(
                 f,

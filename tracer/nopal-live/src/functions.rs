@@ -17,9 +17,14 @@ pub const ENTRY: &str = "__entry";
 pub const RETURN: &str = "__return";
 /// The stack pointer, which is the same where a call is entered and where it is left. Spans of functions pair by it.
 const STACK: &str = "sp";
+/// The same of a program of Go, together.
+const GOROUTINE: &str = "goroutine";
+const STACK_END: &str = "stack_end";
 const RETURNED: &str = "retval";
 /// How many registers a call may have its numbers and addresses in.
 const N_ARGUMENTS: usize = 6;
+const C_REGISTERS: [&str; N_ARGUMENTS] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
+const GO_REGISTERS: [&str; N_ARGUMENTS] = ["rax", "rbx", "rcx", "rdi", "rsi", "r8"];
 
 /// Which functions are meant by `function:FILE:NAME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +138,7 @@ pub fn probes_of_file(
         let probe = |suffix: &str, mut values: Vec<Value>, sites: Vec<Site>| {
             // Where the kernel sees a function return, the return address has left the stack already.
             values.extend((!is_by_kernel).then(stack_pointer));
+            values.extend(file.is_go().then(goroutine).into_iter().flatten());
             let args: Vec<Arg> = values.iter().map(Value::arg).collect();
             let described = (1..).zip(values).map(|(operand, value)| value.described(operand)).collect();
             Probe {
@@ -142,9 +148,14 @@ pub fn probes_of_file(
                 description: Some(Description { args: described, ..Description::default() }),
             }
         };
-        let info = debug_info.get_or_init(|| DebugInfo::of_file(path, file.image()));
+        // What Go's debug information says of parameters is not read.
+        let info = debug_info.get_or_init(|| {
+            let is_read = !file.is_go();
+            is_read.then(|| DebugInfo::of_file(path, file.image())).flatten()
+        });
         let signature = info.as_ref().and_then(|info| info.signature(function.address, function.name));
-        found.push(probe(ENTRY, given(signature.as_ref()), vec![entry]));
+        let registers = if file.is_go() { GO_REGISTERS } else { C_REGISTERS };
+        found.push(probe(ENTRY, given(signature.as_ref(), registers), vec![entry]));
         if !exits.is_empty() {
             let value = has_value.then(|| returned(signature.as_ref())).flatten();
             found.push(probe(RETURN, value.into_iter().collect(), exits));
@@ -222,14 +233,21 @@ fn stack_pointer() -> Value {
     Value::new(STACK, Kind::Pointer, "8@%rsp".to_owned())
 }
 
+/// Which goroutine it is, and where its stack begins: the stack moves, and the goroutine goes from thread to thread.
+fn goroutine() -> [Value; 2] {
+    [
+        Value::new(GOROUTINE, Kind::Pointer, "8@%r14".to_owned()),
+        Value::new(STACK_END, Kind::Pointer, "8@8(%r14)".to_owned()),
+    ]
+}
+
 /// What a function is given: its parameters, as far as they are known, else what may be some.
-fn given(signature: Option<&Signature>) -> Vec<Value> {
+fn given(signature: Option<&Signature>, registers: [&str; N_ARGUMENTS]) -> Vec<Value> {
     let Some(signature) = signature else {
-        let registers = (0..N_ARGUMENTS).filter_map(|index| Some((index, Register::of_argument(index)?)));
-        let value = |(index, register): (usize, Register)| {
-            Value::new(&format!("arg{index}"), Kind::Signed, format!("-8@%{}", register.name()))
+        let value = |(index, register): (usize, &str)| {
+            Value::new(&format!("arg{index}"), Kind::Signed, format!("-8@%{register}"))
         };
-        return registers.map(value).collect();
+        return registers.into_iter().enumerate().map(value).collect();
     };
     let mut values: Vec<Value> = Vec::new();
     for (index, Parameter { name, written, ty, place }) in signature.parameters.iter().enumerate() {
@@ -263,7 +281,7 @@ fn sites(edges: Edges, known: &mut HashSet<u64>) -> (Site, Vec<Site>, bool) {
         }
         Ok(exits) => Ok(exits.clone()),
         // The kernel changes the return address: what returns twice, or moves its stack, would not live on.
-        Err(Unfit::Special { .. } | Unfit::NotCode) => Ok(Vec::new()),
+        Err(Unfit::Special { .. } | Unfit::Unreturning { .. } | Unfit::NotCode) => Ok(Vec::new()),
         Err(unfit @ Unfit::Code(_)) => Err(unfit.to_string()),
     };
     match exits {

@@ -2,6 +2,7 @@
 //! come from the tables for unwinding and from symbols; what the code says is read by `nopal_functions`.
 
 use super::functions::FunctionRanges;
+use super::go::{CHECK_BYTES, is_go, stack_check_len};
 use super::symbols::{FileSymbols, Function};
 use super::{Bytes, Image};
 use nopal_functions::{Body, Obstacle, Stretch, leads_into};
@@ -18,9 +19,14 @@ const MAX_STRETCHES: usize = 8;
 /// What is read behind a stretch.
 const BEHIND_BYTES: u64 = 32;
 const SITE_BYTES: usize = 32;
+const WITHOUT_CHECK: &str = "it is assembly or must not have its stack looked at: it does not ask whether the stack has room, as other functions of Go do";
+const UNTOLD_EXITS: &str =
+    "its code does not tell where it is left, and a return address of the kernel's would end a program of Go";
 
 /// Where the first arguments of a function are, then its stack pointer, which tells calls of it apart.
 const ENTRY_OPERANDS: [&str; 7] = ["8@%rdi", "8@%rsi", "8@%rdx", "8@%rcx", "8@%r8", "8@%r9", "8@%rsp"];
+/// The same of a function of Go.
+const GO_OPERANDS: [&str; 7] = ["8@%rax", "8@%rbx", "8@%rcx", "8@%rdi", "8@%rsi", "8@%r8", "8@%rsp"];
 const RETURN_OPERANDS: [&str; 2] = ["8@%rax", "8@%rsp"];
 const TAIL_OPERANDS: [&str; 1] = ["8@%rsp"];
 
@@ -31,6 +37,9 @@ pub enum Unfit {
     Code(Obstacle),
     /// It is known to be one that works only as it is.
     Special { reason: &'static str },
+    /// The same, and the kernel cannot see it return either: the program would not live on with a return address of the
+    /// kernel's on its stack.
+    Unreturning { reason: &'static str },
     /// Not in the file's code.
     NotCode,
 }
@@ -39,7 +48,7 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unfit::Code(obstacle) => write!(f, "{obstacle}"),
-            Unfit::Special { reason } => f.write_str(reason),
+            Unfit::Special { reason } | Unfit::Unreturning { reason } => f.write_str(reason),
             Unfit::NotCode => write!(f, "it is not in the code of the file"),
         }
     }
@@ -65,6 +74,7 @@ impl Edges {
             code: Vec::new(),
             line_len: 0,
             n_filling: 0,
+            is_go: false,
             unfit: Some(reason),
         };
         Site { args: args(&RETURN_OPERANDS), edge: Some(edge), ..self.entry.clone() }
@@ -94,6 +104,7 @@ pub struct FileFunctions {
     code: Vec<Range<u64>>,
     /// What holds for all of its functions.
     unfit: Option<&'static str>,
+    is_go: bool,
 }
 
 impl FileFunctions {
@@ -103,6 +114,7 @@ impl FileFunctions {
         let mut starts: Vec<u64> = symbols.functions().map(|f| f.address).chain(ranges.starts()).collect();
         starts.sort_unstable();
         starts.dedup();
+        let is_go = is_go(image.bytes());
         let (mut code, mut unfit) = (Vec::new(), None);
         if let Ok(file) = object::File::parse(image.bytes()) {
             for section in file.sections() {
@@ -111,9 +123,6 @@ impl FileFunctions {
                     code.push(section.address()..section.address().saturating_add(section.size()));
                 }
                 unfit = unfit.or(match section.name() {
-                    Ok(".gopclntab" | ".go.buildinfo") => {
-                        Some("Go moves stacks and passes arguments in its own way")
-                    }
                     Ok("__rseq_cs") if section.size() > 0 => {
                         Some("the file has restartable sequences, which must not be left in the middle")
                     }
@@ -124,11 +133,16 @@ impl FileFunctions {
                 unfit = Some("it is not code for this processor");
             }
         }
-        FileFunctions { image, symbols, ranges, starts, code, unfit }
+        FileFunctions { image, symbols, ranges, starts, code, unfit, is_go }
     }
 
     pub fn symbols(&self) -> &FileSymbols {
         &self.symbols
+    }
+
+    /// Whether it is a program of Go, whose functions have their arguments in registers of Go's choice, and whose stacks move.
+    pub fn is_go(&self) -> bool {
+        self.is_go
     }
 
     pub fn image(&self) -> &Image {
@@ -233,31 +247,39 @@ impl FileFunctions {
         if !self.is_code(function.address) {
             return Err(Unfit::NotCode);
         }
-        let body = match (self.unfit, special(function.name)) {
-            (Some(reason), _) | (None, Some((reason, false))) => Err(Unfit::Special { reason }),
-            (None, _) => self.body(function).map_err(Unfit::Code),
+        let skip = match self.is_go {
+            true => stack_check_len(self.at(function.address, CHECK_BYTES)),
+            false => Some(0),
         };
+        let body = match (self.unfit, special(function.name), skip) {
+            (Some(reason), ..) | (None, Some((reason, false)), _) => Err(Unfit::Special { reason }),
+            (None, _, None) => Err(Unfit::Unreturning { reason: WITHOUT_CHECK }),
+            (None, _, Some(_)) => self.body(function).map_err(Unfit::Code),
+        };
+        let skip = skip.unwrap_or_default();
         let entry_edge = match &body {
-            Ok(body) => body.entry_edge(),
+            Ok(body) => Edge { is_go: self.is_go, ..body.entry_edge(skip) },
             Err(unfit) => Edge {
                 side: Side::Entry,
                 function: function.address,
-                start: function.address,
+                start: function.address + skip as u64,
                 code: Vec::new(),
                 line_len: 0,
                 n_filling: 0,
+                is_go: self.is_go,
                 unfit: Some(unfit.to_string()),
             },
         };
-        let entry = self.site(function.address, &ENTRY_OPERANDS, entry_edge).ok_or(Unfit::NotCode)?;
+        let operands = if self.is_go { &GO_OPERANDS } else { &ENTRY_OPERANDS };
+        let entry = self.site(entry_edge.start, operands, entry_edge).ok_or(Unfit::NotCode)?;
         let exits = match special(function.name) {
-            Some((reason, true)) => Err(Unfit::Special { reason }),
-            _ => body.and_then(|body| {
+            Some((reason, true)) => Err(Unfit::Unreturning { reason }),
+            _ => body.map_err(|unfit| self.of_exits(unfit)).and_then(|body| {
                 if let Some(address) = body.stretches().find_map(|(start, end)| self.start_within(start, end))
                 {
-                    return Err(Unfit::Code(Obstacle::Shared { address }));
+                    return Err(self.of_exits(Unfit::Code(Obstacle::Shared { address })));
                 }
-                let exits = body.exits().map_err(Unfit::Code)?;
+                let exits = body.exits().map_err(|obstacle| self.of_exits(Unfit::Code(obstacle)))?;
                 let site = |exit: nopal_functions::Exit| {
                     let operands: &[&str] = match exit.edge.side {
                         Side::Return => &RETURN_OPERANDS,
@@ -271,6 +293,14 @@ impl FileFunctions {
         Ok(Edges { entry, exits })
     }
 
+    /// Why exits are not known. Stacks of Go move, and its programs walk them.
+    fn of_exits(&self, unfit: Unfit) -> Unfit {
+        match unfit {
+            Unfit::Code(_) if self.is_go => Unfit::Unreturning { reason: UNTOLD_EXITS },
+            other => other,
+        }
+    }
+
     /// A place that is no edge of a function; only the kernel can stop there.
     pub fn place(&self, address: u64) -> Option<Site> {
         let edge = Edge {
@@ -280,6 +310,7 @@ impl FileFunctions {
             code: Vec::new(),
             line_len: 0,
             n_filling: 0,
+            is_go: self.is_go,
             unfit: Some("it is not where a function is entered".to_owned()),
         };
         self.site(address, &ENTRY_OPERANDS, edge).filter(|_| self.is_code(address))

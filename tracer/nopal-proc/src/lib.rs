@@ -13,6 +13,7 @@ pub mod exits;
 pub mod file_functions;
 pub mod file_names;
 pub mod functions;
+pub mod go;
 pub mod groups;
 mod image;
 pub mod launch;

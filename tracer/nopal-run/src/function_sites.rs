@@ -79,7 +79,14 @@ pub(super) fn function_sites(
                 continue;
             }
         };
-        let exits = exits_of(&edges, &wish.exits, &known);
+        let mut asked = wish.exits.as_slice();
+        if let Err(unfit @ Unfit::Unreturning { .. }) = &edges.exits
+            && let Some(point) = asked.first()
+        {
+            notes.push(Note::Gap(format!("{}: not open, {unfit}", point.name)));
+            asked = &[];
+        }
+        let exits = exits_of(&edges, asked, &known);
         if !wish.entry.is_empty() {
             known.insert(*address);
             let mut entry = edges.entry.clone();
@@ -95,7 +102,7 @@ pub(super) fn function_sites(
             sites.push(of(&wish.entry, entry));
         }
         match exits {
-            Ok(exits) if exits.is_empty() && !wish.exits.is_empty() => {
+            Ok(exits) if exits.is_empty() && !asked.is_empty() => {
                 notes.push(Note::Detail(format!("{name}: it never returns")));
             }
             Ok(exits) => {

@@ -200,9 +200,16 @@ impl UserRun {
         let Some(live) = &self.live else { return };
         self.tasks.learn(&live.tasks);
         let mut sites = live.selection();
-        self.notes.append(&mut sites.notes);
+        let notes = std::mem::take(&mut sites.notes);
         let met = std::mem::take(&mut sites.met);
         drop(sites);
+        for note in notes {
+            match note {
+                // What was asked for and is not open is missing.
+                Note::Gap(text) => self.gap(text),
+                detail @ Note::Detail(_) => self.notes.push(detail),
+            }
+        }
         if !met.is_empty() {
             self.everyone.refresh();
         }

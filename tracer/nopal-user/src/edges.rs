@@ -126,7 +126,7 @@ fn at_entry(edge: &Edge, bias: u64, steps: &[Step]) -> Vec<EdgeWay> {
             let rank = rank + if faults { FAULTING } else { 0 };
             found.push((rank, EdgeWay { way, unled: unled.clone(), may_fault: faults }));
         }
-        if !leaves_arguments(instruction) {
+        if !leaves_arguments(instruction, edge.is_go) {
             break;
         }
         let Some(rise) = stack_rise(instruction) else { break };
@@ -226,8 +226,23 @@ fn first_byte(edge: &Edge, exit: &Step, tail: Tail) -> Option<Way> {
 const ARGUMENTS: [Register; 7] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9, Register::RBP];
 
+/// The same of a function of Go, and where it has its goroutine.
+const GO_ARGUMENTS: [Register; 10] = [
+    Register::RAX,
+    Register::RBX,
+    Register::RCX,
+    Register::RDI,
+    Register::RSI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R14,
+];
+
 /// Whether the function's arguments are the same behind the instruction as before it, and it always gets there.
-fn leaves_arguments(instruction: &Instruction) -> bool {
+fn leaves_arguments(instruction: &Instruction, is_go: bool) -> bool {
+    let arguments = if is_go { &GO_ARGUMENTS } else { &ARGUMENTS[..] };
     if instruction.flow_control() != FlowControl::Next || !may_only_fault(instruction) {
         return false;
     }
@@ -242,7 +257,7 @@ fn leaves_arguments(instruction: &Instruction) -> bool {
     !info
         .used_registers()
         .iter()
-        .any(|used| is_written(used.access()) && ARGUMENTS.contains(&used.register().full_register()))
+        .any(|used| is_written(used.access()) && arguments.contains(&used.register().full_register()))
 }
 
 fn is_written(access: OpAccess) -> bool {

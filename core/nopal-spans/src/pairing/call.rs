@@ -18,8 +18,7 @@ pub(super) fn drop_left(
 ) {
     let stack = |frame: &Frame| {
         let role = &classes[frame.class as usize].roles[usize::from(frame.role)];
-        let at = role.key.first().copied().flatten()?;
-        frame.fields.get(usize::from(at)).integer()
+        role.key.first()?.value(&frame.fields).integer()
     };
     let Some(own) = stack(begun) else { return };
     let mut idx = thread.frames.len();

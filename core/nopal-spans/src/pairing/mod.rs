@@ -4,6 +4,7 @@
 //! is made known once, by [`Pairing::add_class`], which says what fields of its events are needed.
 
 mod call;
+mod key;
 mod kin;
 mod rule;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod thread;
 
 use crate::span::{Mode, Span};
 use crate::value::{Fields, Value};
+use key::{identify, is_same_key};
 use rule::{Class, Part, Role, Rule};
 use std::collections::HashMap;
 use thread::{Frame, Thread, Threads};
@@ -598,32 +600,4 @@ fn hand_over(
         thread.done.drain(..).for_each(|done| sink.forget(done.token));
         sink.forget(token);
     }
-}
-
-/// What tells open spans of one rule and one process apart.
-fn identify(key: &mut Vec<u8>, role: &Role, pid: u32, fields: &Fields) {
-    key.clear();
-    key.extend_from_slice(&(role.rule as u32).to_le_bytes());
-    key.extend_from_slice(&pid.to_le_bytes());
-    for at in &role.key {
-        at.map_or(Value::Absent, |at| fields.get(usize::from(at))).identify(key);
-    }
-}
-
-/// Whether begin and end agree in the fields that they must agree in.
-fn is_same_key(begin: &Role, begin_fields: &Fields, end: &Role, end_fields: &Fields) -> bool {
-    begin.key.iter().zip(&end.key).all(|(begin, end)| {
-        let of =
-            |at: &Option<u16>, fields| at.map_or(Value::Absent, |at| Fields::get(fields, usize::from(at)));
-        match (of(begin, begin_fields), of(end, end_fields)) {
-            // A side that lacks the field, in another version of a program, cannot disagree.
-            (Value::Absent, _) | (_, Value::Absent) => true,
-            (Value::Text(a), Value::Text(b)) => a == b,
-            (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
-            (a, b) => match (a.integer(), b.integer()) {
-                (Some(a), Some(b)) => a as u64 == b as u64,
-                _ => false,
-            },
-        }
-    })
 }

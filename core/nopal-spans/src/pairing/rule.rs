@@ -1,5 +1,6 @@
 //! A span as the pairing uses it, and what events of a class mean to each.
 
+use super::key::KeyAt;
 use crate::pairing::Unmatched;
 use crate::span::{Shape, Span, Unit};
 
@@ -56,7 +57,7 @@ pub(super) struct Role {
     /// By wanted field: its position among the event's, or behind them if it is carried.
     pub positions: Vec<Option<u16>>,
     /// By key field.
-    pub key: Vec<Option<u16>>,
+    pub key: Vec<KeyAt>,
     /// How much later than it did the span may seem to begin.
     pub slack_ns: i64,
 }
@@ -134,17 +135,18 @@ impl Class {
         let mut needed = vec![wants_all; fields.len()];
         for (idx, rule) in rules.iter().enumerate() {
             let span = &rule.span;
-            let keys = |names: &mut dyn Iterator<Item = &str>| {
-                names.map(|name| position(fields, name).map(|at| at as u16)).collect::<Vec<_>>()
-            };
+            let at = |name: &str| position(fields, name).map(|at| at as u16);
+            let key_at = |name: &str, less: Option<&str>| KeyAt { at: at(name), less: less.and_then(at) };
             let mut add = |into: &mut Vec<Role>, part: Part, end: End| {
+                let key = span.key().iter();
                 let key = match end {
-                    End::Begin => keys(&mut span.key().iter().map(|key| key.begin.as_str())),
-                    End::End => keys(&mut span.key().iter().map(|key| key.end.as_str())),
+                    End::Begin => key.map(|key| key_at(&key.begin, key.less.as_deref())).collect::<Vec<_>>(),
+                    End::End => key.map(|key| key_at(&key.end, key.less.as_deref())).collect(),
                 };
                 let positions = rule.positions(end, fields);
-                for at in positions.iter().chain(&key).flatten() {
-                    if let Some(needed) = needed.get_mut(usize::from(*at)) {
+                let of_key = key.iter().flat_map(|key| [key.at, key.less]);
+                for at in positions.iter().copied().chain(of_key).flatten() {
+                    if let Some(needed) = needed.get_mut(usize::from(at)) {
                         *needed = true;
                     }
                 }

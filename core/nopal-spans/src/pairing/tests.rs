@@ -150,6 +150,33 @@ fn calls_pair_by_their_stack_pointer() {
     }
 }
 
+/// The first argument is the end of the goroutine's stack, the second the stack pointer.
+#[test]
+fn calls_pair_by_how_deep_in_their_stack_they_began() {
+    let span = || {
+        let probe = |name| crate::ProbeName::new("p", name);
+        let span = Span::goroutine_call("f", probe("b"), probe("e"), Source::CommandLine);
+        let depth = crate::KeyField { less: Some("b".into()), ..crate::KeyField::parse("a") };
+        vec![Span { mode: Mode::Key(vec![depth]), ..span }]
+    };
+    for (events, want, unmatched) in [
+        // Recursion, of which the inner call moved the stack.
+        (
+            "1 1 b 100 90, 2 1 b 100 80, 5 1 e 500 480, 9 1 e 500 490",
+            &["f 2..5 self 3", "f 1..9 self 8"][..],
+            [0; 4],
+        ),
+        // Another thread goes on.
+        ("1 1 b 100 90, 5 2 e 100 90", &["f 1..5 self 4"], [0; 4]),
+        // A panic passes the inner call.
+        ("1 1 b 100 90, 2 1 b 100 80, 9 1 e 100 90", &["f 1..9 self 8"], [0, 0, 0, 1]),
+        ("1 1 b 100 90, 3 1 b 100 90, 4 1 e 100 90", &["f 3..4 self 1"], [0, 1, 0, 0]),
+        ("4 1 e 100 90", &[], [1, 0, 0, 0]),
+    ] {
+        check_spans(span(), events, None, want, unmatched);
+    }
+}
+
 #[test]
 fn self_time_counts_what_is_directly_within() {
     check(

@@ -257,12 +257,19 @@ impl FileCode {
                 (found.iter().map(|function| function.address.wrapping_add(*offset)).collect(), *offset)
             }
         };
+        let registers = if self.is_go() { nopal_proc::go::ARGUMENT_REGISTERS } else { ARGUMENT_REGISTERS };
         let mut sites = PointSites::default();
-        for address in addresses {
+        for mut address in addresses {
+            if is_entry && offset == 0 && self.is_go() {
+                // Before that it may be entered twice for one call.
+                let check = nopal_proc::go::stack_check_len(self.at(address, nopal_proc::go::CHECK_BYTES));
+                address += check.unwrap_or_default() as u64;
+            }
             let code = self.at(address, 16);
             let file_offset = self.symbols().file_offset_of(address).filter(|_| self.is_code(address));
             let checked = match file_offset {
                 None => Err(Refusal::NotCode { address }),
+                Some(_) if !is_entry && self.is_go() => Err(Refusal::GoReturn),
                 Some(_) if offset != 0 && !self.is_instruction(address) => {
                     Err(Refusal::NotAnInstruction { address })
                 }
@@ -272,7 +279,7 @@ impl FileCode {
                 address,
                 file_offset: file_offset.unwrap_or_default(),
                 ref_ctr_offset: 0,
-                layout: if is_entry { function_layout() } else { return_layout() },
+                layout: if is_entry { function_layout(registers) } else { return_layout() },
                 first_byte: code.first().copied().unwrap_or(0),
             });
         }
@@ -363,8 +370,8 @@ fn packed_fields(site: &Site, description: &Description) -> Vec<(Source, Option<
 }
 
 /// At the entry of a function: six registers, then the stack behind the return address.
-fn function_layout() -> ArgLayout {
-    let registers = ARGUMENT_REGISTERS.iter().map(|number| (Source::Register(*number), None));
+fn function_layout(registers: [u8; 6]) -> ArgLayout {
+    let registers = registers.iter().map(|number| (Source::Register(*number), None));
     let stack = (0..N_STACK_ARGUMENTS).map(|index| (Source::Stack(8 + 8 * index), None));
     ArgLayout { args: registers.chain(stack).collect() }
 }

@@ -3,8 +3,16 @@
 use super::*;
 
 fn shown(side: Side, code: &[u8], line_len: usize, n_filling: usize) -> String {
-    let edge =
-        Edge { side, function: 0x1000, start: 0x1000, code: code.to_vec(), line_len, n_filling, unfit: None };
+    let edge = Edge {
+        side,
+        function: 0x1000,
+        start: 0x1000,
+        code: code.to_vec(),
+        line_len,
+        n_filling,
+        is_go: false,
+        unfit: None,
+    };
     match ways(&edge, 0x10_0000) {
         Ok(ways) => ways
             .iter()
@@ -132,6 +140,7 @@ fn of_an_instruction_the_first_byte_changes_alone_or_stays() {
             code: code.clone(),
             line_len: line.len(),
             n_filling: 0,
+            is_go: false,
             unfit: None,
         };
         let starts = distance::starts(&code, 0);

@@ -1,0 +1,155 @@
+//! Functions of Go: goroutines go from thread to thread, their stacks move, and panics pass their calls. What must be counted
+//! is in the program's own plan.
+
+use super::functions::{attach, code_of, end, stop};
+use nopal_tests::cycles::cycles;
+use nopal_tests::process::Running;
+use nopal_tests::{nopal, root, scratch, target_dir};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+const N_ROUNDS: i64 = 4000;
+/// Calls of `main.tDeep` in a round.
+const DEPTH: i64 = 61;
+
+/// The program, with addresses of its own or with fixed ones.
+fn program(mode: &str) -> PathBuf {
+    let folder = target_dir().join("lab/go");
+    fs::create_dir_all(&folder).unwrap();
+    let lock = fs::File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let program = folder.join(format!("goroutines-{mode}"));
+    let mut command = Command::new("go");
+    command.args(["build", &format!("-buildmode={mode}"), "-o"]).arg(&program);
+    command.arg(root().join("tests/fixtures/targets/goroutines.go"));
+    command.env("GOCACHE", folder.join("cache")).env("GOPATH", folder.join("path")).env("CGO_ENABLED", "0");
+    command.env("GO111MODULE", "off").current_dir(&folder);
+    let output = command.output().expect("Go is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Runs it with so many rounds under nopal; what nopal answers, and what it says.
+fn traced(mode: &str, arguments: &[&str]) -> (Value, String) {
+    let program = program(mode);
+    let mut command = Command::new(nopal());
+    command.args(arguments).args(["-v", "--json", "--"]);
+    command.arg(&program).arg(N_ROUNDS.to_string()).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{out}{log}");
+    assert!(out.contains(&format!("rounds={N_ROUNDS} errors=0")), "{out}{log}");
+    (serde_json::from_str(out.lines().last().unwrap()).unwrap(), log)
+}
+
+fn planned(function: &str) -> [i64; 2] {
+    match function {
+        "tHops" | "tGuards" => [N_ROUNDS; 2],
+        "tDeep" => [N_ROUNDS * DEPTH; 2],
+        "tThrows" => [N_ROUNDS, N_ROUNDS / 4 * 3],
+        other => panic!("{other} was not asked for"),
+    }
+}
+
+fn functions_are_entered_and_left_as_planned(mode: &str) {
+    let file = program(mode).display().to_string();
+    let script = format!(
+        "uprobe:{file}:main.t* {{ @in[probe] = count(); }} uretprobe:{file}:main.t* {{ @out[probe] = count(); }}
+         uprobe:{file}:main.tDeep {{ @sum += arg0; @deep += arg1; }} uprobe:{file}:main.tHops {{ @sum += arg0; }}"
+    );
+    let (answer, log) = traced(mode, &["run", "-e", &script]);
+    // What comes by two doors at once has no order; nothing else may be wrong.
+    let is_all = answer["lost"] == 0 && answer["gaps"] == 0;
+    assert!(is_all && (answer["complete"] == true || answer["unordered"] != 0), "{answer}{log}");
+    let rows = answer["rows"].as_array().unwrap();
+    for function in ["tHops", "tDeep", "tThrows", "tGuards"] {
+        let count = |map: &str| {
+            let is_it = |row: &&Value| {
+                row["map"] == map && row["key"][0].as_str().is_some_and(|key| key.ends_with(function))
+            };
+            rows.iter().find(is_it).and_then(|row| row["value"].as_i64())
+        };
+        assert_eq!([count("@in"), count("@out")], planned(function).map(Some), "{function}: {log}");
+    }
+    let value = |map: &str| rows.iter().find(|row| row["map"] == map).and_then(|row| row["value"].as_i64());
+    // What each call of a round is given: how deep it still goes, and the sum of how deep it went.
+    let depths = || (0..DEPTH).rev();
+    let sums = depths().scan(0, |sum, left| Some(std::mem::replace(sum, *sum + left)));
+    let rounds: i64 = (0..N_ROUNDS).sum();
+    assert_eq!(value("@sum"), Some(rounds + N_ROUNDS * depths().sum::<i64>()), "{log}");
+    assert_eq!(value("@deep"), Some(N_ROUNDS * sums.sum::<i64>()), "{log}");
+}
+
+#[test]
+fn functions_of_go_are_entered_and_left_as_planned() {
+    functions_are_entered_and_left_as_planned("pie");
+}
+
+#[test]
+fn functions_of_go_at_fixed_addresses_are_entered_and_left_as_planned() {
+    functions_are_entered_and_left_as_planned("exe");
+}
+
+/// By goroutine and depth: by thread or by address calls would be taken for others.
+#[test]
+fn calls_of_goroutines_are_spans() {
+    for mode in ["pie", "exe"] {
+        let name = |function: &str| format!("goroutines-{mode}:main.{function}");
+        let asked = ["tHops", "tDeep", "tThrows", "tGuards"].map(name);
+        let mut arguments = vec!["latency"];
+        arguments.extend(asked.iter().map(String::as_str));
+        let (answer, log) = traced(mode, &arguments);
+        for function in ["tHops", "tDeep", "tThrows", "tGuards"] {
+            let rows = answer["rows"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["span"] == name(function).as_str());
+            let count = row.and_then(|row| row["count"].as_i64());
+            assert_eq!(count, Some(planned(function)[1]), "{function}: {answer}{log}");
+        }
+        assert_eq!(answer["unmatched"], N_ROUNDS / 4, "{answer}{log}");
+        assert_eq!(answer["complete"], true, "{answer}{log}");
+    }
+}
+
+/// The kernel sees a function return by an address of its own on the stack, which Go does not know when the stack moves.
+#[test]
+fn the_kernel_does_not_wait_for_returns_of_go() {
+    let file = program("pie").display().to_string();
+    let script = format!(
+        "uprobe:{file}:main.tDeep {{ @in = count(); }} uretprobe:{file}:main.tDeep {{ @out = count(); }}"
+    );
+    let mut command = Command::new(nopal());
+    command.args(["run", "--door", "kernel", "--json", "-e", &script, "--"]);
+    let output = command.arg(file).arg(N_ROUNDS.to_string()).output().unwrap();
+    let (out, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(out.contains(&format!("rounds={N_ROUNDS} errors=0")), "{out}{log}");
+    assert!(log.contains("would end a program of Go when its stack moves"), "{log}");
+    let answer: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(answer["complete"], false, "{answer}{log}");
+    let row = answer["rows"].as_array().unwrap().iter().find(|row| row["map"] == "@in");
+    assert_eq!(row.and_then(|row| row["value"].as_i64()), Some(N_ROUNDS * DEPTH), "{answer}{log}");
+}
+
+#[test]
+fn functions_of_go_are_opened_and_closed_under_load() {
+    for mode in ["pie", "exe"] {
+        let program = program(mode);
+        let mut command = Command::new(&program);
+        command.arg("0").stdout(Stdio::piped());
+        let target = Running::start(&mut command);
+        let log = scratch("function_go_toggles").join(mode);
+        let patterns = ["main.t*", "runtime.ma*", "main.*", "runtime.ch*"];
+        for pattern in patterns.iter().cycle().take(cycles(8) as usize) {
+            let file = program.display();
+            let script = format!(
+                "uprobe:{file}:{pattern} {{ @in = count(); }} uretprobe:{file}:{pattern} {{ @out = count(); }}"
+            );
+            stop(attach(target.pid(), &script, &log));
+            let (_, then, now) = code_of(target.pid(), &program);
+            assert!(then == now, "all bytes are back after {pattern}");
+        }
+        end(target);
+    }
+}
