@@ -1,6 +1,5 @@
 //! What tells open spans of one rule apart.
 
-use super::rule::Role;
 use crate::value::{Fields, Value};
 
 /// Where an event has one part of the key.
@@ -25,16 +24,21 @@ impl KeyAt {
 }
 
 /// What tells open spans of one rule and one process apart.
-pub(super) fn identify(key: &mut Vec<u8>, role: &Role, pid: u32, fields: &Fields) {
+pub(super) fn identify(key: &mut Vec<u8>, rule: usize, at: &[KeyAt], pid: u32, fields: &Fields) {
     key.clear();
-    key.extend_from_slice(&(role.rule as u32).to_le_bytes());
+    key.extend_from_slice(&(rule as u32).to_le_bytes());
     key.extend_from_slice(&pid.to_le_bytes());
-    role.key.iter().for_each(|at| at.value(fields).identify(key));
+    at.iter().for_each(|at| at.value(fields).identify(key));
 }
 
 /// Whether begin and end agree in the fields that they must agree in.
-pub(super) fn is_same_key(begin: &Role, begin_fields: &Fields, end: &Role, end_fields: &Fields) -> bool {
-    begin.key.iter().zip(&end.key).all(|(begin, end)| {
+pub(super) fn is_same_key(
+    begin: &[KeyAt],
+    begin_fields: &Fields,
+    end: &[KeyAt],
+    end_fields: &Fields,
+) -> bool {
+    begin.iter().zip(end).all(|(begin, end)| {
         match (begin.value(begin_fields), end.value(end_fields)) {
             // A side that lacks the field, in another version of a program, cannot disagree.
             (Value::Absent, _) | (_, Value::Absent) => true,

@@ -317,7 +317,7 @@ impl Pairing {
                 }
             }
             Mode::Key(_) => {
-                identify(&mut self.key, role, event.task.pid, event.fields);
+                identify(&mut self.key, role.rule, &role.key, event.task.pid, event.fields);
                 if self.keyed.len() >= MAX_KEYED {
                     rule.unmatched.n_begins += 1;
                     return;
@@ -341,7 +341,7 @@ impl Pairing {
         let class = &self.classes[event.class as usize];
         let role = &class.roles[role_idx];
         if let Mode::Key(_) = self.rules[role.rule].span.mode {
-            identify(&mut self.key, role, event.task.pid, event.fields);
+            identify(&mut self.key, role.rule, &role.key, event.task.pid, event.fields);
             match self.keyed.remove(&self.key) {
                 Some(frame) => self.finish(None, frame, role_idx, event, is_failed, sink),
                 None => self.rules[role.rule].unmatched.n_ends += 1,
@@ -352,7 +352,7 @@ impl Pairing {
         let is_it = |frame: &Frame| {
             frame.rule == role.rule && {
                 let begin = &self.classes[frame.class as usize].roles[usize::from(frame.role)];
-                is_same_key(begin, &frame.fields, role, event.fields)
+                is_same_key(&begin.key, &frame.fields, &role.key, event.fields)
             }
         };
         let Some(at) = frames.iter().rposition(is_it) else {
@@ -408,7 +408,7 @@ impl Pairing {
             if !matches!(self.rules[failing.rule].span.mode, Mode::Key(_)) || failing.key.is_empty() {
                 continue;
             }
-            identify(&mut self.key, failing, event.task.pid, event.fields);
+            identify(&mut self.key, failing.rule, &failing.key, event.task.pid, event.fields);
             if let Some(frame) = self.keyed.remove(&self.key) {
                 self.finish_failed(None, frame, role, event, sink);
             }
