@@ -7,6 +7,9 @@
 //! ...                                         entered once for each call from here on
 //! ```
 //!
+//! Behind that question at least 800 bytes of the stack are left below the function's frame, of which a stub takes less than half;
+//! handlers of signals have a stack of their own.
+//!
 //! What has no such question is assembly, or must not have its stack looked at: neither is for us.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
