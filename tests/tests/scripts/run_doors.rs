@@ -307,7 +307,8 @@ fn what_a_killed_tracer_left_in_tracefs_is_removed_by_detach_and_by_the_next_tra
         Running(command.spawn().unwrap())
     };
     let other = build("script-tracefs-next", &["script.c"], Build::Pie);
-    for is_detached in [true, false] {
+    // Whether it was ours who removed it: a tracer of another test that starts in between does, too.
+    let attempt = |is_detached: bool| {
         let target = wait();
         let pid = target.pid().to_string();
         let line = ["trace", "--door", "kernel", "script:*", "-p", &pid];
@@ -322,20 +323,20 @@ fn what_a_killed_tracer_left_in_tracefs_is_removed_by_detach_and_by_the_next_tra
         });
         tracer.0.kill().unwrap();
         tracer.0.wait().unwrap();
-        assert!(left_by(tracer_pid) > 1);
+        let mut is_ours = left_by(tracer_pid) > 1;
         if is_detached {
             let output = Command::new(nopal()).args(["detach", "-p", &pid]).output().unwrap();
             assert!(output.status.success(), "{}", errors(&output));
-            assert!(
-                errors(&output).contains("of a killed tracer removed from the kernel"),
-                "{}",
-                errors(&output)
-            );
+            is_ours &= errors(&output).contains("of a killed tracer removed from the kernel");
         } else {
             // One that needs nothing of the kernel.
             let line = ["trace", "--door", "user", "script:*", "--", other.to_str().unwrap(), "10"];
             run(Command::new(nopal()).args(line));
         }
         assert_eq!(left_by(tracer_pid), 0, "by detach: {is_detached}");
+        is_ours
+    };
+    for is_detached in [true, false] {
+        assert!((0..5).any(|_| attempt(is_detached)), "by detach: {is_detached}");
     }
 }
