@@ -109,7 +109,8 @@ pub struct ThreadSlot {
     pub totals: [u64; MAX_SPANS],
     /// By span: of those, ticks of spans directly within.
     pub nested: [u64; MAX_SPANS],
-    pub more: [u64; 8],
+    /// Stands where the frame around the first would be: takes what that one would have within.
+    pub outside: Frame,
     pub frames: [Frame; MAX_DEPTH],
 }
 

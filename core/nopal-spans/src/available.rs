@@ -151,6 +151,21 @@ impl Available {
         Some(fields)
     }
 
+    /// Whether the ends of a span have no field that its begins lack. Only the catalog is believed that fields with one name
+    /// have one value.
+    pub fn end_repeats(&self, span: &Span) -> bool {
+        let fields = |probe| self.probe(probe).map(|known| &known.fields);
+        let is_in = |name: &str, begin| {
+            fields(begin).is_some_and(|fields| fields.iter().any(|field| field.name == name))
+        };
+        let repeats = |end| {
+            fields(end).is_some_and(|fields| {
+                fields.iter().all(|field| span.begins().iter().all(|begin| is_in(&field.name, begin)))
+            })
+        };
+        span.source == Source::Catalog && span.ends().iter().all(repeats)
+    }
+
     /// The spans that a word names: `provider:name`, a name, a pattern, or a probe at which one begins or ends.
     pub fn find(&self, word: &str) -> Result<Vec<Span>, NoSpan> {
         if let Some(spans) = self.functions(word) {
@@ -389,6 +404,37 @@ mod tests {
 
     fn names(available: &Available) -> Vec<String> {
         available.spans.iter().map(|s| format!("{} ({})", s.full_name(), s.source)).collect()
+    }
+
+    #[test]
+    fn an_end_repeats_its_begin_if_the_catalog_has_the_span_and_nothing_is_new() {
+        let of = |name: &str, fields: &[&str]| KnownProbe {
+            fields: fields
+                .iter()
+                .map(|name| KnownField {
+                    name: (*name).to_owned(),
+                    kind: FieldKind::Text,
+                    labels: Vec::new(),
+                })
+                .collect(),
+            ..probe(name)
+        };
+        let [begin, end] = ["p:b", "p:e"];
+        for (begins, ends, source, repeats) in [
+            (&["q", "r"][..], &["q"][..], Source::Catalog, true),
+            (&["q"], &[], Source::Catalog, true),
+            (&["q"], &["q", "n"], Source::Catalog, false),
+            (&[], &["q"], Source::Catalog, false),
+            (&["q"], &["q"], Source::Convention, false),
+        ] {
+            let available = Available::new(Vec::new(), vec![of(begin, begins), of(end, ends)], false);
+            let span =
+                Span::pair("s", ProbeName::parse(begin, ""), ProbeName::parse(end, ""), source.clone());
+            assert_eq!(available.end_repeats(&span), repeats, "{begins:?} {ends:?} {source}");
+        }
+        let nobody = Available::new(Vec::new(), Vec::new(), false);
+        let span = Span::pair("s", ProbeName::parse(begin, ""), ProbeName::parse(end, ""), Source::Catalog);
+        assert!(!nobody.end_repeats(&span), "nobody knows its fields");
     }
 
     #[test]

@@ -116,6 +116,8 @@ impl Latency {
         }
         if ask.n_slowest > 0 || ask.n_slowest_each > 0 {
             pairing.want_all();
+            let repeating = spans.iter().enumerate().filter(|(_, span)| available.end_repeats(span));
+            repeating.for_each(|(idx, _)| pairing.end_repeats(idx));
         }
         let mut groups = Groups::default();
         let by_span = match ask.by.is_empty() {

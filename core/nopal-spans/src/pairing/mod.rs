@@ -207,6 +207,11 @@ impl Pairing {
         self.wants_all = true;
     }
 
+    /// Says that the fields of a span's end are those of its begin: not asked for by [`Pairing::want_all`].
+    pub fn end_repeats(&mut self, span: usize) {
+        self.rules[span].end_repeats = true;
+    }
+
     /// Makes a kind of event known; classes are numbered in this order.
     pub fn add_class(&mut self, provider: &str, name: &str, fields: &[&str]) -> Needs {
         let class = Class::new(&self.rules, provider, name, fields, self.wants_all);

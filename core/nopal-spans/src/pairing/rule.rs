@@ -22,6 +22,8 @@ pub(super) struct Rule {
     pub duration: Option<(usize, Unit)>,
     /// By carry: the place where a thread keeps it.
     pub carried: Vec<usize>,
+    /// The end has the fields of the begin.
+    pub end_repeats: bool,
     /// Rules whose parent this is.
     pub children: Vec<usize>,
     pub unmatched: Unmatched,
@@ -77,6 +79,7 @@ impl Rule {
             wanted: Vec::new(),
             duration: None,
             carried: Vec::new(),
+            end_repeats: false,
             children: Vec::new(),
             unmatched: Unmatched::default(),
         };
@@ -132,17 +135,20 @@ impl Class {
     pub(super) fn new(rules: &[Rule], provider: &str, name: &str, fields: &[&str], wants_all: bool) -> Class {
         let mut class =
             Class { roles: Vec::new(), fails: Vec::new(), n_fields: fields.len(), needs: Needs::default() };
-        let mut needed = vec![wants_all; fields.len()];
+        let mut needed = vec![false; fields.len()];
         for (idx, rule) in rules.iter().enumerate() {
             let span = &rule.span;
             let at = |name: &str| position(fields, name).map(|at| at as u16);
             let key_at = |name: &str, less: Option<&str>| KeyAt { at: at(name), less: less.and_then(at) };
-            let mut add = |into: &mut Vec<Role>, part: Part, end: End| {
+            let mut add = |into: &mut Vec<Role>, part: Part, end: End, wants_all: bool| {
                 let key = span.key().iter();
                 let key = match end {
                     End::Begin => key.map(|key| key_at(&key.begin, key.less.as_deref())).collect::<Vec<_>>(),
                     End::End => key.map(|key| key_at(&key.end, key.less.as_deref())).collect(),
                 };
+                if wants_all {
+                    needed.fill(true);
+                }
                 let positions = rule.positions(end, fields);
                 let of_key = key.iter().flat_map(|key| [key.at, key.less]);
                 for at in positions.iter().copied().chain(of_key).flatten() {
@@ -156,20 +162,20 @@ impl Class {
             match &span.shape {
                 Shape::Pair { begins, ends } => {
                     if begins.iter().any(|probe| probe.is(provider, name)) {
-                        add(&mut class.roles, Part::Begin, End::Begin);
+                        add(&mut class.roles, Part::Begin, End::Begin, wants_all);
                     }
                     if ends.iter().any(|probe| probe.is(provider, name)) {
-                        add(&mut class.roles, Part::End, End::End);
+                        add(&mut class.roles, Part::End, End::End, wants_all && !rule.end_repeats);
                     }
                 }
                 Shape::Whole { probe, .. } => {
                     if probe.is(provider, name) {
-                        add(&mut class.roles, Part::Whole, End::Begin);
+                        add(&mut class.roles, Part::Whole, End::Begin, wants_all);
                     }
                 }
             }
             if span.fails.iter().any(|probe| probe.is(provider, name)) {
-                add(&mut class.fails, Part::End, End::End);
+                add(&mut class.fails, Part::End, End::End, wants_all);
             }
             for (at, carry) in span.carries.iter().enumerate() {
                 // What nobody asks for need not be carried.

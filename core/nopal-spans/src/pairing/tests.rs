@@ -359,6 +359,13 @@ fn which_fields_are_needed_is_known_beforehand() {
     assert_eq!(pairing.classes.len(), 1);
     pairing.want_all();
     assert_eq!(of(&pairing, "a__start"), needs(true, &[true, true]));
+    assert_eq!(of(&pairing, "a__done"), needs(true, &[true, true]));
+    (0..2).for_each(|span| pairing.end_repeats(span));
+    assert_eq!(of(&pairing, "a__start"), needs(true, &[true, true]));
+    assert_eq!(of(&pairing, "a__done"), needs(true, &[]), "the begin has said it all");
+    assert_eq!(of(&pairing, "b__done"), needs(true, &[true, false]), "what pairs is needed");
+    pairing.want(0, "end.more");
+    assert_eq!(of(&pairing, "a__done"), needs(true, &[false, true]), "somebody asks for it");
 }
 
 #[test]

@@ -517,6 +517,10 @@ impl Asm {
         self.op(true, &[0xff], 0, Rm::Mem(what), false, 0);
     }
 
+    pub fn dec(&mut self, what: Mem) {
+        self.op(true, &[0xff], 1, Rm::Mem(what), false, 0);
+    }
+
     pub fn lock_or32(&mut self, what: Mem, bits: Reg) {
         self.bytes.push(0xf0);
         self.op(false, &[0x09], bits.0, Rm::Mem(what), false, 0);

@@ -47,7 +47,11 @@ pub(super) struct Section {
     start: Label,
     end: Label,
     abort: Label,
+    restart: Label,
 }
+
+/// Writes code of what is rare.
+type Rare<'a> = Box<dyn FnOnce(&mut Stubber<'a>) -> Result<(), StubError> + 'a>;
 
 pub(super) struct Stubber<'a> {
     pub(super) asm: Asm,
@@ -66,6 +70,7 @@ pub(super) struct Stubber<'a> {
     texts: Vec<strings::Slots>,
     is_direct: bool,
     sections: Vec<Section>,
+    rare: Vec<Rare<'a>>,
     pub(super) questions: Vec<thread::Question>,
     /// Where a hit that is done with goes; the first [`restore`](Stubber::restore).
     pub(super) exit: Label,
@@ -224,6 +229,7 @@ impl<'a> Stubber<'a> {
             texts,
             is_direct,
             sections: Vec::new(),
+            rare: Vec::new(),
             questions: Vec::new(),
             exit,
             is_exit_bound: false,
@@ -274,10 +280,33 @@ impl<'a> Stubber<'a> {
         asm.jmp_through(Mem::Label(self.next));
     }
 
+    /// Has code written behind the rest, so that the usual way of a hit is short and without jumps around what is rare.
+    pub(super) fn rarely(&mut self, write: impl FnOnce(&mut Stubber<'a>) -> Result<(), StubError> + 'a) {
+        self.rare.push(Box::new(write));
+    }
+
+    /// Writes what is rare; it leads to where it belongs by jumps.
+    pub(super) fn write_rare(&mut self) -> Result<(), StubError> {
+        while !self.rare.is_empty() {
+            for write in std::mem::take(&mut self.rare) {
+                write(self)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the stub: restores, then its data, the next-slot and the descriptors. Gives the slot's place.
     pub(super) fn leave(&mut self) -> u32 {
         self.restore();
         let asm = &mut self.asm;
+        for section in &self.sections {
+            // The kernel looks for the signature in the four bytes before the abort handler; with these three in front of
+            // it the seven are one instruction that cannot be executed.
+            asm.data(&[0x0f, 0xb9, 0x3d]);
+            asm.data(&self.around.rseq_signature.to_le_bytes());
+            asm.bind(section.abort);
+            asm.jmp(section.restart);
+        }
         thread::answer(asm, self.around, &self.questions, thread::Routine::Shared);
         // Data on lines of its own: a store to the slot would make processors that run this line start over.
         asm.align(64);
@@ -297,12 +326,11 @@ impl<'a> Stubber<'a> {
         next_slot
     }
 
-    /// Opens a restartable sequence. `before` emits code that belongs to it but is entered only by jumps. Afterwards
-    /// `%eax` is a CPU number that is in range; without one, or without storage of its own, control goes to `otherwise`,
-    /// with `%rcx` free.
-    pub(super) fn begin_section(&mut self, otherwise: Label, before: impl FnOnce(&mut Self)) -> Section {
+    /// Opens a restartable sequence. Afterwards `%eax` is a CPU number that is in range; without one, or without storage of
+    /// its own, control goes to `otherwise`, with `%rcx` free.
+    pub(super) fn begin_section(&mut self, otherwise: Label) -> Section {
         self.require_rseq(otherwise);
-        self.open_section(otherwise, before)
+        self.open_section(otherwise, None)
     }
 
     /// Goes to `otherwise` unless the thread has restartable sequences, in storage of its own. Spoils `%rax` and `%rcx`.
@@ -313,18 +341,15 @@ impl<'a> Stubber<'a> {
     }
 
     /// The same as [`Stubber::begin_section`] for a thread that is known to have restartable sequences.
-    pub(super) fn open_section(&mut self, otherwise: Label, before: impl FnOnce(&mut Self)) -> Section {
+    /// `before` emits code that belongs to the sequence but is entered only by jumps.
+    pub(super) fn open_section(&mut self, otherwise: Label, before: Option<&dyn Fn(&mut Self)>) -> Section {
         let [descriptor, restart, go] = [self.asm.label(), self.asm.label(), self.asm.label()];
         let [start, end, abort] = [self.asm.label(), self.asm.label(), self.asm.label()];
-        self.asm.jmp(restart);
-        // The kernel looks for the signature in the four bytes before the abort handler; with these three in front of
-        // it the seven are one instruction that cannot be executed.
-        self.asm.data(&[0x0f, 0xb9, 0x3d]);
-        self.asm.data(&self.around.rseq_signature.to_le_bytes());
-        self.asm.bind(abort);
-        self.asm.jmp(restart);
         self.asm.bind(start);
-        before(self);
+        if let Some(before) = before {
+            self.asm.jmp(restart);
+            before(self);
+        }
         self.asm.bind(restart);
         // Still inside the range, but only the store makes the range count.
         self.asm.load64(RCX, Mem::Near(self.around.space + offset_of!(StubSpace, rseq_offset) as u64));
@@ -334,7 +359,7 @@ impl<'a> Stubber<'a> {
         self.asm.load32(RAX, Mem::Fs { base: RCX, disp: RSEQ_CPU_ID });
         self.asm.alu_imm32(Alu::Cmp, RAX, self.around.layout.n_cpus as i32);
         self.asm.jcc(Cond::AboveEqual, otherwise);
-        Section { descriptor, start, end, abort }
+        Section { descriptor, start, end, abort, restart }
     }
 
     /// The next instruction emitted must be outside; the last one was the commit.
@@ -445,7 +470,8 @@ impl<'a> Stubber<'a> {
         let [padding, fits] = [self.asm.label(), self.asm.label()];
 
         // %rcx is the ring, %rax how far into its sub-buffer the head is.
-        let section = self.begin_section(slow, |this| {
+        self.require_rseq(slow);
+        let pad = |this: &mut Self| {
             let asm = &mut this.asm;
             asm.bind(padding);
             if discards {
@@ -465,7 +491,8 @@ impl<'a> Stubber<'a> {
             asm.alu_imm(Alu::Or, RAX, flags::PADDING as i32);
             asm.store(at(RDX, 0), RAX, Width::B8);
             asm.jmp(fits);
-        });
+        };
+        let section = self.open_section(slow, Some(&pad));
         let asm = &mut self.asm;
         find_ring(asm, self.around, state);
         asm.load64(position, at(state, HEAD));

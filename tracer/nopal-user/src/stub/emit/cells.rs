@@ -166,7 +166,7 @@ impl Stubber<'_> {
             self.asm.mov_imm(RDX, identity(is_signed, is_max));
         }
 
-        let section = self.begin_section(slow, |_| {});
+        let section = self.begin_section(slow);
         self.find_cell(layout.cells_offset, is_keyed);
         let asm = &mut self.asm;
         match step {

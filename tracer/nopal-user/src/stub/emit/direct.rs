@@ -59,7 +59,7 @@ impl Stubber<'_> {
         // The last word stored of the last string may reach beyond the record.
         let most = (layout.max_bytes() + UNIT_BYTES) as i32;
 
-        let section = self.begin_section(otherwise, |_| {});
+        let section = self.begin_section(otherwise);
         let asm = &mut self.asm;
         find_ring(asm, self.around, RDI);
         asm.load64(RAX, at(RDI, HEAD));

@@ -8,6 +8,7 @@ mod judge;
 mod slot;
 
 use core::mem::offset_of;
+use std::rc::Rc;
 
 use nopal_capture::span::{
     BATCH_SHIFT, BATCH_TICKS_SHIFT, BLOCK_BYTES, BUCKET_BITS, FRAME_SHIFT, Frame, KEPT_BYTES, KEY_AT,
@@ -58,7 +59,11 @@ const LEAST: i32 = offset_of!(SpanTop, least) as i32;
 const FLOOR: i32 = offset_of!(SpanTop, floor) as i32;
 
 /// Makes the stub of a site where spans begin or end.
-pub(super) fn generate(spec: &StubSpec, site: &SpanSite, around: &Surroundings) -> Result<Stub, StubError> {
+pub(super) fn generate<'a>(
+    spec: &'a StubSpec,
+    site: &'a SpanSite,
+    around: &'a Surroundings,
+) -> Result<Stub, StubError> {
     let values: Vec<Capture> =
         site.values.iter().map(|operand| Capture::Value { operand: operand.clone() }).collect();
     let kept = RecordLayout::new(&values, false, false);
@@ -103,8 +108,11 @@ pub(super) fn generate(spec: &StubSpec, site: &SpanSite, around: &Surroundings) 
     let [silenced, no_room] = [stubber.asm.label(), stubber.asm.label()];
     stubber.require_time(silenced);
     stubber.find_slot(no_room);
-    let record = Record { captures: &captures, layout: &layout, event: spec.event };
-    for step in &site.steps {
+    let record = Rc::new(Record { captures, layout: layout.clone(), event: spec.event });
+    for (at, step) in site.steps.iter().enumerate() {
+        if at > 0 {
+            stubber.load_slot();
+        }
         match step {
             SpanStep::Begin { span, is_outermost, questions, key } => {
                 let known = stubber.asm.label();
@@ -123,12 +131,13 @@ pub(super) fn generate(spec: &StubSpec, site: &SpanSite, around: &Surroundings) 
                     is_failure: false,
                     is_outermost: *is_outermost,
                 };
-                stubber.end(&end, parts, &record)?;
+                stubber.end(end, parts, &record)?;
             }
             SpanStep::Fail { spans } => stubber.fail(spans, site.n_slowest, &record)?,
         }
     }
     stubber.restore();
+    stubber.write_rare()?;
     stubber.asm.bind(no_room);
     stubber.count(offset_of!(SpanHeader, n_no_room));
     let exit = stubber.exit;
@@ -140,9 +149,9 @@ pub(super) fn generate(spec: &StubSpec, site: &SpanSite, around: &Surroundings) 
 }
 
 /// The record of a slow span.
-struct Record<'a> {
-    captures: &'a [Capture],
-    layout: &'a RecordLayout,
+struct Record {
+    captures: Vec<Capture>,
+    layout: RecordLayout,
     event: u32,
 }
 
@@ -155,6 +164,7 @@ struct Begin<'a> {
 }
 
 /// How a span ends here.
+#[derive(Clone, Copy)]
 struct End<'a> {
     span: u8,
     n_slowest: u16,
@@ -175,7 +185,7 @@ fn top(around: &Surroundings, span: u8) -> u64 {
     header(around) + spans as u64
 }
 
-impl Stubber<'_> {
+impl<'a> Stubber<'a> {
     /// What a slow span's record keeps: the words this stub has gathered, then what the site says.
     fn slow_captures(&self, site: &[Capture]) -> Vec<Capture> {
         let stack = Register { number: RSP.0, width_bytes: 8, is_high_byte: false };
@@ -194,6 +204,12 @@ impl Stubber<'_> {
         at(RSP, self.spans_at + at_slot)
     }
 
+    /// `state` becomes the thread's slot again.
+    fn load_slot(&mut self) {
+        let slot = self.slot(SLOT_AT);
+        self.asm.load64(self.state, slot);
+    }
+
     /// One more in a word of the header. Spoils `%rax`.
     fn count(&mut self, offset: usize) {
         self.asm.mov_imm(RAX, header(self.around) + offset as u64);
@@ -210,9 +226,7 @@ impl Stubber<'_> {
         let Begin { span, event, questions, key } = *begin;
         let (state, position) = (self.state, self.position);
         let [too_deep, done] = [self.asm.label(), self.asm.label()];
-        let slot = self.slot(SLOT_AT);
         let asm = &mut self.asm;
-        asm.load64(state, slot);
         asm.load64(position, at(state, DEPTH));
         asm.alu_imm(Alu::Cmp, position, MAX_DEPTH as i32);
         asm.jcc(Cond::AboveEqual, too_deep);
@@ -235,21 +249,22 @@ impl Stubber<'_> {
         let asm = &mut self.asm;
         asm.time();
         asm.store(at(RCX, FRAME_START), RAX, Width::B8);
-        asm.jmp(done);
-        asm.bind(too_deep);
-        asm.inc(at(state, BEYOND));
-        self.count(offset_of!(SpanHeader, n_too_deep));
-        self.asm.bind(done);
+        asm.bind(done);
+        self.rarely(move |this| {
+            this.asm.bind(too_deep);
+            this.asm.inc(at(state, BEYOND));
+            this.count(offset_of!(SpanHeader, n_too_deep));
+            this.asm.jmp(done);
+            Ok(())
+        });
         Ok(())
     }
 
-    fn end(&mut self, end: &End<'_>, parts: &[u8], record: &Record<'_>) -> Result<(), StubError> {
+    fn end(&mut self, end: End<'a>, parts: &'a [u8], record: &Rc<Record>) -> Result<(), StubError> {
         let span = end.span;
         let (state, position) = (self.state, self.position);
         let [search, unmatched, beyond, measured, done] = std::array::from_fn(|_| self.asm.label());
-        let slot = self.slot(SLOT_AT);
         let asm = &mut self.asm;
-        asm.load64(state, slot);
         asm.cmp_mem32(at(state, BEYOND), 0);
         asm.jcc(Cond::NotEqual, beyond);
         asm.load64(position, at(state, DEPTH));
@@ -265,34 +280,35 @@ impl Stubber<'_> {
         asm.load64(RAX, at(RCX, FRAME_START));
         asm.test(RAX, RAX);
         asm.jcc(Cond::Equal, search);
-        self.leave_within(end, done);
-        self.measure(end);
-        self.asm.mov_imm(RDX, u64::MAX);
-        self.asm.add_to(at(state, DEPTH), RDX, false);
+        self.leave_within(&end, done);
+        self.measure(&end);
+        self.asm.dec(at(state, DEPTH));
         self.asm.bind(measured);
-        self.judge(end, done)?;
-        self.add_up(end, record, done)?;
-
-        self.asm.bind(search);
-        self.find_below(end, parts, unmatched, done);
-        self.asm.jmp(measured);
-        self.asm.bind(unmatched);
-        self.count_of(span, offset_of!(SpanTop, n_ends));
-        self.asm.jmp(done);
-        self.asm.bind(beyond);
-        self.asm.mov_imm(RDX, u64::MAX);
-        self.asm.add_to(at(state, BEYOND), RDX, false);
-        self.count(offset_of!(SpanHeader, n_too_deep));
+        self.judge(&end, done)?;
+        self.add_up(end, record, done);
         self.asm.bind(done);
+        self.rarely(move |this| {
+            this.asm.bind(search);
+            this.find_below(&end, parts, unmatched, done);
+            this.asm.jmp(measured);
+            this.asm.bind(unmatched);
+            this.count_of(span, offset_of!(SpanTop, n_ends));
+            this.asm.jmp(done);
+            this.asm.bind(beyond);
+            this.asm.dec(at(state, BEYOND));
+            this.count(offset_of!(SpanHeader, n_too_deep));
+            this.asm.jmp(done);
+            Ok(())
+        });
         Ok(())
     }
 
     /// Ends all open spans of these kinds, the innermost first.
     fn fail(
         &mut self,
-        spans: &[(u8, Closing)],
+        spans: &'a [(u8, Closing)],
         n_slowest: u16,
-        record: &Record<'_>,
+        record: &Rc<Record>,
     ) -> Result<(), StubError> {
         let (state, position) = (self.state, self.position);
         let [next, done] = [self.asm.label(), self.asm.label()];
@@ -327,7 +343,8 @@ impl Stubber<'_> {
             self.measure(&end);
             self.close_gap(&[]);
             self.judge(&end, again)?;
-            self.add_up(&end, record, again)?;
+            self.add_up(end, record, again);
+            self.asm.jmp(again);
         }
         self.asm.bind(done);
         Ok(())
@@ -336,7 +353,7 @@ impl Stubber<'_> {
     /// Takes the time of the frame at `%rcx`, which is `position` behind the first: it ends, and the one before it has it
     /// within.
     fn measure(&mut self, end: &End<'_>) {
-        let [forward, outermost, fast] = std::array::from_fn(|_| self.asm.label());
+        let [forward, backward] = std::array::from_fn(|_| self.asm.label());
         let [start, ticks, nested] = [START_AT, TICKS_AT, NESTED_AT].map(|at| self.slot(at));
         let (event, slow, answers) = (self.slot(EVENT_AT), self.slot(SLOW_AT), self.slot(ANSWERS_AT));
         let asm = &mut self.asm;
@@ -344,16 +361,12 @@ impl Stubber<'_> {
         asm.load64(RDX, at(RCX, FRAME_START));
         asm.store(start, RDX, Width::B8);
         asm.alu(Alu::Sub, RAX, RDX);
-        // Counters of two processors may be a little apart.
-        asm.jcc(Cond::GreaterEqual, forward);
-        asm.clear(RAX);
+        asm.jcc(Cond::Less, backward);
         asm.bind(forward);
         asm.store(ticks, RAX, Width::B8);
         asm.store_imm(at(RCX, FRAME_START), 0, Width::B8);
-        asm.test(self.position, self.position);
-        asm.jcc(Cond::Equal, outermost);
+        // Of the first frame into `ThreadSlot::outside`.
         asm.add_to(at(RCX, FRAME_NESTED - FRAME_BYTES), RAX, false);
-        asm.bind(outermost);
         asm.load64(RDX, at(RCX, FRAME_NESTED));
         asm.shl(RDX, 8);
         asm.shr(RDX, 8);
@@ -362,26 +375,44 @@ impl Stubber<'_> {
             asm.load32(RDX, at(RCX, FRAME_ANSWERS));
             asm.store(answers, RDX, Width::B4);
         }
-        let is_grouped = end.closing.grouping.is_some();
-        if end.n_slowest == 0 && !is_grouped {
+        self.rarely(move |this| {
+            // Counters of two processors may be a little apart.
+            this.asm.bind(backward);
+            this.asm.clear(RAX);
+            this.asm.jmp(forward);
+            Ok(())
+        });
+        let (is_grouped, n_slowest) = (end.closing.grouping.is_some(), end.n_slowest);
+        if n_slowest == 0 && !is_grouped {
             return;
         }
+        let [is_slow, kept] = [self.asm.label(), self.asm.label()];
+        let asm = &mut self.asm;
         asm.store_imm(slow, 0, Width::B4);
         asm.mov_imm(RDX, top(self.around, end.span));
         asm.alu_mem(Alu::Cmp, RAX, at(RDX, FLOOR));
-        // Where there is no room for its group, one that is not slow leaves a record, too.
-        let otherwise = self.asm.label();
-        let asm = &mut self.asm;
-        asm.jcc(Cond::BelowEqual, if is_grouped { otherwise } else { fast });
-        asm.store_imm(slow, i32::from(end.n_slowest > 0), Width::B4);
-        asm.bind(otherwise);
-        asm.load32(RDX, at(RCX, FRAME_EVENT));
-        asm.store(event, RDX, Width::B4);
-        for word in (0..KEPT_BYTES as i32).step_by(8) {
-            asm.load64(RDX, at(RCX, FRAME_KEPT + word));
-            asm.store(at(RSP, self.spans_at + KEPT_AT + word), RDX, Width::B8);
+        asm.jcc(Cond::Above, is_slow);
+        let keep = move |this: &mut Stubber<'a>| {
+            let asm = &mut this.asm;
+            asm.load32(RDX, at(RCX, FRAME_EVENT));
+            asm.store(event, RDX, Width::B4);
+            for word in (0..KEPT_BYTES as i32).step_by(8) {
+                asm.load64(RDX, at(RCX, FRAME_KEPT + word));
+                asm.store(at(RSP, this.spans_at + KEPT_AT + word), RDX, Width::B8);
+            }
+        };
+        if is_grouped {
+            // Where there is no room for its group, one that is not slow leaves a record, too.
+            keep(self);
         }
-        asm.bind(fast);
+        self.asm.bind(kept);
+        self.rarely(move |this| {
+            this.asm.bind(is_slow);
+            this.asm.store_imm(slow, i32::from(n_slowest > 0), Width::B4);
+            keep(this);
+            this.asm.jmp(kept);
+            Ok(())
+        });
     }
 
     /// Ends the innermost open span of this kind that is not the last frame, `%rcx`. What began within it and is open stays so,
@@ -466,26 +497,21 @@ impl Stubber<'_> {
         asm.alu(Alu::Or, RAX, RDX);
     }
 
-    /// Adds a span that has been measured to the sums, and writes a record if it is slow; then goes to `done`.
-    fn add_up(&mut self, end: &End<'_>, record: &Record<'_>, done: Label) -> Result<(), StubError> {
-        let End { span, n_slowest, .. } = *end;
+    /// Adds a span that has been measured to the sums, and writes a record if it is slow; whatever is rare goes to `done`.
+    fn add_up(&mut self, end: End<'a>, record: &Rc<Record>, done: Label) {
+        let End { span, n_slowest, .. } = end;
         let block = u32::from(span) * BLOCK_BYTES;
         let position = self.position;
         let is_grouped = end.closing.grouping.is_some();
         let [long, more, less, is_more, is_less, slow, write] = std::array::from_fn(|_| self.asm.label());
-        let (group, in_group) = (self.slot(GROUP_AT), self.asm.label());
+        let (group, ungrouped) = (self.slot(GROUP_AT), self.asm.label());
         let [ticks, nested, name, is_slow] = [TICKS_AT, NESTED_AT, SPAN_AT, SLOW_AT].map(|at| self.slot(at));
         let (around, slot) = (self.around, self.slot(SLOT_AT));
         let asm = &mut self.asm;
         if is_grouped {
             asm.load64(RAX, group);
             asm.test(RAX, RAX);
-            asm.jcc(Cond::NotEqual, in_group);
-            asm.load32(RAX, name);
-            asm.alu_imm32(Alu::Or, RAX, SlowSpan::IS_UNGROUPED as i32);
-            asm.store(name, RAX, Width::B4);
-            asm.jmp(write);
-            asm.bind(in_group);
+            asm.jcc(Cond::Equal, ungrouped);
         }
         asm.load64(RAX, ticks);
         self.convert_ticks();
@@ -528,34 +554,38 @@ impl Stubber<'_> {
             asm.cmp_mem32(is_slow, 0);
             asm.jcc(Cond::NotEqual, slow);
         }
-        asm.jmp(done);
-
-        for (entry, back, offset) in [(more, is_more, MAX), (less, is_less, LEAST)] {
-            asm.bind(entry);
-            let again = asm.here();
-            asm.load64(RAX, at(RCX, offset));
-            asm.alu(Alu::Cmp, RDX, RAX);
-            asm.jcc(Cond::BelowEqual, back);
-            asm.lock_cmpxchg(at(RCX, offset), RDX, Width::B8);
-            asm.jcc(Cond::NotEqual, again);
-            asm.jmp(back);
-        }
-        asm.bind(long);
-        asm.load32(RAX, name);
-        asm.alu_imm32(Alu::Or, RAX, SlowSpan::IS_LONG as i32);
-        asm.store(name, RAX, Width::B4);
-        asm.jmp(write);
-        asm.bind(slow);
-        if n_slowest > 0 {
-            self.asm.mov_imm(RCX, top(around, span));
-            self.raise_floor(span, n_slowest);
-        }
-        self.asm.bind(write);
-        self.after_record = Some(done);
-        let written = self.record(record.captures, record.layout, record.event);
-        self.after_record = None;
-        self.asm.jmp(done);
-        written
+        let record = Rc::clone(record);
+        self.rarely(move |this| {
+            let asm = &mut this.asm;
+            for (entry, back, offset) in [(more, is_more, MAX), (less, is_less, LEAST)] {
+                asm.bind(entry);
+                let again = asm.here();
+                asm.load64(RAX, at(RCX, offset));
+                asm.alu(Alu::Cmp, RDX, RAX);
+                asm.jcc(Cond::BelowEqual, back);
+                asm.lock_cmpxchg(at(RCX, offset), RDX, Width::B8);
+                asm.jcc(Cond::NotEqual, again);
+                asm.jmp(back);
+            }
+            for (why, flag) in [(ungrouped, SlowSpan::IS_UNGROUPED), (long, SlowSpan::IS_LONG)] {
+                asm.bind(why);
+                asm.load32(RAX, name);
+                asm.alu_imm32(Alu::Or, RAX, flag as i32);
+                asm.store(name, RAX, Width::B4);
+                asm.jmp(write);
+            }
+            asm.bind(slow);
+            if n_slowest > 0 {
+                this.asm.mov_imm(RCX, top(around, span));
+                this.raise_floor(span, n_slowest);
+            }
+            this.asm.bind(write);
+            this.after_record = Some(done);
+            let written = this.record(&record.captures, &record.layout, record.event);
+            this.after_record = None;
+            this.asm.jmp(done);
+            written
+        });
     }
 
     /// One more in the bucket with the number in `position`, from `offset` in this CPU's block on.
@@ -566,18 +596,21 @@ impl Stubber<'_> {
         let has_rseq = self.slot(RSEQ_AT);
         self.asm.cmp_mem32(has_rseq, 0);
         self.asm.jcc(Cond::Equal, slow);
-        let section = self.open_section(slow, |_| {});
+        let section = self.open_section(slow, None);
         self.find_cell(layout.cells_offset, false);
         self.asm.inc(bucket);
         self.end_section(section);
-        self.asm.jmp(done);
-        self.asm.bind(slow);
-        cpu_by_segment(&mut self.asm, self.around);
-        self.asm.mov32(RAX, RCX);
-        let locked = layout.cells_offset + u64::from(layout.n_cpus) * u64::from(layout.cells_stride);
-        self.find_cell(locked, false);
-        self.asm.lock_inc(bucket);
         self.asm.bind(done);
+        self.rarely(move |this| {
+            this.asm.bind(slow);
+            cpu_by_segment(&mut this.asm, this.around);
+            this.asm.mov32(RAX, RCX);
+            let locked = layout.cells_offset + u64::from(layout.n_cpus) * u64::from(layout.cells_stride);
+            this.find_cell(locked, false);
+            this.asm.lock_inc(bucket);
+            this.asm.jmp(done);
+            Ok(())
+        });
     }
 
     /// `%rdx` ticks are slow, `%rcx` is the span's [`SpanTop`]: once as many of this thread were slow as are wanted, nothing

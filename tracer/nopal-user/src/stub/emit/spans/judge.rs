@@ -2,7 +2,7 @@
 
 use super::{
     ANSWERS_AT, DEPTH, End, FRAME_ANSWERS, FRAME_BYTES, FRAME_SPAN, FRAME_START, FRAMES, GROUP_AT, KEPT_AT,
-    SLOT_AT, SPAN_AT, TICKS_AT, header, top,
+    SPAN_AT, TICKS_AT, header, top,
 };
 use crate::stub::StubError;
 use crate::stub::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, Width, at};
@@ -143,9 +143,7 @@ impl Stubber<'_> {
     pub(super) fn count_within(&mut self, span: u8, known: Label) {
         let (state, position) = (self.state, self.position);
         let [next, full, none] = std::array::from_fn(|_| self.asm.label());
-        let slot = self.slot(SLOT_AT);
         let asm = &mut self.asm;
-        asm.load64(state, slot);
         asm.load64(position, at(state, DEPTH));
         asm.alu_imm(Alu::Cmp, position, MAX_DEPTH as i32);
         asm.jcc(Cond::Above, none);

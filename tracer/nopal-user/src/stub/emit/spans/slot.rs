@@ -11,47 +11,58 @@ use nopal_abi::ring::ControlPage;
 use nopal_abi::stub_space::ProcessPage;
 use nopal_capture::span::{HEADER_BYTES, N_PROBED, SLOT_SHIFT};
 
-impl Stubber<'_> {
+impl<'a> Stubber<'a> {
     /// `state` becomes the thread's slot, which is also kept; without one goes to `no_room`.
     pub(super) fn find_slot(&mut self, no_room: Label) {
         let around = self.around;
         let (state, position) = (self.state, self.position);
-        let [enrol, probe, found, beyond] = std::array::from_fn(|_| self.asm.label());
-        let [otherwise, numbered] = [self.asm.label(), self.asm.label()];
-        let has_rseq = self.slot(RSEQ_AT);
+        let [enrol, probe, found] = std::array::from_fn(|_| self.asm.label());
+        let [otherwise, numbered, ask] = std::array::from_fn(|_| self.asm.label());
+        let (has_rseq, tid) = (self.slot(RSEQ_AT), at(RSP, self.tid_at));
         self.require_rseq(otherwise);
-        self.asm.load64(RAX, tid_offset_word(around));
-        self.asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
-        self.asm.store(at(RSP, self.tid_at), RAX, Width::B4);
-        self.asm.store_imm(has_rseq, 1, Width::B4);
-        self.asm.jmp(numbered);
-        self.asm.bind(otherwise);
-        self.asm.store_imm(has_rseq, 0, Width::B4);
-        let question = self.locked(Size::Fixed(0), 0, 0).find_tid(&mut self.asm, around);
-        self.questions.push(question);
-        self.asm.bind(numbered);
-        self.asm.test(RAX, RAX);
-        self.asm.jcc(Cond::Equal, no_room);
-        let ask = self.asm.here();
-        load_generation(&mut self.asm, around);
-        self.asm.cmp32(RAX, image_word(around, 4));
-        self.asm.jcc(Cond::NotEqual, enrol);
         let asm = &mut self.asm;
+        asm.load64(position, tid_offset_word(around));
+        asm.load32(position, Mem::Fs { base: position, disp: 0 });
+        asm.store(tid, position, Width::B4);
+        asm.store_imm(has_rseq, 1, Width::B4);
+        asm.bind(numbered);
+        asm.test(position, position);
+        asm.jcc(Cond::Equal, no_room);
+        asm.bind(ask);
+        load_generation(asm, around);
+        asm.cmp32(RAX, image_word(around, 4));
+        asm.jcc(Cond::NotEqual, enrol);
         asm.load32(RDX, image_word(around, 0));
         asm.shl(RDX, 32);
-        asm.load32(RAX, at(RSP, self.tid_at));
-        asm.alu(Alu::Or, RDX, RAX);
-        asm.alu_imm32(Alu::And, RAX, around.layout.span_slots as i32 - 1);
-        asm.shl(RAX, SLOT_SHIFT);
+        asm.alu(Alu::Or, RDX, position);
+        asm.alu_imm32(Alu::And, position, around.layout.span_slots as i32 - 1);
+        asm.shl(position, SLOT_SHIFT);
         asm.mov_imm(state, header(around) + HEADER_BYTES as u64);
-        asm.alu(Alu::Add, state, RAX);
+        asm.alu(Alu::Add, state, position);
         asm.alu_mem(Alu::Cmp, RDX, at(state, OWNER));
         asm.jcc(Cond::NotEqual, probe);
         asm.bind(found);
-        asm.store(at(RSP, self.spans_at + SLOT_AT), state, Width::B8);
-        asm.jmp(beyond);
+        let slot = self.slot(SLOT_AT);
+        self.asm.store(slot, state, Width::B8);
+        self.rarely(move |this| {
+            this.asm.bind(otherwise);
+            this.asm.store_imm(has_rseq, 0, Width::B4);
+            let question = this.locked(Size::Fixed(0), 0, 0).find_tid(&mut this.asm, around);
+            this.questions.push(question);
+            this.asm.mov32(position, RAX);
+            this.asm.jmp(numbered);
+            this.probe(probe, found, no_room);
+            this.enrol(enrol);
+            this.asm.load32(position, tid);
+            this.asm.jmp(ask);
+            Ok(())
+        });
+    }
 
-        // One of the next slots, or the first of them that is free.
+    /// At `probe`: one of the slots behind `state`, or the first of them that is free; then goes to `found`.
+    fn probe(&mut self, probe: Label, found: Label, no_room: Label) {
+        let (state, position) = (self.state, self.position);
+        let asm = &mut self.asm;
         asm.bind(probe);
         let [hit, claim, taken] = [asm.label(), asm.label(), asm.label()];
         for pass in 0..2 {
@@ -77,8 +88,11 @@ impl Stubber<'_> {
         asm.bind(hit);
         asm.mov(state, position);
         asm.jmp(found);
+    }
 
-        // The first hit of this image: it takes a number.
+    /// At `enrol`: the first hit of this image, which takes a number.
+    fn enrol(&mut self, enrol: Label) {
+        let (asm, around) = (&mut self.asm, self.around);
         asm.bind(enrol);
         asm.mov_imm(RCX, around.ring + offset_of!(ControlPage, images) as u64);
         let again = asm.here();
@@ -95,8 +109,6 @@ impl Stubber<'_> {
         // If another thread was first, its number counts.
         asm.lock_cmpxchg(image_word(around, 0), RCX, Width::B8);
         self.meet_process();
-        self.asm.jmp(ask);
-        self.asm.bind(beyond);
     }
 }
 
