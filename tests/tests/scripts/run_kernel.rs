@@ -273,6 +273,33 @@ fn clauses_of_one_point_run_in_their_order() {
     }
 }
 
+#[test]
+fn many_clauses_with_different_bodies_have_their_own_hits_in_their_order() {
+    let program = build("bodies", &["bodies.c"], Build::Pie);
+    let file = program.to_str().unwrap();
+    let names: Vec<String> = (0..64).map(|n| format!("{n:02o}")).collect();
+    let mut script = String::new();
+    // What the first clause of a probe keeps, the last one adds; between them are those of all other probes.
+    for (n, name) in names.iter().enumerate() {
+        script += &format!("usdt:{file}:bodies:p{name} {{ @kept[{n}, tid] = arg0 * {n}; }} ");
+        script += &format!("uretprobe:{file}:f{name} {{ @[\"r{name}\"] = sum(retval + {n}); }} ");
+    }
+    for (n, name) in names.iter().enumerate() {
+        script += &format!("usdt:{file}:bodies:p{name} {{ @[\"k{name}\"] = sum(@kept[{n}, tid]); }} ");
+        script +=
+            &format!("usdt:{file}:bodies:p{name} /str(arg1) == \"odd\"/ {{ @[\"o{name}\"] = sum(1); }} ");
+    }
+    script += "END { clear(@kept); }";
+    // 1 to 5, by three processes.
+    let mut want = BTreeMap::new();
+    for (n, name) in (0..).zip(&names) {
+        want.insert(format!("k{name}"), 3 * 15 * n);
+        want.insert(format!("r{name}"), 3 * (3 * 15 + 5 * n));
+        want.insert(format!("o{name}"), 3 * 3);
+    }
+    assert_eq!(rows(&script, &[file, "5"]), want);
+}
+
 /// A program that loads, calls and unloads a library for each line it reads, and a library of its own.
 fn plugins(folder: &Path) -> (PathBuf, PathBuf) {
     let (program, library) = (folder.join("late"), folder.join("loaded.so"));

@@ -28,11 +28,11 @@ pub(super) struct Family {
     groups: Vec<Group>,
 }
 
-/// Sites that one program serves.
+/// Sites of one event, and the programs that serve them.
 #[derive(Debug)]
 struct Group {
     // Closed before the name is removed.
-    _program_holder: OwnedFd,
+    _program_holders: Vec<OwnedFd>,
     event: NamedEvent,
 }
 
@@ -45,20 +45,24 @@ pub(super) struct Member {
 }
 
 impl Family {
-    /// Adds one event at all places, at which the program runs.
+    /// Adds one event at all places, at which the programs run, one after the other.
     pub(crate) fn add(
         &mut self,
         tracefs: &Arc<Tracefs>,
         file: &File,
         places: &[Place],
         is_return: bool,
-        program: &OwnedFd,
+        programs: &[Arc<OwnedFd>],
     ) -> io::Result<()> {
         let event = tracefs.define(file, places, is_return)?;
-        // On one that never passes the sites.
-        let holder = open_event(event.id, idle_process::pid()?, DISABLED)?;
-        perf::attach_program(&holder, program)?;
-        self.groups.push(Group { _program_holder: holder, event });
+        let mut holders = Vec::new();
+        for program in programs {
+            // On one that never passes the sites.
+            let holder = open_event(event.id, idle_process::pid()?, DISABLED)?;
+            perf::attach_program(&holder, program)?;
+            holders.push(holder);
+        }
+        self.groups.push(Group { _program_holders: holders, event });
         Ok(())
     }
 

@@ -255,7 +255,7 @@ impl KernelDoor {
             Way::Multi | Way::Event => Dispatch::Cookie,
             // That of a return is the only one of its program.
             Way::Inherited(_) if is_return => Dispatch::Alone,
-            Way::Inherited(_) => Dispatch::PageOffset,
+            Way::Inherited(_) | Way::Shared(_) => Dispatch::PageOffset,
         };
         let load = |may_sleep| {
             let insns = capture_program::assemble(sites, self.maps, dispatch, may_sleep)

@@ -22,6 +22,8 @@ pub(super) enum Way<'a> {
     Multi,
     /// One event at these sites, which processes inherit: the place in its page tells which one, or it does not matter.
     Inherited(&'a [LinkSite]),
+    /// The same, at these sites of an event that other programs have sites of, too.
+    Shared(&'a [LinkSite]),
     /// A perf event for each site, with a cookie.
     Event,
 }
@@ -114,6 +116,25 @@ impl<K: Copy + Eq + Hash> Uprobes<K> {
         Ok(true)
     }
 
+    /// Makes one event of the sites of several sets, in the order in which their programs are to run at a site they share.
+    pub(super) fn found_together<E>(
+        &self,
+        sets: &[&SiteSet],
+        mut load: impl FnMut(usize, Way<'_>) -> Result<Arc<OwnedFd>, E>,
+    ) -> Option<Family> {
+        let (tracefs, first) = (self.tracefs.as_ref()?, sets.first()?);
+        let file = File::open(&first.path).ok()?;
+        let mut sites: Vec<&LinkSite> = sets.iter().flat_map(|set| &set.sites).collect();
+        sites.sort_by_key(|site| site.file_offset);
+        sites.dedup_by_key(|site| site.file_offset);
+        let places: Vec<Place> = sites.into_iter().map(place).collect();
+        let load = |(index, set): (usize, &&SiteSet)| load(index, Way::Shared(&set.sites)).ok();
+        let programs: Option<Vec<_>> = sets.iter().enumerate().map(load).collect();
+        let mut family = Family::default();
+        family.add(tracefs, &file, &places, first.is_return, &programs?).ok()?;
+        Some(family)
+    }
+
     /// The links of a process outlive the program they were made for; what it inherits holds for the next program, too.
     pub fn exec(&mut self, pid: u32) {
         self.links.retain(|link| link.pid != Some(pid));
@@ -142,12 +163,14 @@ fn found<E>(
     let mut family = Family::default();
     for sites in told_apart(&set.sites, usize::MAX) {
         let program = load(Way::Inherited(&sites)).map_err(AttachError::Program)?;
-        let place =
-            |site: &LinkSite| Place { file_offset: site.file_offset, ref_ctr_offset: site.ref_ctr_offset };
         let places: Vec<Place> = sites.iter().map(place).collect();
-        family.add(tracefs, &file, &places, set.is_return, &program).map_err(AttachError::Kernel)?;
+        family.add(tracefs, &file, &places, set.is_return, &[program]).map_err(AttachError::Kernel)?;
     }
     Ok(family)
+}
+
+fn place(site: &LinkSite) -> Place {
+    Place { file_offset: site.file_offset, ref_ctr_offset: site.ref_ctr_offset }
 }
 
 /// One `uprobe_multi` link, or a perf event for each site where the kernel has none.

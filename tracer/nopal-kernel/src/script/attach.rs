@@ -33,15 +33,17 @@ impl PointInProcess {
 }
 
 /// Sites of one clause, file and kind, to be attached together.
-struct Group {
-    clause: usize,
-    kind: Kind,
-    found: Found,
+pub(super) struct Group {
+    pub(super) clause: usize,
+    pub(super) kind: Kind,
+    pub(super) found: Found,
     /// See [`PointInProcess`].
     file: Option<FileId>,
     /// The kernel may refuse some of them; by themselves, so that the others are attached at once.
-    is_odd: bool,
-    points: Vec<(usize, Vec<PointSite>)>,
+    pub(super) is_odd: bool,
+    /// The arguments that the clause reads.
+    used: Vec<u8>,
+    pub(super) points: Vec<(usize, Vec<PointSite>)>,
 }
 
 /// Sites that are attached, for every process that has them.
@@ -50,8 +52,8 @@ pub(super) struct ClauseSet {
     clause: usize,
     kind: Kind,
     file: FileId,
-    layouts: Vec<ArgLayout>,
-    set: SiteSet,
+    pub(super) layouts: Vec<ArgLayout>,
+    pub(super) set: SiteSet,
 }
 
 impl ScriptDoor {
@@ -90,6 +92,7 @@ impl ScriptDoor {
         gone: &[Arc<MappedObject>],
     ) -> Result<Vec<Attached>, ScriptError> {
         let mut states = Vec::new();
+        let mut all = Vec::new();
         // The kernel runs last first what was put on a site, so that clauses run in the order of the script.
         for clause in (0..self.program.clauses.len()).rev() {
             let mut groups: Vec<Group> = Vec::new();
@@ -106,7 +109,14 @@ impl ScriptDoor {
                 }
             }
             for group in groups {
-                self.attach_group(pid, group, &mut states)?;
+                all.extend(self.readable(pid, group, &mut states));
+            }
+        }
+        for groups in self.bunches_of(pid, all) {
+            if !self.attach_together(pid, &groups, &mut states) {
+                for group in groups {
+                    self.attach_group(pid, group, &mut states)?;
+                }
             }
         }
         states.sort_by_key(|state| (state.clause, state.point));
@@ -249,7 +259,10 @@ impl ScriptDoor {
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.points.push((point, sites)),
-            None => groups.push(Group { clause, kind, found, file, is_odd, points: vec![(point, sites)] }),
+            None => {
+                let used = used_args(&self.program.clauses[clause].code);
+                groups.push(Group { clause, kind, found, file, is_odd, used, points: vec![(point, sites)] });
+            }
         }
     }
 
@@ -261,19 +274,12 @@ impl ScriptDoor {
         }
     }
 
-    fn attach_group(
-        &mut self,
-        pid: Option<u32>,
-        mut group: Group,
-        states: &mut Vec<Attached>,
-    ) -> Result<(), ScriptError> {
+    /// A group without the sites whose arguments cannot be read; those are refused by themselves.
+    fn readable(&mut self, pid: Option<u32>, mut group: Group, states: &mut Vec<Attached>) -> Option<Group> {
         let (clause, file) = (group.clause, group.file);
-        let key_of = |point| PointInProcess { clause, point, pid, file };
-        let used = used_args(&self.program.clauses[clause].code);
-        // Sites whose arguments cannot be read are refused by themselves; the others are attached.
         for (point, sites) in &mut group.points {
             let mut refused = Vec::new();
-            sites.retain(|site| match args_trouble(&site.layout, &used) {
+            sites.retain(|site| match args_trouble(&site.layout, &group.used) {
                 None => true,
                 Some(error) => {
                     refused.push(Refusal::Argument(error));
@@ -282,25 +288,25 @@ impl ScriptDoor {
             });
             let checked = PointSites { open: std::mem::take(sites), refused };
             if let Some(why) = checked.refusal() {
-                self.refuse(key_of(*point), why, states);
+                self.refuse(PointInProcess { clause, point: *point, pid, file }, why, states);
             }
             *sites = checked.open;
         }
         group.points.retain(|(_, sites)| !sites.is_empty());
-        if group.points.is_empty() {
-            return Ok(());
-        }
-        let error = match self.link(&group, &used, pid) {
+        (!group.points.is_empty()).then_some(group)
+    }
+
+    fn attach_group(
+        &mut self,
+        pid: Option<u32>,
+        mut group: Group,
+        states: &mut Vec<Attached>,
+    ) -> Result<(), ScriptError> {
+        let (clause, file) = (group.clause, group.file);
+        let key_of = |point| PointInProcess { clause, point, pid, file };
+        let error = match self.link(&group, pid) {
             Ok(is_new) => {
-                for (point, sites) in &group.points {
-                    let key = key_of(*point);
-                    self.attached.insert(key);
-                    let state = verify(&group.found, sites, pid);
-                    if matches!(state, State::Waiting { .. }) {
-                        self.waiting.insert(key);
-                    }
-                    states.push(Attached { clause, point: *point, pid, is_new, state });
-                }
+                self.note_attached(pid, &group, is_new, states);
                 return Ok(());
             }
             Err(AttachError::Program(error)) => return Err(error),
@@ -326,24 +332,52 @@ impl ScriptDoor {
                 group.points.split_off(middle)
             }
         };
-        let half = Group { found: group.found.clone(), points, ..group };
+        let half = Group { found: group.found.clone(), used: group.used.clone(), points, ..group };
         self.attach_group(pid, group, states)?;
         self.attach_group(pid, half, states)
     }
 
-    /// Puts the program of a clause on its sites; false if the process had them from its parent.
-    fn link(
+    /// Says what became of the points of a group that the kernel has taken.
+    pub(super) fn note_attached(
         &mut self,
-        group: &Group,
-        used: &[u8],
         pid: Option<u32>,
-    ) -> Result<bool, AttachError<ScriptError>> {
+        group: &Group,
+        is_new: bool,
+        states: &mut Vec<Attached>,
+    ) {
+        let (clause, file) = (group.clause, group.file);
+        for (point, sites) in &group.points {
+            let key = PointInProcess { clause, point: *point, pid, file };
+            self.attached.insert(key);
+            let state = verify(&group.found, sites, pid);
+            if matches!(state, State::Waiting { .. }) {
+                self.waiting.insert(key);
+            }
+            states.push(Attached { clause, point: *point, pid, is_new, state });
+        }
+    }
+
+    /// Puts the program of a clause on its sites; false if the process had them from its parent.
+    fn link(&mut self, group: &Group, pid: Option<u32>) -> Result<bool, AttachError<ScriptError>> {
+        let index = self.set_of(group);
+        let (clause, kind) = (group.clause, group.kind);
+        let (mut sets, mut uprobes) = (std::mem::take(&mut self.sets), std::mem::take(&mut self.uprobes));
+        let ClauseSet { set, layouts, .. } = &mut sets[index];
+        // Of a process, by the way it has now.
+        set.path.clone_from(&group.found.path);
+        let attached = uprobes.attach(set, &[index], pid, |way| self.program_for(clause, kind, layouts, way));
+        (self.sets, self.uprobes) = (sets, uprobes);
+        attached
+    }
+
+    /// The set of a group's sites, in [`ScriptDoor::sets`].
+    pub(super) fn set_of(&mut self, group: &Group) -> usize {
         let mut layouts: Vec<ArgLayout> = Vec::new();
         let mut sites = Vec::new();
         for (point, site) in
             group.points.iter().flat_map(|(point, sites)| sites.iter().map(move |s| (point, s)))
         {
-            let layout = only_used(&site.layout, used);
+            let layout = only_used(&site.layout, &group.used);
             let index = layouts.iter().position(|known| *known == layout).unwrap_or_else(|| {
                 layouts.push(layout);
                 layouts.len() - 1
@@ -360,21 +394,14 @@ impl ScriptDoor {
                 && known.layouts == layouts
                 && known.set.sites == sites
         };
-        let index = self.sets.iter().position(is_same).unwrap_or_else(|| {
+        self.sets.iter().position(is_same).unwrap_or_else(|| {
             let set = SiteSet::new(&group.found.path, kind == Kind::Uretprobe, sites);
             self.sets.push(ClauseSet { clause, kind, file, layouts, set });
             self.sets.len() - 1
-        });
-        let (mut sets, mut uprobes) = (std::mem::take(&mut self.sets), std::mem::take(&mut self.uprobes));
-        let ClauseSet { set, layouts, .. } = &mut sets[index];
-        // Of a process, by the way it has now.
-        set.path.clone_from(&group.found.path);
-        let attached = uprobes.attach(set, &[index], pid, |way| self.program_for(clause, kind, layouts, way));
-        (self.sets, self.uprobes) = (sets, uprobes);
-        attached
+        })
     }
 
-    fn program_for(
+    pub(super) fn program_for(
         &mut self,
         clause: usize,
         kind: Kind,
@@ -385,11 +412,16 @@ impl ScriptDoor {
         let (which, attachment, _table) = match way {
             Way::Multi => (Which::Cookie, Attachment::Multi, None),
             Way::Event => (Which::Cookie, Attachment::Event, None),
+            Way::Shared(sites) => {
+                // 0 says that the hit is another program's.
+                let table = cookie_table(sites, |cookie| cookie + 1)?;
+                (Which::Among(table.as_raw_fd()), Attachment::Inherited, Some(table))
+            }
             Way::Inherited(sites) if sites.iter().all(|site| site.cookie == sites[0].cookie) => {
                 (Which::Fixed(sites[0].cookie), Attachment::Inherited, None)
             }
             Way::Inherited(sites) => {
-                let table = cookie_table(sites)?;
+                let table = cookie_table(sites, |cookie| cookie)?;
                 (Which::Table(table.as_raw_fd()), Attachment::Inherited, Some(table))
             }
         };
@@ -433,6 +465,7 @@ impl ScriptDoor {
         self.refused.clear();
         self.events.clear();
         self.uprobes.close();
+        self.close_bunches();
         uprobes::drop_together(std::mem::take(&mut self.sets));
     }
 }
@@ -444,12 +477,12 @@ impl Drop for ScriptDoor {
 }
 
 /// The cookies by the place in the page.
-fn cookie_table(sites: &[LinkSite]) -> Result<OwnedFd, ScriptError> {
+fn cookie_table(sites: &[LinkSite], entry: impl Fn(u64) -> u64) -> Result<OwnedFd, ScriptError> {
     let failed = |error| ScriptError::io("making a table of sites", error);
     let table = bpf::create_map(MapKind::Array, 4, 8, PAGE_BYTES, 0, "nopal_sites").map_err(failed)?;
     for site in sites {
         let key = uprobes::page_offset(site).to_le_bytes();
-        bpf::update(&table, &key, &site.cookie.to_le_bytes()).map_err(failed)?;
+        bpf::update(&table, &key, &entry(site.cookie).to_le_bytes()).map_err(failed)?;
     }
     Ok(table)
 }

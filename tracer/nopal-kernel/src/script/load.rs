@@ -81,7 +81,7 @@ impl ScriptDoor {
                 && loaded.layouts == layouts
         };
         // The number of a table may have been another's before.
-        if !matches!(which, Which::Table(_))
+        if !matches!(which, Which::Table(_) | Which::Among(_))
             && let Some(index) = self.loaded.iter().position(same)
         {
             return Ok(index);

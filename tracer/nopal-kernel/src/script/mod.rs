@@ -10,6 +10,7 @@ mod listing;
 mod load;
 mod maps;
 mod resolve;
+mod together;
 
 pub use attach::processes_mapping;
 pub use error::ScriptError;
@@ -28,6 +29,7 @@ use nopal_proc::FileId;
 use nopal_program::{MapValue, PointKind, Program};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
+use together::Bunch;
 
 /// How a script is to run.
 #[derive(Debug, Clone)]
@@ -141,6 +143,8 @@ pub struct ScriptDoor {
     /// Inherited by the index of the set.
     uprobes: Uprobes<usize>,
     sets: Vec<ClauseSet>,
+    /// Of sets that share an event.
+    bunches: Vec<Bunch>,
     events: Vec<OwnedFd>,
     attached: HashSet<PointInProcess>,
     /// Of those attached: whose code no process has mapped yet.
@@ -202,6 +206,7 @@ impl ScriptDoor {
             files: FileCodes::new(options.given.clone()),
             uprobes: Uprobes::new(options.follows_children, options.has_uprobe_multi),
             sets: Vec::new(),
+            bunches: Vec::new(),
             events: Vec::new(),
             attached: HashSet::new(),
             waiting: HashSet::new(),

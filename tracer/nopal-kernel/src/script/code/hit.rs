@@ -107,7 +107,7 @@ impl Gen<'_> {
             Op::Comm { to } => self.comm(to),
             Op::Probe { dst } => {
                 match self.spec.which {
-                    Which::Cookie | Which::Fixed(_) | Which::Table(_) => {
+                    Which::Cookie | Which::Fixed(_) | Which::Table(_) | Which::Among(_) => {
                         self.asm.load(Width::W32, Reg::R0, self.fp, COOKIE_AT + 4);
                     }
                     Which::Point(point) => self.constant(Reg::R0, i64::from(point)),

@@ -72,6 +72,8 @@ pub enum Which {
     Fixed(u64),
     /// From this array, by the place in its page of the site that was hit: [`PAGE_BYTES`] cookies.
     Table(i32),
+    /// The same where other programs have sites of the same event: 0 where the hit is theirs, else the cookie and one.
+    Among(i32),
     Point(u32),
 }
 
@@ -218,13 +220,17 @@ impl Gen<'_> {
                 self.asm.call(Helper::GetAttachCookie);
             }
             Which::Fixed(cookie) => self.constant(Reg::R0, cookie as i64),
-            Which::Table(table) => {
+            Which::Table(table) | Which::Among(table) => {
                 self.builtin(Builtin::Ip);
                 self.asm.alu_imm(Alu::And, Reg::R0, PAGE_BYTES as i32 - 1);
                 self.asm.store(Width::W32, Reg::R10, TEMP[0], Reg::R0);
                 self.lookup(table, TEMP[0]);
                 self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, out);
                 self.asm.load(Width::W64, Reg::R0, Reg::R0, 0);
+                if matches!(self.spec.which, Which::Among(_)) {
+                    self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, out);
+                    self.asm.alu_imm(Alu::Sub, Reg::R0, 1);
+                }
             }
         }
         self.asm.store(Width::W64, Reg::R10, COOKIE_AT, Reg::R0);
