@@ -1,8 +1,9 @@
 //! `nopal view RECORDING 'PROBE if CONDITION'`: over recordings whose events were planned here, in both versions of the format, one
 //! and several at once. What LTTng's own filters let through is compared in `recording_lttng.rs`.
 
-use nopal_tests::{nopal, scratch};
+use nopal_tests::{nopal, root, run, scratch};
 use nopal_trace::{EventType, Integer, RecordingInfo, RecordingWriter, Type, Version};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -80,6 +81,89 @@ fn conditions_choose_the_planned_events() {
         let both = ["plan:* if number == 49", "plan:* if number == -50"];
         assert_eq!(numbers(&[&recording], &both), [-50, 49]);
         assert_eq!(numbers(&[&recording], &["plan:* if number > 0", "--limit", "2"]), [1, 2]);
+    }
+}
+
+#[test]
+fn exports_hold_the_planned_events() {
+    let dir = scratch("export-conditions");
+    let recording = dir.join("r");
+    record(&recording, Version::Ctf1, "plan");
+    let export = |arguments: &[&str]| {
+        Command::new(nopal()).arg("export").arg(&recording).arg("--to").args(arguments).output().unwrap()
+    };
+    let choice = "plan:planned if number > 20 && text != 'key 90'";
+    let planned: Vec<i64> = (-50..50).filter(|number| *number > 20 && *number != 40).collect();
+    let said = |out: &Output| String::from_utf8_lossy(&out.stderr).into_owned();
+    let csv = export(&["csv", "-e", choice]);
+    let text = String::from_utf8_lossy(&csv.stdout).into_owned();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let column = lines.next().unwrap().iter().position(|name| name.ends_with("number")).unwrap();
+    assert_eq!(lines.map(|line| line[column].parse::<i64>().unwrap()).collect::<Vec<_>>(), planned);
+    assert!(said(&csv).starts_with(&format!("{} events; ", planned.len())), "{}", said(&csv));
+    let json = export(&["json", "-e", choice]);
+    assert_eq!(String::from_utf8_lossy(&json.stdout).lines().count(), planned.len(), "{}", said(&json));
+    let chrome: serde_json::Value =
+        serde_json::from_slice(&export(&["chrome", "-e", choice]).stdout).unwrap();
+    let is_planned = |event: &&serde_json::Value| event["name"] == "plan:planned";
+    let shown = chrome["traceEvents"].as_array().unwrap().iter().filter(is_planned);
+    assert_eq!(shown.map(|event| event["args"]["number"].as_i64().unwrap()).collect::<Vec<_>>(), planned);
+    for (arguments, error) in [
+        (["otlp-json", "-e", choice], "a condition chooses events"),
+        (["csv", "-e", "plan:* if $ctx.procname == 'x'"], "does not say `$ctx.procname`"),
+        (["csv", "-e", "plan:* if size > 1"], "the event has no argument `size`"),
+    ] {
+        let out = export(&arguments);
+        assert!(!out.status.success() && said(&out).contains(error), "{arguments:?}: {}", said(&out));
+    }
+}
+
+/// What a condition asks of a text whose end was not recorded cannot be known, and is said.
+#[test]
+fn events_with_a_text_that_was_cut_are_told() {
+    let dir = scratch("view-cut");
+    let (source, program) = (dir.join("texts.c"), dir.join("texts"));
+    let texts = ["short", "a text that goes on with one", "a text that goes on with two", "sixteen letters!"];
+    // The program reads them itself: the kernel's way may find only what is in memory.
+    let code = format!(
+        "#include <nopal.h>\nint main(void) {{ static const char *const texts[] = {{ {:?}, {:?}, {:?}, {:?} }};\n\
+         for (int i = 0; i < 4; i++) {{ const volatile char *read = texts[i]; (void)*read;\n\
+         NOPAL_PROBE(texts, said, NOPAL_STR(text, texts[i])); }} return 0; }}\n",
+        texts[0], texts[1], texts[2], texts[3]
+    );
+    fs::write(&source, code).unwrap();
+    let include = root().join("include");
+    run(Command::new("gcc").arg("-O1").arg("-I").arg(include).arg("-o").arg(&program).arg(&source));
+    for door in ["user", "kernel"] {
+        let recording = dir.join(door);
+        run(Command::new(nopal())
+            .args(["record", "--max-string", "16", "--door", door, "-e", "texts:*", "-o"])
+            .arg(&recording)
+            .arg("--")
+            .arg(&program));
+        // How many are shown, and of how many of them it is not known.
+        for (condition, n_shown, n_undecided) in [
+            ("text == 'short'", 1, 0),
+            ("text == 'a text that goes on with two'", 2, 2),
+            ("text != 'a text that goes on with two'", 4, 2),
+            ("text == 'a text*'", 2, 0),
+            ("text == 'sixteen letters'", 0, 0),
+        ] {
+            let choice = format!("texts:said if {condition}");
+            for more in [&["--json"][..], &["--json", "--count"]] {
+                let out = view(&[&recording], &[&[choice.as_str()], more].concat());
+                let said = if more.len() > 1 { &out.stdout } else { &out.stderr };
+                let said: serde_json::Value = serde_json::from_slice(said).unwrap();
+                let n = said.get("total").unwrap_or(&said["events"]);
+                let found = (n.as_u64(), said["undecided"].as_u64());
+                assert_eq!(found, (Some(n_shown), Some(n_undecided)), "{door}: {condition}");
+            }
+            let to_csv = ["export", "--to", "csv", "-e", &choice, recording.to_str().unwrap()];
+            let out = Command::new(nopal()).args(to_csv).output().unwrap();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(said.contains(&format!("{n_shown} event")), "{door}: {condition}: {said}");
+            assert_eq!(said.contains("too short to decide"), n_undecided > 0, "{door}: {condition}: {said}");
+        }
     }
 }
 

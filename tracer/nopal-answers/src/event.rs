@@ -37,6 +37,9 @@ pub trait Consumer {
     /// The next event. `fields` has a value for each visible field of its class, or none if none is needed.
     fn event(&mut self, at: &At, class: usize, fields: &Fields);
 
+    /// One that a condition leaves out: it only says that something begins or ends.
+    fn event_left_out(&mut self, _at: &At, _class: usize, _fields: &Fields) {}
+
     /// Events up to this time were lost, on one CPU at least.
     fn loss(&mut self, to_ns: i64);
 

@@ -2,16 +2,17 @@
 
 use crate::event::{is_length, visible_fields};
 use nopal_live::functions::{ENTRY, FunctionPattern, RETURN};
-use nopal_live::plan::{NULL_TEXT, UNREADABLE_TEXT};
+use nopal_live::plan::{MAX_STRING, NULL_TEXT, UNREADABLE_TEXT};
 use nopal_live::predicate::{self, Context, Fields, Predicate, Source, Truth, fit};
 use nopal_live::registry::{Choice, ConditionError, Unfit};
 use nopal_sdt::pattern::glob;
 use nopal_trace::{
-    Decider, Enum, Event, EventClass, EventType, Filter, Label, Recording, Scratch, Selection, Step, Type,
-    Visitor, number,
+    Decider, Enum, Event, EventClass, EventType, Filter, Label, Recording, Scratch, Selection, Step, Trace,
+    Type, Visitor, number,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// The events that choices name. An event that several of them name is wanted if any of their conditions holds.
@@ -50,7 +51,9 @@ pub fn choose(
         Arc::new(Conditions {
             by_class: conditions.into_iter().map(|wanted| wanted.and_then(Wanted::predicate)).collect(),
             is_ours: classes.iter().map(is_ours).collect(),
+            cut_at: classes.iter().map(|class| cut_at(&recording.traces()[class.trace])).collect(),
             unknown: Mutex::default(),
+            n_undecided: AtomicU64::new(0),
         })
     });
     let filter = conditions.clone().map(|conditions| conditions as Arc<dyn Filter>);
@@ -160,8 +163,11 @@ pub struct Conditions {
     by_class: Vec<Option<Predicate>>,
     /// By class: whether nopal recorded it.
     is_ours: Vec<bool>,
+    /// By class: how long a text is that may have been cut.
+    cut_at: Vec<Option<usize>>,
     /// What was asked for and the recording does not say.
     unknown: Mutex<BTreeSet<&'static str>>,
+    n_undecided: AtomicU64,
 }
 
 impl Conditions {
@@ -170,9 +176,15 @@ impl Conditions {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
+    /// Events that were let through though the end of a text would have to be known.
+    pub fn n_undecided(&self) -> u64 {
+        self.n_undecided.load(Ordering::Relaxed)
+    }
+
     fn holds(&self, event: &Event<'_>, values: &mut Values, scratch: &mut Scratch) -> bool {
         let Some(Some(condition)) = self.by_class.get(event.class_index()) else { return true };
         values.clear(self.is_ours[event.class_index()]);
+        let cut_at = self.cut_at[event.class_index()];
         let mut task = TaskContext::default();
         let asks_context = condition.has_source(&|source| matches!(source, Source::Context(_)));
         if asks_context && event.context(scratch, &mut task).is_err() {
@@ -183,7 +195,12 @@ impl Conditions {
         }
         task.cpu = event.cpu();
         let truth = condition.decide(&|source| match source {
-            Source::Field(field) => values.field(field),
+            Source::Field(field) => match values.field(field) {
+                predicate::Value::Text(text) if cut_at.is_some_and(|most| text.len() >= most) => {
+                    predicate::Value::Cut(text)
+                }
+                value => value,
+            },
             Source::Element { field, index } => values.element(field, index),
             Source::Context(context) => match task.value(context) {
                 predicate::Value::Absent => {
@@ -194,8 +211,21 @@ impl Conditions {
                 value => value,
             },
         });
-        truth == Truth::Yes
+        match truth {
+            Truth::Yes => true,
+            Truth::No => false,
+            Truth::Unknown => {
+                self.n_undecided.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+        }
     }
+}
+
+/// How long texts of a recording may be that were cut when they were recorded, if any were.
+fn cut_at(trace: &Trace) -> Option<usize> {
+    trace.verdict.as_ref().filter(|verdict| verdict.n_cut > 0)?;
+    trace.env_number(MAX_STRING).and_then(|n| usize::try_from(n).ok())
 }
 
 impl Filter for Conditions {

@@ -5,7 +5,7 @@ use crate::event::{At, Consumer, is_length};
 use nopal_capture::StreamKind;
 use nopal_live::{DoorOrder, NEAR_NS, OrderWithin};
 use nopal_spans::{Fields, Needs, Task, Value};
-use nopal_trace::{Error, Event, FixedInteger, Picker, Range, Recording, Report, Scratch};
+use nopal_trace::{Error, Event, Filter, FixedInteger, Picker, Range, Recording, Report, Scratch};
 
 /// What came of reading one recording.
 #[derive(Debug)]
@@ -227,8 +227,20 @@ pub fn read_part<C: Consumer>(
     recording: &Recording,
     part: Range,
     consumer: &mut C,
+    goes_on: impl FnMut(&mut C, &Reached) -> bool,
+) -> Result<Read, Error> {
+    read_filtered(recording, part, None, consumer, goes_on)
+}
+
+/// The same; events that the filter does not let through are not counted, see [`Consumer::event_left_out`].
+pub fn read_filtered<C: Consumer>(
+    recording: &Recording,
+    part: Range,
+    filter: Option<&dyn Filter>,
+    consumer: &mut C,
     mut goes_on: impl FnMut(&mut C, &Reached) -> bool,
 ) -> Result<Read, Error> {
+    let mut decider = filter.map(Filter::decider);
     let classes = recording.event_classes().iter();
     let mut readers: Vec<ClassReader> =
         classes.map(|class| ClassReader { needs: consumer.class(&class.ty), places: None }).collect();
@@ -236,7 +248,7 @@ pub fn read_part<C: Consumer>(
     let mut events = recording.events(part)?;
     let mut scratch = Scratch::default();
     let mut fields = Fields::default();
-    let (mut n_events, mut n_damaged, mut n_without_task) = (0u64, 0u64, 0u64);
+    let (mut n_events, mut n_left_out, mut n_damaged, mut n_without_task) = (0u64, 0u64, 0u64, 0u64);
     let mut range: Option<(i64, i64)> = None;
     let order_within = match events.has_both_doors() {
         true => consumer.order_within(),
@@ -252,6 +264,7 @@ pub fn read_part<C: Consumer>(
         let (at, is_whole, has_task) = reader.place(&event, &mut scratch, &mut fields, has_foreign);
         let At { ns, task, .. } = at;
         n_without_task += u64::from(!has_task);
+        let is_left_out = is_whole && decider.as_mut().is_some_and(|holds| !holds(&event));
         let kind = if event.is_by_kernel() { StreamKind::Kernel } else { StreamKind::Rseq };
         if events.has_losses() {
             for loss in events.take_losses() {
@@ -266,10 +279,15 @@ pub fn read_part<C: Consumer>(
             let task = nopal_capture::Task { pid: task.pid, tid: task.tid };
             door_order.hit(ns as u64, (task, consumer.kin(class)), kind, order_within, NEAR_NS);
         }
-        range = Some((range.map_or(ns, |(first, _)| first), ns));
-        consumer.event(&at, class, &fields);
-        n_events += 1;
-        if n_events.is_multiple_of(ROUND) {
+        if is_left_out {
+            consumer.event_left_out(&at, class, &fields);
+            n_left_out += 1;
+        } else {
+            range = Some((range.map_or(ns, |(first, _)| first), ns));
+            consumer.event(&at, class, &fields);
+            n_events += 1;
+        }
+        if (n_events + n_left_out).is_multiple_of(ROUND) {
             let reached = Reached { ns, n_events, share: events.share() };
             if !goes_on(consumer, &reached) {
                 break;

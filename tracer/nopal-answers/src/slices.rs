@@ -182,6 +182,11 @@ impl<T: Taker> Consumer for Slices<T> {
         if self.wishes[class] != Wish::Nothing {
             self.out.taker.event(at, class, fields);
         }
+        self.event_left_out(at, class, fields);
+    }
+
+    #[inline]
+    fn event_left_out(&mut self, at: &At, class: usize, fields: &Fields) {
         if self.pairs[class] {
             self.pairing.event(at.ns, at.task, class, fields, &mut self.out);
         }

@@ -2,7 +2,7 @@
 
 use crate::out::Out;
 use nopal_answers::At;
-use nopal_answers::recorded::{Reached, read_part};
+use nopal_answers::recorded::{Reached, read_filtered};
 use nopal_answers::slices::{Slice, Slices, Taker, Wish};
 use nopal_spans::{Available, Fields, Span, Unmatched};
 use nopal_trace::{Error, EventType, Loss, Recording, Report, Selection};
@@ -86,11 +86,13 @@ pub fn export(
     for (at, (recording, selection)) in plan.recordings.iter().enumerate() {
         slices.taker().recording(recording, selection);
         let before = ended.n_events;
-        let read = read_part(recording, selection.range, &mut slices, |slices, reached: &Reached| {
+        let goes_on = |slices: &mut Slices<Box<dyn Exporter>>, reached: &Reached| {
             let share = (at as f64 + reached.share) / n;
             ended.is_stopped = !goes_on(share, before + reached.n_events);
             !ended.is_stopped && !slices.taker().out().has_failed()
-        });
+        };
+        let filter = selection.filter.as_deref();
+        let read = read_filtered(recording, selection.range, filter, &mut slices, goes_on);
         let read = read.map_err(|error| Failed::Recording(at, error))?;
         slices.taker().losses(&read.report.losses);
         ended.n_events += read.n_events;

@@ -468,6 +468,9 @@ impl Texts {
     }
 }
 
+/// What a recording calls the length at which its texts are cut, in its environment.
+pub const MAX_STRING: &str = "max_string";
+
 /// What a recording has in the place of a text that a null pointer should lead to, and any other that leads nowhere.
 pub const NULL_TEXT: &[u8] = b"(null)";
 pub const UNREADABLE_TEXT: &[u8] = b"(unreadable)";

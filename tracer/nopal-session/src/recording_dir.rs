@@ -2,6 +2,7 @@
 
 use crate::config::Channel;
 use crate::ctf_recorder::Recorder;
+use nopal_live::plan::MAX_STRING;
 use nopal_live::registry::Registry;
 use nopal_trace::{EnvValue, Error, RecordingInfo};
 use std::collections::HashSet;
@@ -29,7 +30,8 @@ pub(super) fn recorder_in(
     let info = RecordingInfo::of_this_host()
         .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
         .env("trace_name", text(session))
-        .env("channel", text(&config.name));
+        .env("channel", text(&config.name))
+        .env(MAX_STRING, EnvValue::Number(i128::from(config.max_string)));
     let info = RecordingInfo { n_event_types: registry.plans.len(), ..info };
     let mut recorder = Recorder::create(dir, info, &config.context_fields())?;
     recorder.declare(registry)?;

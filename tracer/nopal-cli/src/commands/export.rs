@@ -3,6 +3,7 @@
 use super::answers::source::Status;
 use super::answers::{numbers, print_json};
 use super::recordings::{NewFile, Opened, Pace, Part, interrupted, verdict_on};
+use super::view;
 use crate::failure::Failure;
 use crate::signals;
 use crate::verdict::{self, Manner};
@@ -27,6 +28,7 @@ Examples:
   nopal export pg.rec --to perfetto -o pg.pftrace       open it at ui.perfetto.dev
   nopal export pg.rec --to chrome -o pg.json            chrome://tracing, speedscope
   nopal export pg.rec --to csv -e postgresql:query__done > done.csv
+  nopal export pg.rec --to csv -e 'postgresql:query__done if query == \"UPDATE*\"' > updates.csv
   nopal export pg.rec --to csv --table spans | head
   nopal export pg.rec --to parquet -o pg.parquet        DuckDB, data frames, Spark
   nopal export pg.rec --to parquet --dataset /lake      adds it to the tables of a fleet: fleet/README.md
@@ -55,8 +57,9 @@ pub(super) struct Args {
     /// What the rows of csv, json and parquet are.
     #[arg(long, value_enum, default_value_t = Table::Events)]
     pub table: Table,
-    /// Only these events: `provider:name`, with `*` and `?`; may be given several times.
-    #[arg(short = 'e', long = "event", value_name = "PATTERN")]
+    /// Only these events, as `trace` takes them: `provider:name` with `*` and `?`, and a condition on the arguments after
+    /// `if`; may be given several times. Spans are all there.
+    #[arg(short = 'e', long = "event", value_name = "PROBE")]
     pub events: Vec<String>,
     #[command(flatten)]
     pub part: Part,
@@ -121,13 +124,23 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         return ctf2(&args);
     }
     let opened = Opened::open(&args.recordings, args.part.spans_file.as_deref())?;
-    let selections = opened.select(&args.events, &args.part)?;
+    let (selections, conditions): (Vec<Selection>, Vec<_>) =
+        opened.select(&args.events, &args.part)?.into_iter().unzip();
     let holds_events = args.format.has_tables() && args.table == Table::Events && args.dataset.is_none();
     let spans = match (holds_events, args.part.only.is_empty()) {
         (true, _) => Vec::new(),
         (false, true) => opened.available.spans.clone(),
         (false, false) => ask::spans_one_by_one(&opened.available, &args.part.only)?,
     };
+    let holds_spans_alone = match args.format {
+        Format::Flamegraph | Format::OtlpJson => true,
+        Format::Csv | Format::Json | Format::Parquet => args.table == Table::Spans,
+        Format::Chrome | Format::Perfetto | Format::Ctf2 => false,
+    };
+    if holds_spans_alone && conditions.iter().any(Option::is_some) {
+        return Err(Failure::usage("a condition chooses events, and this export holds spans alone")
+            .hint("leave it out; `--span SPAN` chooses spans"));
+    }
     signals::stop_on_signals();
     let (file, to): (Option<NewFile>, Box<dyn Write + Send>) = match &args.output {
         Some(path) => {
@@ -144,13 +157,17 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             .map_err(|error| failure_of(Failed::Output(error), &opened))?;
         write(&args, &opened, &selections, &spans, exporter)
     };
-    let ended = match ended {
+    let mut ended = match ended {
         // A reader that has seen enough, such as `head`, is no failure.
         Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
         other => other.map_err(|failed| failure_of(failed, &opened))?,
     };
     if ended.is_stopped || signals::is_stopped() {
         return Err(interrupted("nothing was exported"));
+    }
+    for (report, conditions) in ended.reports.iter_mut().zip(&conditions) {
+        report.verdict.n_undecided += view::undecided(conditions.as_deref());
+        view::check_known(conditions.as_deref())?;
     }
     if let Some(file) = file {
         file.keep();
@@ -303,6 +320,7 @@ fn conclude(args: &Args, ended: &Ended, has_spans: bool) -> Result<(), Failure> 
         parts.extend(super::answers::render::unmatched(&ended.unmatched));
     }
     parts.push(bytes_in_words(ended.n_bytes));
+    verdict::remarks(&verdict, None).iter().for_each(|remark| tell!("nopal: {remark}"));
     tell!("{}; {how}", parts.join("; "));
     Ok(())
 }

@@ -14,6 +14,7 @@ use nopal_answers::flight::{Flight, Recording};
 use nopal_answers::trigger::{TriggerText, Watched};
 use nopal_files::own::Folder;
 use nopal_live::context::ContextField;
+use nopal_live::plan::MAX_STRING;
 use nopal_live::registry::Registry;
 use nopal_live::{Hit, Loss};
 use nopal_session::Turn;
@@ -359,7 +360,9 @@ impl Status {
 
 fn info(args: &Args, dir: &Path) -> RecordingInfo {
     let text = |value: &str| EnvValue::Text(value.to_owned());
-    let mut info = RecordingInfo::of_this_host().env("nopal_version", text(env!("CARGO_PKG_VERSION")));
+    let mut info = RecordingInfo::of_this_host()
+        .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
+        .env(MAX_STRING, EnvValue::Number(i128::from(args.target.max_string)));
     // What LTTng calls so is the name of the session; here the folder is all that has one.
     if let Some(name) = dir.file_name() {
         info = info.env("trace_name", text(&name.to_string_lossy()));

@@ -5,12 +5,14 @@ use super::view;
 use crate::failure::Failure;
 use crate::known::declared;
 use crate::signals;
+use nopal_answers::filter::Conditions;
 use nopal_answers::inventory;
 use nopal_files::own::Folder;
 use nopal_spans::Available;
 use nopal_trace::{Recording, Report, Selection, Verdict};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The part of recordings that is wanted.
@@ -34,6 +36,9 @@ pub(super) struct Part {
     pub utc: bool,
 }
 
+/// The wanted events of a recording, and the conditions on them.
+pub(super) type Selected = (Selection, Option<Arc<Conditions>>);
+
 /// Recordings that were opened, with what can be asked of them.
 pub(super) struct Opened {
     pub all: Vec<(PathBuf, Recording)>,
@@ -53,18 +58,13 @@ impl Opened {
         Ok(Opened { all, available: Available::new(declared(spans_file)?, probes, false) })
     }
 
-    /// The events that patterns name, between two times.
-    pub(super) fn select(&self, patterns: &[String], part: &Part) -> Result<Vec<Selection>, Failure> {
+    /// The events that choices name, between two times.
+    pub(super) fn select(&self, choices: &[String], part: &Part) -> Result<Vec<Selected>, Failure> {
         let (from, until) = (part.from.as_deref(), part.until.as_deref());
         let of = |(dir, recording): &(PathBuf, Recording)| {
             let range = view::range_of(recording, from, until, part.utc, dir)?;
-            let (selection, conditions) = view::select(recording, patterns)?;
-            if conditions.is_some() {
-                return Err(Failure::usage("`nopal export` takes no condition").hint(
-                    "`nopal view RECORDING 'PROBE if CONDITION' --json` prints such events as JSON, `nopal query` as tables",
-                ));
-            }
-            Ok(Selection { range, ..selection })
+            let (selection, conditions) = view::select(recording, choices)?;
+            Ok((Selection { range, ..selection }, conditions))
         };
         self.all.iter().map(of).collect()
     }

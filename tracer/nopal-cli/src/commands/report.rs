@@ -62,7 +62,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     signals::stop_on_signals();
     let (file, to) = NewFile::create(&args.output)?;
     let (mut made, pace, mut status) = (Vec::new(), Pace::new(), Status::new());
-    for (at, ((dir, recording), selection)) in opened.all.iter().zip(&selections).enumerate() {
+    for (at, ((dir, recording), (selection, _))) in opened.all.iter().zip(&selections).enumerate() {
         let before: u64 = made.iter().map(Made::n_events).sum();
         let n = opened.all.len() as f64;
         let gathered = gather(recording, selection.range, &spans, &opened.available, |share, n_events| {

@@ -113,10 +113,13 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     selection.limit = args.limit;
     selection.range = range_of(&recording, args.from.as_deref(), args.to.as_deref(), args.utc, &dir)?;
     let (n_events, report) = if args.count {
-        count(&recording, &selection, args.json).map_err(|e| print_failure(e, &dir))?
+        count(&recording, &selection, conditions.as_deref(), args.json).map_err(|e| print_failure(e, &dir))?
     } else {
         match print_events(&recording, &selection, &args) {
-            Ok(printed) => (printed.n_events, printed.report),
+            Ok(mut printed) => {
+                printed.report.verdict.n_undecided += undecided(conditions.as_deref());
+                (printed.n_events, printed.report)
+            }
             // A reader that has seen enough, such as `head`, is no failure.
             Err(PrintError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(e) => return Err(print_failure(e, &dir)),
@@ -128,20 +131,27 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         return Err(failure);
     }
     say_loss(n_events, &report, &args);
-    if let Some(unknown) = conditions.as_ref().and_then(|conditions| conditions.unknown().pop()) {
-        return Err(Failure::new(
-            "not-recorded",
-            format!("the recording does not say `$ctx.{unknown}` of every event"),
-        )
-        .hint(format!(
-            "`nopal record --context {unknown}` or `add-context -t {unknown}` of a session adds it"
-        )));
-    }
+    check_known(conditions.as_deref())?;
     if !report.verdict.notes.is_empty() {
         // All has been said, and standard output is for the events.
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// How many events are among those shown because the end of a text is not known.
+pub(super) fn undecided(conditions: Option<&Conditions>) -> u64 {
+    conditions.map_or(0, Conditions::n_undecided)
+}
+
+/// Whether the recording could tell of every event if the conditions hold.
+pub(super) fn check_known(conditions: Option<&Conditions>) -> Result<(), Failure> {
+    let Some(unknown) = conditions.and_then(|conditions| conditions.unknown().pop()) else { return Ok(()) };
+    let failure =
+        Failure::new("not-recorded", format!("the recording does not say `$ctx.{unknown}` of every event"));
+    Err(failure.hint(format!(
+        "`nopal record --context {unknown}` or `add-context -t {unknown}` of a session adds it"
+    )))
 }
 
 /// The folder that is meant, and the session if one is. A started one is asked to write out what it has.
@@ -199,12 +209,18 @@ impl FrameNames for Functions {
 }
 
 /// Prints the count of each event type, the most frequent first, and returns the sum.
-fn count(recording: &Recording, selection: &Selection, is_json: bool) -> Result<(u64, Report), PrintError> {
+fn count(
+    recording: &Recording,
+    selection: &Selection,
+    conditions: Option<&Conditions>,
+    is_json: bool,
+) -> Result<(u64, Report), PrintError> {
     let is_wanted = |class: &EventClass| selection.is_wanted.get(class.index) != Some(&false);
-    let counts = match selection.filter.as_deref() {
+    let mut counts = match selection.filter.as_deref() {
         Some(filter) => count_filtered(recording, selection, filter)?,
         None => recording.count(selection.range, is_wanted, &STOP)?,
     };
+    counts.report.verdict.n_undecided += undecided(conditions);
     // One event type may be in several streams; to the user it is one.
     let mut rows: HashMap<String, u64> = HashMap::new();
     let counted = recording.event_classes().iter().zip(&counts.by_class).filter(|(_, n)| **n > 0);
