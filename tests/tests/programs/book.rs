@@ -420,21 +420,19 @@ fn containers() {
     install(&program, &podman.rootfs());
     install(nopal(), &podman.rootfs());
     podman.start("shop", &[], &["/bin/ticker"]);
-    let pid = run(podman.command().args(["inspect", "--format", "{{.State.Pid}}", "shop"]));
-    let groups = fs::read_to_string(format!("/proc/{}/cgroup", pid.trim())).unwrap();
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
     let tools = folder.join("tools");
     fs::create_dir(&tools).unwrap();
     let words: Vec<String> =
         podman.command().get_args().map(|word| word.to_str().unwrap().to_owned()).collect();
     let script = format!(
-        "#!/bin/sh\nverb=$1; shift\nexec /usr/bin/podman {} $verb \\\n  --ulimit nofile=1000:1000 --ulimit nproc=1000:1000 \"$@\"\n",
+        "#!/bin/sh\nverb=$1; shift\n[ $verb = run ] && set -- --ulimit nofile=1000:1000 --ulimit nproc=1000:1000 \"$@\"\n\
+         exec /usr/bin/podman {} $verb \"$@\"\n",
         words.join(" ")
     );
     fs::write(tools.join("podman"), script).unwrap();
     fs::set_permissions(tools.join("podman"), fs::Permissions::from_mode(0o755)).unwrap();
     let (tools, image) = (tools.to_str().unwrap(), podman.rootfs());
-    follow("containers", &[("TOOLS", tools), ("GROUP", group), ("IMAGE", image.to_str().unwrap())]);
+    follow("containers", &[("TOOLS", tools), ("IMAGE", image.to_str().unwrap())]);
 }
 
 /// Root's daemon has fixed places, so that it gets a private view of those.

@@ -162,6 +162,10 @@ fn lines_are_short_on_a_terminal_and_babeltraces_elsewhere() {
     let who = format!("{name}[{}]", running.pid());
     assert_eq!(shown.matches(&who).count(), 3, "{shown}");
     assert!(shown.contains("\x1b[36mclock:tick__start") && !shown.contains("cpu_id"), "{shown:?}");
+    let silent =
+        trace.replace("--limit 3", "--duration 3s").replace("tick__start", "'tick__start if arg0 < 0'");
+    let shown = on_a_terminal(&folder, &silent);
+    assert!(shown.contains("waiting; 0 events so far") && shown.contains("0 events, complete"), "{shown}");
     let piped = |format: &str| run(Command::new("sh").arg("-c").arg(format!("{trace} {format} | cat")));
     assert!(piped("").contains("{ cpu_id = "), "in a pipe lines stay what they were");
     let short = piped("--format short");

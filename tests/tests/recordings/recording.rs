@@ -113,6 +113,7 @@ fn write_every_type(writer: &mut RecordingWriter) -> usize {
         &b""[..],
         b"plain",
         b"q\"b\\",
+        b"it's?",
         b"\n\t\r\x07\x08\x0b\x0c\x1b\x01\x7f",
         "caf\u{e9} \u{20ac}".as_bytes(),
         b"\xff\xfe bad",
@@ -156,7 +157,7 @@ fn write_every_type(writer: &mut RecordingWriter) -> usize {
         count += 1;
     }
 
-    let kind = [("SOCKET", 0, 0), ("RANGE", 10, 20), ("in range", 15, 15), ("neg", -3, -2)];
+    let kind = [("SOCKET", 0, 0), ("RANGE", 10, 20), ("in range", 15, 15), ("isn't it?", -3, -2)];
     let inner = vec![Field::new("x", Type::unsigned(8)), Field::new("name", Type::String)];
     let mixed = EventType::new("every", "mixed")
         .field("kind", Type::enumeration(Integer::new(32, true), kind))

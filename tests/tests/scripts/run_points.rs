@@ -138,3 +138,18 @@ fn without_privilege_a_tracepoint_says_what_is_missing() {
     let said = errors(&output);
     assert!(said.contains("root, or CAP_BPF, CAP_PERFMON") && !said.contains("mount"), "{said}");
 }
+
+#[test]
+fn the_verdict_has_a_line_of_its_own() {
+    let script = "BEGIN { printf(\"abc\"); exit(); }";
+    let apart = nopal_run(&["-e", script, "--", "/bin/true"]);
+    assert_eq!(String::from_utf8_lossy(&apart.stdout), "abc");
+    let joined = Command::new("sh")
+        .args(["-c", "\"$0\" run -e \"$1\" -- /bin/true 2>&1 | cat"])
+        .arg(nopal())
+        .arg(script)
+        .output()
+        .unwrap();
+    let joined = String::from_utf8_lossy(&joined.stdout).into_owned();
+    assert!(joined.ends_with("abc\ncomplete\n"), "{joined}");
+}

@@ -1,9 +1,11 @@
 //! `nopal trace`: prints events as they come.
 
+use super::answers::source::Status;
 use crate::failure::Failure;
 use crate::lines::{self, LineArg};
 use crate::open::{announce, announcement};
 use crate::rhythm;
+use crate::say;
 use crate::signals;
 use crate::target_args::TargetArgs;
 use crate::traps;
@@ -130,6 +132,8 @@ struct Printing {
     n_truncated: u64,
     n_malformed: u64,
     is_closed: bool,
+    /// Not beside a command of ours, which may have the terminal.
+    status: Option<Status>,
     payload: Vec<u8>,
     out: Vec<u8>,
 }
@@ -153,6 +157,7 @@ impl Printing {
             n_truncated: 0,
             n_malformed: 0,
             is_closed: false,
+            status: args.target.command.is_empty().then(Status::new),
             out: Vec::new(),
         }
     }
@@ -166,6 +171,12 @@ impl Printing {
         self.tasks.learn(&live.tasks);
         self.out.clear();
         let polled = live.poll_by_time(is_last, self);
+        if !self.out.is_empty() || is_last {
+            say::clear_status();
+        } else if let Some(status) = &mut self.status {
+            let n = self.n_printed;
+            status.show(|| format!("waiting; {} so far; Ctrl-C ends tracing", words::counted(n, "event")));
+        }
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(&self.out).and_then(|()| stdout.flush()) {
             Ok(()) => Ok(polled),

@@ -59,7 +59,7 @@ impl Visitor for TextPrinter<'_> {
                 self.out.extend_from_slice(b", ");
             }
             is_known = true;
-            quote(self.out, label.as_bytes());
+            quote_more(self.out, label.as_bytes(), MORE);
         }
         if !is_known {
             self.out.extend_from_slice(b"<unknown>");
@@ -74,7 +74,7 @@ impl Visitor for TextPrinter<'_> {
 
     fn string(&mut self, at: &Step, index: u64, bytes: &[u8]) {
         self.lead(at, index);
-        quote(self.out, bytes);
+        quote_more(self.out, bytes, MORE);
     }
 
     fn begin_array(&mut self, at: &Step, index: u64, _count: u64) {
@@ -115,7 +115,7 @@ impl Visitor for TextPrinter<'_> {
         let mut before: &[u8] = b" { ";
         for flag in map.active(raw) {
             self.out.extend_from_slice(before);
-            quote(self.out, flag.as_bytes());
+            quote_more(self.out, flag.as_bytes(), MORE);
             before = b", ";
         }
         if before == b", " {
@@ -149,9 +149,18 @@ impl Visitor for TextPrinter<'_> {
 /// The first byte of the control characters 0x80 to 0x9f in UTF-8, and of the signs behind them.
 const LATIN: u8 = 0xc2;
 
+/// What babeltrace2 escapes, too, though it need not be.
+const MORE: &[u8] = b"'?";
+
 /// A string in quotes, control characters escaped as in C; other bytes stay as they are.
 pub(crate) fn quote(out: &mut Vec<u8>, bytes: &[u8]) {
-    let is_plain = |b: u8| b >= 0x20 && b != 0x7f && b != b'"' && b != b'\\' && b != LATIN;
+    quote_more(out, bytes, b"");
+}
+
+/// The same, with a backslash before each of these, too.
+fn quote_more(out: &mut Vec<u8>, bytes: &[u8], more: &[u8]) {
+    let is_plain =
+        |b: u8| b >= 0x20 && b != 0x7f && b != b'"' && b != b'\\' && b != LATIN && !more.contains(&b);
     out.push(b'"');
     let mut rest = bytes;
     loop {
@@ -180,6 +189,7 @@ pub(crate) fn quote(out: &mut Vec<u8>, bytes: &[u8]) {
             13 => b'r',
             27 => b'e',
             b'"' | b'\\' => *special,
+            special if more.contains(special) => *special,
             other => {
                 hex(out, *other);
                 continue;

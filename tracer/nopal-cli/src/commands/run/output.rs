@@ -12,6 +12,7 @@ use nopal_spans::Unmatched;
 use nopal_trace::Verdict;
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Standard output, or a file.
@@ -165,8 +166,8 @@ impl Out {
             }
             return Ok(());
         }
-        // On a terminal what we say would stand behind what the script has printed.
-        if self.is_within_line && std::io::stdout().is_terminal() && std::io::stderr().is_terminal() {
+        // What we say would stand behind what the script has printed.
+        if self.is_within_line && is_one_place() {
             self.write(b"\n")?;
         }
         if verdict.n_cut > 0 {
@@ -185,4 +186,11 @@ impl Out {
         }
         Ok(())
     }
+}
+
+/// Whether standard output and standard error are read together: on a terminal, or as `2>&1` joins them.
+fn is_one_place() -> bool {
+    let place = |fd: u32| std::fs::metadata(format!("/proc/self/fd/{fd}")).map(|m| (m.dev(), m.ino())).ok();
+    (std::io::stdout().is_terminal() && std::io::stderr().is_terminal())
+        || place(1).is_some_and(|place_of_output| place(2) == Some(place_of_output))
 }
