@@ -336,6 +336,19 @@ fn losses_are_stated_with_their_span() {
 
 /// Cuts the stream file at every byte: what is read is always a prefix, up to the last whole packet.
 #[test]
+fn numbers_of_the_metadata_may_have_a_sign() {
+    let dir = scratch("recording-signs");
+    let mut writer = Recording::create(&dir, info()).unwrap();
+    let count = write_every_type(&mut writer);
+    drop(writer);
+    let metadata = fs::read_to_string(dir.join("metadata")).unwrap();
+    assert!(metadata.contains("freq = 1") && metadata.contains("tracer_minor = "));
+    let signed = metadata.replace("freq = 1", "freq = +1").replace("tracer_minor = ", "tracer_minor = +");
+    fs::write(dir.join("metadata"), signed).unwrap();
+    same_lines(&dir, count);
+}
+
+#[test]
 fn a_recording_cut_short_is_read_up_to_its_last_whole_packet() {
     let dir = scratch("recording-cut");
     let mut writer = Recording::create(&dir, info()).unwrap();

@@ -51,6 +51,18 @@ fn programs_that_live_a_moment_are_recorded_from_their_first_hit_to_their_last()
     for child in &mut started {
         assert!(child.wait().unwrap().success());
     }
+    // Nothing is held of those that have ended: no descriptor, and of their memory only what they used of it.
+    let recorder = std::fs::read_to_string(dir.join("home/sessions/s/lock")).unwrap();
+    let folder = std::path::Path::new("/proc").join(recorder.trim());
+    wait_until("it has let go of them", 5, || {
+        let descriptors = std::fs::read_dir(folder.join("fd")).unwrap().flatten();
+        let links = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        links.filter(|link| link.to_string_lossy().contains("pidfd")).count() == 0
+    });
+    let status = std::fs::read_to_string(folder.join("status")).unwrap();
+    let shared_kib = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).unwrap();
+    let shared_kib: u64 = shared_kib.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(shared_kib < 64 << 10, "{shared_kib} KiB for 30 programs");
     let stopped = session(&["stop"]);
     let seen = run(Command::new("babeltrace2").arg(&output));
     assert_eq!(seen.lines().filter(|line| line.contains(" forks:pass:")).count(), 30 * 5, "{stopped}");

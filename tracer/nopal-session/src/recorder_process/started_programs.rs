@@ -84,7 +84,10 @@ impl RecorderProcess<'_> {
             match held {
                 Ok(errors) => {
                     self.programs.is_caught(pid);
-                    self.exits.watch(pid);
+                    // How it ends is asked of groups alone.
+                    if self.config.track.has_groups() {
+                        self.exits.watch(pid);
+                    }
                     self.known.insert(pid);
                     self.alive.insert(pid);
                     for error in errors {

@@ -22,8 +22,8 @@ pub(crate) struct Unreadable {
     pub reason: String,
 }
 
-const MARKS: [&str; 18] =
-    ["...", ":=", "->", "{", "}", "(", ")", "[", "]", "<", ">", ";", ":", "=", ",", ".", "*", "-"];
+const MARKS: [&str; 19] =
+    ["...", ":=", "->", "{", "}", "(", ")", "[", "]", "<", ">", ";", ":", "=", ",", ".", "*", "-", "+"];
 
 /// The tokens of `text`, the last one [`Token::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Place)>, Unreadable> {

@@ -117,6 +117,9 @@ impl Parser {
                 _ => self.fail("a number is missing after `-`"),
             };
         }
+        if self.eat("+") && !matches!(self.peek(), Token::Number(_)) {
+            return self.fail("a number is missing after `+`");
+        }
         match self.peek().clone() {
             Token::Number(n) => {
                 self.take();

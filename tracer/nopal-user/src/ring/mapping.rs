@@ -1,6 +1,7 @@
 //! A shared mapping of a file, unmapped when dropped. Others write to it at any time, so it is never lent as a slice.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 #[derive(Debug)]
@@ -50,9 +51,16 @@ impl Mapping {
 
     /// Has the kernel find memory for the first `len` bytes now, and charge it to this process.
     pub fn fault_in(&self, len: usize) -> io::Result<()> {
-        let len = len.next_multiple_of(nopal_abi::PAGE_BYTES).min(self.len);
+        self.fault_in_range(0..len)
+    }
+
+    /// The same for the pages that have these bytes.
+    pub fn fault_in_range(&self, bytes: Range<usize>) -> io::Result<()> {
+        let end = bytes.end.next_multiple_of(nopal_abi::PAGE_BYTES).min(self.len);
+        let first = (bytes.start - bytes.start % nopal_abi::PAGE_BYTES).min(end);
         // SAFETY: the range is inside this mapping.
-        if unsafe { libc::madvise(self.start.cast(), len, libc::MADV_POPULATE_WRITE) } == 0 {
+        if unsafe { libc::madvise(self.start.add(first).cast(), end - first, libc::MADV_POPULATE_WRITE) } == 0
+        {
             return Ok(());
         }
         let error = io::Error::last_os_error();
@@ -61,7 +69,7 @@ impl Mapping {
         }
         // Before Linux 5.14: a write to each page that changes nothing others may be writing. By hand, as a compiler may
         // take an addition of 0 for no write at all.
-        for offset in (0..len).step_by(nopal_abi::PAGE_BYTES) {
+        for offset in (first..end).step_by(nopal_abi::PAGE_BYTES) {
             // SAFETY: inside the mapping, as offset is below its length; the instruction writes no register but flags.
             unsafe {
                 std::arch::asm!("lock add byte ptr [{}], 0", in(reg) self.start.add(offset), options(nostack));

@@ -278,7 +278,10 @@ impl Space {
 
     /// Finds memory for every page in use now, so that we are charged for it and not the target.
     pub fn fault_in(&self) -> io::Result<()> {
-        self.mapping.fault_in(self.code_offset + self.code_bytes_used())
+        // The journal has room for all sites of a large program, 4 MiB, of which a small one fills a page.
+        let journal_bytes = self.books().used() * size_of::<JournalEntry>();
+        self.mapping.fault_in(self.journal_offset + journal_bytes)?;
+        self.mapping.fault_in_range(self.code_offset..self.code_offset + self.code_bytes_used())
     }
 
     /// A word of the header.
