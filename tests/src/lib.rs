@@ -2,6 +2,7 @@
 
 pub mod arm64;
 pub mod asking;
+pub mod at_work;
 pub mod bindings;
 pub mod containers;
 pub mod cycles;

@@ -57,7 +57,7 @@ impl<'a> Body<'a> {
         }
         instructions.sort_unstable_by_key(Instruction::ip);
         instructions.dedup_by_key(|instruction| instruction.ip());
-        let depths = Depths::new(entry, &instructions);
+        let depths = Depths::new(entry, &instructions, &targets);
         Ok(Body { stretches, instructions, targets, depths })
     }
 

@@ -1,6 +1,7 @@
 //! How far the stack pointer is below its value at the function's entry, instruction by instruction.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use std::collections::{BTreeSet, VecDeque};
 
 /// What is known before an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,12 +29,12 @@ pub(crate) fn position(all: &[Instruction], address: u64) -> Option<usize> {
 }
 
 impl Depths {
-    /// `all` by address. Blocks that only a table leads to are taken to have the state of the jump through it.
-    pub(crate) fn new(entry: u64, all: &[Instruction]) -> Depths {
+    /// `all` by address, `targets` where their branches lead. Blocks that only a table leads to are taken to have the state of
+    /// the jump through it.
+    pub(crate) fn new(entry: u64, all: &[Instruction], targets: &BTreeSet<u64>) -> Depths {
         let mut depths = Depths { states: vec![None; all.len()] };
-        let mut waiting = vec![(entry, State::ENTRY)];
         let mut through_tables: Vec<State> = Vec::new();
-        depths.follow(all, &mut waiting, &mut through_tables);
+        depths.follow(all, targets, (entry, State::ENTRY), &mut through_tables);
         // One table is enough to reach everything.
         if let Some(state) = through_tables.first().copied() {
             for (at, pair) in all.windows(2).enumerate() {
@@ -45,8 +46,7 @@ impl Depths {
                         | FlowControl::ConditionalBranch
                 );
                 if is_block && depths.states[at + 1].is_none() && !is_filling(&pair[1]) {
-                    waiting.push((pair[1].ip(), state));
-                    depths.follow(all, &mut waiting, &mut through_tables);
+                    depths.follow(all, targets, (pair[1].ip(), state), &mut through_tables);
                 }
             }
         }
@@ -58,13 +58,19 @@ impl Depths {
         self.states.get(at).copied().flatten()
     }
 
+    /// The first state that comes to an instruction stays.
     fn follow(
         &mut self,
         all: &[Instruction],
-        waiting: &mut Vec<(u64, State)>,
+        targets: &BTreeSet<u64>,
+        from: (u64, State),
         through_tables: &mut Vec<State>,
     ) {
-        while let Some((address, mut state)) = waiting.pop() {
+        let mut waiting = vec![from];
+        // A call may never return, and what stands behind it is then another block, with another state: where branches
+        // lead there as well, these are asked first.
+        let mut behind_calls = VecDeque::new();
+        while let Some((address, mut state)) = waiting.pop().or_else(|| behind_calls.pop_front()) {
             let Some(mut at) = position(all, address) else { continue };
             while let Some(instruction) = all.get(at) {
                 if self.states[at].is_some() {
@@ -73,6 +79,12 @@ impl Depths {
                 self.states[at] = Some(state);
                 let after = step(state, instruction);
                 match instruction.flow_control() {
+                    FlowControl::Call | FlowControl::IndirectCall
+                        if targets.contains(&instruction.next_ip()) =>
+                    {
+                        behind_calls.push_back((instruction.next_ip(), after));
+                        break;
+                    }
                     FlowControl::Next
                     | FlowControl::Call
                     | FlowControl::IndirectCall

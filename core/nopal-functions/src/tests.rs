@@ -155,6 +155,23 @@ fn the_stack_tells_an_own_part_from_a_tail_call() {
 }
 
 #[test]
+fn behind_a_call_that_does_not_return_the_stack_is_that_of_whoever_jumps_there() {
+    // test %rdi,%rdi; jne 1f; push %rax; call far, which does not return; 1: jmp far. So PyEval_AcquireLock of Python 3.11.
+    let code = [0x48, 0x85, 0xff, 0x75, 0x06, 0x50, 0xe8, 0, 1, 0, 0, 0xe9, 0, 2, 0, 0];
+    let body = Body::new(vec![stretch(&code)]).unwrap();
+    let level: Vec<bool> = body.outward().iter().map(|out| out.is_level).collect();
+    assert_eq!(level, [true]);
+    // sub $8,%rsp; call; test; je 1f; xor %edi,%edi; 1: call; jne far: calls that return keep the stack as it is.
+    let code = [
+        0x48, 0x83, 0xec, 0x08, 0xe8, 0, 1, 0, 0, 0x85, 0xc0, 0x74, 0x02, 0x31, 0xff, 0xe8, 0, 1, 0, 0, 0x0f,
+        0x85, 0, 1, 0, 0, 0x48, 0x83, 0xc4, 0x08, 0xc3,
+    ];
+    let body = Body::new(vec![stretch(&code)]).unwrap();
+    let level: Vec<bool> = body.outward().iter().map(|out| out.is_level).collect();
+    assert_eq!(level, [false]);
+}
+
+#[test]
 fn no_bytes_make_it_panic() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..20_000 {

@@ -1,6 +1,7 @@
 //! Hundreds of functions of real programs under load: counts against the program's own, every byte back afterwards.
 
 use super::functions::{attach, code_of, end, stop};
+use nopal_tests::at_work::AtWork;
 use nopal_tests::cycles::cycles;
 use nopal_tests::process::{Running, free_port, wait_until};
 use nopal_tests::targets::{Build, build_with};
@@ -15,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// memcached on loopback, and one connection to it.
-struct Memcached {
+pub(super) struct Memcached {
     server: Running,
     program: PathBuf,
     client: Client,
@@ -23,7 +24,7 @@ struct Memcached {
 }
 
 impl Memcached {
-    fn start() -> Memcached {
+    pub(super) fn start() -> Memcached {
         let (program, port) = (lab::memcached(), free_port());
         let mut command = Command::new(&program);
         command.args(["-l", "127.0.0.1", "-t", "2", "-u", "root", "-p", &port.to_string()]);
@@ -40,9 +41,25 @@ impl Memcached {
         assert!(changed.is_empty(), "{changed:x?}");
     }
 
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// One more connection to the same server.
     fn another(&self) -> Client {
         Client::connect(self.port)
+    }
+}
+
+impl AtWork for Memcached {
+    fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    /// 1,000 `set` and 1,000 `get`, checked.
+    fn work(&mut self) -> String {
+        self.client.work(1000);
+        String::new()
     }
 }
 
@@ -97,7 +114,7 @@ impl Client {
 }
 
 /// Starts nopal on a process, with its output in files, and waits until it says that sites are open.
-fn open(arguments: &[&str], pid: u32, folder: &Path) -> (Running, PathBuf, PathBuf) {
+pub(super) fn open(arguments: &[&str], pid: u32, folder: &Path) -> (Running, PathBuf, PathBuf) {
     let (out, log) = (folder.join("out"), folder.join("log"));
     let mut command = Command::new(nopal());
     command.args(arguments).args(["-v", "--json", "-p", &pid.to_string()]);

@@ -10,6 +10,7 @@ mod hostile_files;
 mod kernel_door;
 mod ordinary_user;
 mod panics;
+mod thousand_functions;
 mod tracing;
 mod tracing_beside_others;
 mod untold;
