@@ -447,8 +447,14 @@ impl Asm {
     }
 
     /// `%rax` by this, unsigned, into `%rdx:%rax`.
-    pub fn multiply_wide(&mut self, by: Reg) {
-        self.op(true, &[0xf7], 4, Rm::Reg(by), false, 0);
+    pub fn multiply_wide(&mut self, by: Mem) {
+        self.op(true, &[0xf7], 4, Rm::Mem(by), false, 0);
+    }
+
+    /// Right by `by` bits, filled from the low end of `from`.
+    pub fn shr_from(&mut self, reg: Reg, from: Reg, by: u8) {
+        self.op(true, &[0x0f, 0xac], from.0, Rm::Reg(reg), false, 1);
+        self.bytes.push(by);
     }
 
     pub fn multiply(&mut self, reg: Reg, by: i32) {

@@ -227,11 +227,19 @@ impl Stubber<'_> {
 
     /// The [`hist_bucket`](nopal_program::aggregate::hist_bucket) of the value in `%rax`. Spoils `%rcx`.
     pub(super) fn bucket(&mut self, to: Reg, bits: u8) {
+        let done = self.asm.label();
+        self.asm.clear(to);
+        self.asm.test(RAX, RAX);
+        self.asm.jcc(Cond::Sign, done);
+        self.bucket_from_0(to, bits);
+        self.asm.alu_imm32(Alu::Add, to, 1);
+        self.asm.bind(done);
+    }
+
+    /// The same of a value that is not negative, without the bucket for those that are.
+    pub(super) fn bucket_from_0(&mut self, to: Reg, bits: u8) {
         let asm = &mut self.asm;
-        let [small, done] = [asm.label(), asm.label()];
-        asm.clear(to);
-        asm.test(RAX, RAX);
-        asm.jcc(Cond::Sign, done);
+        let small = asm.label();
         asm.mov(to, RAX);
         asm.alu_imm(Alu::Cmp, RAX, 1 << bits);
         asm.jcc(Cond::Below, small);
@@ -247,8 +255,6 @@ impl Stubber<'_> {
             asm.alu_imm32(Alu::Add, to, 1);
         }
         asm.bind(small);
-        asm.alu_imm32(Alu::Add, to, 1);
-        asm.bind(done);
     }
 
     /// The [`lhist_bucket`](nopal_program::aggregate::lhist_bucket) of the value in `%rax`. Spoils `%rcx` and `%rdx`.

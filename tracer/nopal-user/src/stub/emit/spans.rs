@@ -175,6 +175,13 @@ struct End<'a> {
     is_outermost: bool,
 }
 
+impl End<'_> {
+    /// If not, the name of its record is known beforehand.
+    fn may_fail(&self) -> bool {
+        self.is_failure || self.closing.fails.is_some()
+    }
+}
+
 /// Of the header in the traced processes.
 fn header(around: &Surroundings) -> u64 {
     around.ring + around.layout.spans_offset
@@ -490,11 +497,8 @@ impl<'a> Stubber<'a> {
         let rate = header(self.around) + offset_of!(SpanHeader, rate) as u64;
         let asm = &mut self.asm;
         asm.mov_imm(RCX, rate);
-        asm.load64(RDX, at(RCX, 0));
-        asm.multiply_wide(RDX);
-        asm.shr(RAX, 32);
-        asm.shl(RDX, 32);
-        asm.alu(Alu::Or, RAX, RDX);
+        asm.multiply_wide(at(RCX, 0));
+        asm.shr_from(RAX, RDX, 32);
     }
 
     /// Adds a span that has been measured to the sums, and writes a record if it is slow; whatever is rare goes to `done`.
@@ -519,14 +523,13 @@ impl<'a> Stubber<'a> {
         asm.mov(RDX, RAX);
         asm.shr(RDX, MAX_NS_SHIFT);
         asm.jcc(Cond::NotEqual, long);
-        // Whose buckets begin with one for negative values.
-        self.bucket(position, BUCKET_BITS);
+        self.bucket_from_0(position, BUCKET_BITS);
         if is_grouped {
             self.asm.load64(RAX, group);
             self.asm.multiply(RAX, BLOCK_BYTES as i32 / 8);
             self.asm.alu(Alu::Add, position, RAX);
         }
-        self.count_bucket((block + offset_of!(SpanBlock, buckets) as u32) as i32 - 8);
+        self.count_bucket((block + offset_of!(SpanBlock, buckets) as u32) as i32);
         // Sums are the thread's own: one instruction each, which no signal divides.
         let asm = &mut self.asm;
         asm.load64(self.state, slot);
@@ -569,12 +572,19 @@ impl<'a> Stubber<'a> {
             }
             for (why, flag) in [(ungrouped, SlowSpan::IS_UNGROUPED), (long, SlowSpan::IS_LONG)] {
                 asm.bind(why);
-                asm.load32(RAX, name);
-                asm.alu_imm32(Alu::Or, RAX, flag as i32);
-                asm.store(name, RAX, Width::B4);
+                if end.may_fail() {
+                    asm.load32(RAX, name);
+                    asm.alu_imm32(Alu::Or, RAX, flag as i32);
+                    asm.store(name, RAX, Width::B4);
+                } else {
+                    asm.store_imm(name, (u32::from(span) | flag) as i32, Width::B4);
+                }
                 asm.jmp(write);
             }
             asm.bind(slow);
+            if !end.may_fail() {
+                asm.store_imm(name, span.into(), Width::B4);
+            }
             if n_slowest > 0 {
                 this.asm.mov_imm(RCX, top(around, span));
                 this.raise_floor(span, n_slowest);

@@ -63,12 +63,13 @@ impl Stubber<'_> {
         if let Some(grouping) = &end.closing.grouping {
             self.find_group(grouping)?;
         }
+        if !end.may_fail() {
+            return Ok(());
+        }
         self.asm.store_imm(name, i32::from(end.span), Width::B4);
         let sound = self.asm.label();
-        match (&end.closing.fails, end.is_failure) {
-            (None, false) => return Ok(()),
-            (Some(fails), false) => self.jump_if(fails, false, sound),
-            (_, true) => {}
+        if let (Some(fails), false) = (&end.closing.fails, end.is_failure) {
+            self.jump_if(fails, false, sound);
         }
         self.asm.store_imm(name, (u32::from(end.span) | SlowSpan::IS_ERROR) as i32, Width::B4);
         if end.closing.grouping.is_some() {
