@@ -34,7 +34,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "str",
         signature: "str(address), str(address, length)",
-        doc: "The string at an address, up to its NUL, at most `length` bytes.",
+        doc: "The string at an address, up to its NUL, at most `length` bytes. Where memory ends before a NUL comes: \
+              by the user door what there is, in the kernel nothing, as with bpftrace.",
         n_args: 1..=2,
         lower: |body, call| string(body, call, None),
     },
