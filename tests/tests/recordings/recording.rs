@@ -334,7 +334,6 @@ fn losses_are_stated_with_their_span() {
     assert_eq!((&json["complete"], &json["lost"], &json["total"]), (&false.into(), &20.into(), &2.into()));
 }
 
-/// Cuts the stream file at every byte: what is read is always a prefix, up to the last whole packet.
 #[test]
 fn numbers_of_the_metadata_may_have_a_sign() {
     let dir = scratch("recording-signs");
@@ -348,6 +347,7 @@ fn numbers_of_the_metadata_may_have_a_sign() {
     same_lines(&dir, count);
 }
 
+/// Cuts the stream file at every byte: what is read is always a prefix, up to the last whole packet.
 #[test]
 fn a_recording_cut_short_is_read_up_to_its_last_whole_packet() {
     let dir = scratch("recording-cut");
@@ -531,7 +531,7 @@ fn view_selects_counts_and_prints_json() {
         String::from_utf8_lossy(&out).lines().map(str::to_owned).collect::<Vec<_>>()
     };
     for (pattern, count) in
-        [("every:floats", 11), ("every:*", 45), ("floats", 11), ("every", 45), ("*:?one", 1)]
+        [("every:floats", 11), ("every:*", 46), ("floats", 11), ("every", 46), ("*:?one", 1)]
     {
         assert_eq!(lines(&[pattern]).len(), count, "{pattern}");
     }
@@ -540,15 +540,15 @@ fn view_selects_counts_and_prints_json() {
     assert_eq!(lines(&["--limit", "0"]).len(), 0);
     let counted = lines(&["--count"]);
     assert_eq!(counted.first().unwrap().trim(), "13  every:ints");
-    assert_eq!(counted.last().unwrap(), "45  total");
+    assert_eq!(counted.last().unwrap(), "46  total");
     // The times are 1,234 ns apart, the first at 1,234.
     let (from, to) = ("1794710005.000002468", "1794710005.000003702");
     assert_eq!(lines(&["--from", from, "--to", to]).len(), 2);
-    assert_eq!(lines(&["--utc", "--from", "02:33:25.000002469"]).len(), 43);
+    assert_eq!(lines(&["--utc", "--from", "02:33:25.000002469"]).len(), 44);
 
     let json: Vec<serde_json::Value> =
         lines(&["--json"]).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(json.len(), 45);
+    assert_eq!(json.len(), 46);
     let mixed = json.iter().find(|e| e["name"] == "mixed" && e["args"]["kind"] == "SOCKET").unwrap();
     assert_eq!(mixed["host"], "lab");
     assert_eq!(mixed["pid"], 4242);
