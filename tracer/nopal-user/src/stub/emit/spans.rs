@@ -23,8 +23,8 @@ use crate::stub::locked::cpu_by_segment;
 use crate::stub::{Stub, StubError, StubSpec, Surroundings};
 
 /// Below the frames of [`Stubber`]: a [`SlowSpan`], then the thread's slot, the end of its frames, whether the span is slow,
-/// whether the thread has restartable sequences, the answers of the span, and its group.
-pub(super) const SLOT_BYTES: i32 = SlowSpan::BYTES as i32 + 40;
+/// whether the thread has restartable sequences, the answers of the span, its group, and the time of the hit if something may end.
+pub(super) const SLOT_BYTES: i32 = SlowSpan::BYTES as i32 + 48;
 const SLOT_AT: i32 = SlowSpan::BYTES as i32;
 const END_AT: i32 = SLOT_AT + 8;
 const SLOW_AT: i32 = END_AT + 8;
@@ -32,6 +32,7 @@ const RSEQ_AT: i32 = SLOW_AT + 4;
 const ANSWERS_AT: i32 = RSEQ_AT + 4;
 /// As a span, or 0 if there is no room for it.
 const GROUP_AT: i32 = ANSWERS_AT + 8;
+const TIME_AT: i32 = GROUP_AT + 8;
 const START_AT: i32 = offset_of!(SlowSpan, start) as i32;
 const TICKS_AT: i32 = offset_of!(SlowSpan, ticks) as i32;
 const NESTED_AT: i32 = offset_of!(SlowSpan, nested) as i32;
@@ -107,6 +108,13 @@ pub(super) fn generate<'a>(
     }
     let [silenced, no_room] = [stubber.asm.label(), stubber.asm.label()];
     stubber.require_time(silenced);
+    if site.steps.iter().any(|step| !matches!(step, SpanStep::Begin { .. })) {
+        // Reading the time waits for all that was begun before it, and holds up what comes after. So an end reads it first, a
+        // begin last: what lies between the two is the program's, and the rest runs beside each other.
+        stubber.asm.time();
+        let time = stubber.slot(TIME_AT);
+        stubber.asm.store(time, RAX, Width::B8);
+    }
     stubber.find_slot(no_room);
     let record = Rc::new(Record { captures, layout: layout.clone(), event: spec.event });
     for (at, step) in site.steps.iter().enumerate() {
@@ -363,8 +371,9 @@ impl<'a> Stubber<'a> {
         let [forward, backward] = std::array::from_fn(|_| self.asm.label());
         let [start, ticks, nested] = [START_AT, TICKS_AT, NESTED_AT].map(|at| self.slot(at));
         let (event, slow, answers) = (self.slot(EVENT_AT), self.slot(SLOW_AT), self.slot(ANSWERS_AT));
+        let time = self.slot(TIME_AT);
         let asm = &mut self.asm;
-        asm.time();
+        asm.load64(RAX, time);
         asm.load64(RDX, at(RCX, FRAME_START));
         asm.store(start, RDX, Width::B8);
         asm.alu(Alu::Sub, RAX, RDX);
