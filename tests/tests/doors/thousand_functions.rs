@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 const N_FUNCTIONS: usize = 1000;
@@ -122,10 +124,23 @@ fn check(name: &str, program: &mut dyn AtWork, functions: &[(&str, &str)], told:
             told.len()
         );
         for pid in family(program.pid()) {
-            assert_eq!(changed_code(pid), [""; 0], "{name}: process {pid}");
+            code_is_back(pid, name);
         }
         assert_eq!(program.work(), expected, "{name}: the result is another one afterwards");
     }
+}
+
+/// All code of a process is that of its files again. Breakpoints of others, who trace the same files at the same time, come and go.
+fn code_is_back(pid: u32, after: &str) {
+    let mut changed = changed_code(pid);
+    for _ in 0..300 {
+        if changed.is_empty() {
+            return;
+        }
+        sleep(Duration::from_millis(200));
+        changed = changed_code(pid);
+    }
+    panic!("process {pid} after {after}: {changed:?}");
 }
 
 fn n_threads(pid: u32) -> usize {
@@ -265,7 +280,7 @@ fn functions_of_the_java_machine_are_opened_and_closed_under_load() {
             "uprobe:{JVM}:{pattern} {{ @in = count(); }} uretprobe:{JVM}:{pattern} {{ @out = count(); }}"
         );
         stop(super::functions::attach(java.pid(), &script, &folder.join("log")));
-        assert_eq!(changed_code(java.pid()), [""; 0], "after {pattern}");
+        code_is_back(java.pid(), pattern);
     }
     fs::write(&end, "").unwrap();
     let status = java.0.wait().unwrap();
