@@ -17,9 +17,9 @@ use nopal_sdt::operand::Operand;
 /// Spans of one session.
 pub const MAX_SPANS: usize = 48;
 /// Spans that a thread can have open at once.
-pub const MAX_DEPTH: usize = 108;
+pub const MAX_DEPTH: usize = 245;
 /// Bytes that a frame keeps of the begin's arguments.
-pub const KEPT_BYTES: usize = 40;
+pub const KEPT_BYTES: usize = 88;
 /// Slots that a thread tries, from the one with its number on.
 pub const N_PROBED: usize = 8;
 /// The least number of slots of a session that is worth having.
@@ -101,7 +101,7 @@ pub struct ThreadSlot {
     pub depth: u64,
     /// Begins beyond the last frame that have not ended.
     pub beyond: u64,
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 13],
     /// By span: spans that left a record since `floor` was last raised by this thread, and the shortest of them. Once there
     /// are as many as are wanted, what is no longer than it is not among the slowest.
     pub batches: [u64; MAX_SPANS],
@@ -127,6 +127,10 @@ pub struct Frame {
     /// By bit: which questions were answered with yes at the begin. From [`WITHIN_SHIFT`] on: how many of the same kind have
     /// begun within it that do not count.
     pub answers: u32,
+    /// Of a call, the complement of the stack pointer, which tells it apart from others that are under way; else 0.
+    pub stack: u64,
+    /// The greatest `stack` of this frame and of those before it, or more: a call whose own is beyond has none that is equal.
+    pub reach: u64,
     /// What was captured at the begin, as in a record.
     pub kept: [u8; KEPT_BYTES],
 }
@@ -137,11 +141,11 @@ const _: () = assert!(size_of::<SpanTop>() == 64 && offset_of!(SpanHeader, spans
 const _: () = assert!(size_of::<SpanBlock>() == 8 * N_BUCKETS);
 const _: () = assert!(size_of::<Frame>() == 1 << FRAME_SHIFT);
 const _: () = assert!(size_of::<ThreadSlot>() == 1 << SLOT_SHIFT);
-const _: () = assert!(offset_of!(ThreadSlot, frames) == 1280);
+const _: () = assert!(offset_of!(ThreadSlot, frames) == 1408);
 const _: () = assert!(BLOCK_BYTES as usize * MAX_SPANS <= 1 << 20);
 
-pub const FRAME_SHIFT: u8 = 6;
-pub const SLOT_SHIFT: u8 = 13;
+pub const FRAME_SHIFT: u8 = 7;
+pub const SLOT_SHIFT: u8 = 15;
 /// Of one span in each CPU's block of cells.
 pub const BLOCK_BYTES: u32 = size_of::<SpanBlock>() as u32;
 
@@ -162,6 +166,8 @@ pub struct SpanSite {
     pub values: Vec<Operand>,
     /// How many of the slowest are wanted of each span.
     pub n_slowest: u16,
+    /// Some span of the session is calls of a function.
+    pub has_calls: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -173,6 +179,8 @@ pub enum SpanStep {
         questions: Vec<Question>,
         /// What the span is grouped by, if it is something of the begin.
         key: Option<Operand>,
+        /// Of a call: the stack pointer. One that is open with the same was left by an exception or a jump.
+        stack: Option<Operand>,
     },
     End {
         span: u8,
@@ -180,6 +188,8 @@ pub enum SpanStep {
         /// Spans that cannot outlive it.
         parts: Vec<u8>,
         closing: Closing,
+        /// Of a call: only one that began with this stack pointer ends.
+        stack: Option<Operand>,
     },
     /// Ends all that are open of these kinds, the innermost first, as errors.
     Fail { spans: Vec<(u8, Closing)> },
@@ -253,7 +263,7 @@ pub struct SlowSpan {
     pub kept: [u8; KEPT_BYTES],
 }
 
-const _: () = assert!(size_of::<SlowSpan>() == 72);
+const _: () = assert!(size_of::<SlowSpan>() == 120);
 
 impl SlowSpan {
     pub const BYTES: usize = size_of::<SlowSpan>();
@@ -313,7 +323,7 @@ mod tests {
         payload[28..32].copy_from_slice(&(SlowSpan::IS_LONG | 7).to_le_bytes());
         let (slow, rest) = SlowSpan::read(&payload).unwrap();
         assert_eq!((slow.start, slow.span(), slow.is_long()), (0x0706_0504_0302_0100, 7, true));
-        assert_eq!((slow.kept[0], rest), (32, &[72, 73, 74, 75][..]));
+        assert_eq!((slow.kept[0], rest), (32, &[120, 121, 122, 123][..]));
         assert_eq!(SlowSpan::read(&payload[..SlowSpan::BYTES - 1]), None);
     }
 }

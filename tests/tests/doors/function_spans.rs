@@ -44,19 +44,26 @@ fn every_call_is_a_span_whichever_way_it_is_left() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     // Where libraries lie may leave a jump without a place to land; then the kernel sees it, at another time.
     let is_by_user = |errors: &str| !errors.contains(": kernel door: ");
-    let (own, answer, errors) = (0..5)
-        .map(|_| asked(&["latency"], &words, "600"))
-        .find(|(_, _, errors)| is_by_user(errors))
-        .expect("the user door opens them, most of the time");
-    let counts = counts(&answer);
-    for name in names {
-        // Every other call of this one is left by longjmp.
-        let n_left = if name == "f_jump" { own[name] / 2 } else { own[name] };
-        assert_eq!(counts[&format!("functions-pie:{name}")], n_left, "{name}: {answer}{errors}");
+    for (way, is_kept) in [(&["--slowest", "0"][..], true), (&["--streamed"], false)] {
+        let verb: Vec<&str> = [&["latency"], way].concat();
+        let (own, answer, errors) = (0..5)
+            .map(|_| asked(&verb, &words, "600"))
+            .find(|(_, _, errors)| is_by_user(errors))
+            .expect("the user door opens them, most of the time");
+        let counts = counts(&answer);
+        for name in names {
+            // Every other call of this one is left by longjmp.
+            let n_left = if name == "f_jump" { own[name] / 2 } else { own[name] };
+            assert_eq!(counts[&format!("functions-pie:{name}")], n_left, "{name}: {answer}{errors}");
+        }
+        assert_eq!(
+            (&answer["complete"], &answer["kept_at_source"]),
+            (&true.into(), &is_kept.into()),
+            "{answer}"
+        );
+        assert_eq!(answer["unmatched"], own["f_jump"] / 2, "{answer}{errors}");
+        assert_eq!(answer["unmatched_why"]["begun_before"], 0, "{answer}");
     }
-    assert_eq!(answer["complete"], true, "{answer}{errors}");
-    assert_eq!(answer["unmatched"], own["f_jump"] / 2, "{answer}{errors}");
-    assert_eq!(answer["unmatched_why"]["begun_before"], 0, "{answer}");
 }
 
 #[test]
@@ -105,6 +112,12 @@ fn a_running_program_is_asked_and_a_wrong_name_has_a_hint() {
     // The stack pointer, by which calls are paired, tells people nothing.
     let args = answer["slowest"][0]["args"].as_object().unwrap();
     assert!(args.contains_key("text") && !args.contains_key("sp"), "{text}");
+    let text = run(Command::new(nopal())
+        .args(["latency", "functions-pie:f_sum", "--json", "--duration", "1s", "-p", &pid])
+        .stdin(Stdio::null()));
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    let args = answer["slowest"][0]["args"].as_object().unwrap();
+    assert!(args.contains_key("retval") && args.len() > 1 && !args.contains_key("sp"), "{text}");
     for (word, hint) in
         [("function:functions-pie:f_lenght", "f_length"), ("function:nowhere:f", "no file of that")]
     {

@@ -6,7 +6,7 @@ use crate::condition::Condition;
 use crate::decode::FieldReader;
 use crate::event::visible_fields;
 use crate::groups::MAX_GROUPS;
-use crate::latency::{Latency, LatencyAsk, add_ends};
+use crate::latency::{Latency, LatencyAsk, add_ends, keep_telling};
 use crate::table::{Cell, Slow};
 use nopal_capture::span::{MAX_QUESTIONS, MAX_SPANS};
 use nopal_capture::{Formula, Hit, SlowSpan, StreamKind};
@@ -135,6 +135,7 @@ fn questions(span: &Span, ask: &LatencyAsk, available: &Available) -> Result<Spa
     let mut questions = SpanQuestions {
         bounds: has_bounds.then_some((ask.min_ns, ask.max_ns)),
         is_outermost: span.is_outermost,
+        is_call: span.is_call,
         ..SpanQuestions::default()
     };
     if let Some(text) = &ask.condition {
@@ -238,7 +239,8 @@ fn check(span: &Span, has_slowest: bool, available: &Available) -> Result<(), No
         return Err(NotKept::Whole(name()));
     }
     match &span.mode {
-        Mode::Thread { matching } if matching.is_empty() => {}
+        // Calls pair by the stack pointer, which a stub knows.
+        Mode::Thread { matching } if matching.is_empty() || span.is_call => {}
         Mode::Thread { .. } | Mode::Key(_) => return Err(NotKept::Key(name())),
     }
     if !has_slowest {
@@ -344,7 +346,7 @@ impl Kept {
                         self_ns,
                         task: Task { pid: task.pid, tid: task.tid },
                         is_error: slow.is_error(),
-                        fields: self.read_fields(live, &sides),
+                        fields: self.read_fields(live, &sides, latency.is_call(span)),
                     },
                 );
             }
@@ -397,7 +399,7 @@ impl Kept {
     }
 
     /// The fields of a slow span, of its begin and then of its end.
-    fn read_fields(&mut self, live: &Live, sides: &[(u32, Vec<u8>)]) -> Vec<(String, Cell)> {
+    fn read_fields(&mut self, live: &Live, sides: &[(u32, Vec<u8>)], is_call: bool) -> Vec<(String, Cell)> {
         let registry = live.registry();
         let mut shown = Vec::new();
         for (event, payload) in sides {
@@ -418,7 +420,7 @@ impl Kept {
                 add_ends(&mut shown, cells);
             }
         }
-        shown.retain(|(_, cell)| *cell != Cell::None);
+        keep_telling(&mut shown, is_call);
         shown
     }
 }
@@ -496,6 +498,10 @@ mod tests {
     fn what_needs_every_event_is_streamed() {
         let ask = LatencyAsk::default;
         let key = Mode::Key(vec![KeyField::parse("x")]);
+        let by_thread = Mode::Thread { matching: vec![KeyField::parse("x")] };
+        let [begin, end] = ["a__start", "a__done"].map(|name| ProbeName::new("p", name));
+        let call = Span::call("a", begin.clone(), end.clone(), Source::CommandLine);
+        let goroutine = Span::goroutine_call("a", begin, end, Source::CommandLine);
         for (span, ask, reason) in [
             (plain(), LatencyAsk { by: vec!["x".into(), "end.x".into()], ..ask() }, "--by"),
             (plain(), LatencyAsk { by: vec!["pid".into()], ..ask() }, "--by"),
@@ -505,6 +511,8 @@ mod tests {
             (plain(), LatencyAsk { every_ns: Some(1), ..ask() }, "--every"),
             (plain(), LatencyAsk { n_slowest: 1 << 20, ..ask() }, "1048576 slowest"),
             (Span { mode: key, ..plain() }, ask(), "pairs by fields"),
+            (Span { mode: by_thread, ..plain() }, ask(), "pairs by fields"),
+            (goroutine, ask(), "pairs by fields"),
             (Span { error: Some("x == end.x".into()), ..plain() }, ask(), "more than integers"),
         ] {
             let said = roles(&[span], &ask, &available(FieldKind::Number)).expect_err(reason).to_string();
@@ -517,6 +525,8 @@ mod tests {
         ));
         assert!(roles(&[plain()], &slowest, &available(FieldKind::Number)).is_ok());
         assert!(roles(&[plain()], &ask(), &available(FieldKind::Text)).is_ok());
+        let kept = roles(&[call, plain()], &slowest, &available(FieldKind::Number)).unwrap();
+        assert_eq!(kept.spans.iter().map(|span| span.is_call).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]

@@ -309,6 +309,10 @@ impl Latency {
         self.sums.asks.get(span).map_or("", |ask| &ask.name)
     }
 
+    pub(crate) fn is_call(&self, span: usize) -> bool {
+        self.sums.asks.get(span).is_some_and(|ask| ask.is_call)
+    }
+
     /// The answer, with rows in no order yet.
     pub fn answer(self) -> Answer {
         let columns = self.columns();
@@ -519,11 +523,15 @@ pub(crate) fn shown(span: &Finished<'_>, ask: &SpanAsk, names: &[Vec<String>]) -
         let ends = names[class].iter().enumerate().map(|(at, name)| (name.clone(), Cell::from(end.get(at))));
         add_ends(&mut shown, ends);
     }
-    // What tells calls apart tells people nothing.
+    keep_telling(&mut shown, ask.is_call);
+    shown
+}
+
+/// Keeps the fields that are there. What tells calls apart tells people nothing.
+pub(crate) fn keep_telling(shown: &mut Vec<(String, Cell)>, is_call: bool) {
     const APART: [&str; 3] = [STACK, STACK_END, GOROUTINE];
     let is_apart = |name: &str| APART.contains(&name.strip_prefix("end.").unwrap_or(name));
-    shown.retain(|(name, cell)| *cell != Cell::None && !(ask.is_call && is_apart(name)));
-    shown
+    shown.retain(|(name, cell)| *cell != Cell::None && !(is_call && is_apart(name)));
 }
 
 /// Adds the fields of a span's end to those of its begin: what is new.

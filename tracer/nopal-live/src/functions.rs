@@ -16,7 +16,7 @@ use std::path::Path;
 pub const ENTRY: &str = "__entry";
 pub const RETURN: &str = "__return";
 /// The stack pointer, which is the same where a call is entered and where it is left. Spans of functions pair by it.
-const STACK: &str = "sp";
+pub(crate) const STACK: &str = "sp";
 /// The same of a program of Go, together.
 const GOROUTINE: &str = "goroutine";
 const STACK_END: &str = "stack_end";

@@ -1,6 +1,7 @@
 //! Spans that are kept at the source: what probes do to them, and what is asked of their arguments.
 
 use super::{relation, same_bits};
+use crate::functions::STACK;
 use crate::plan::{EventPlan, NotPlain};
 use crate::predicate::Comparison;
 use nopal_capture::span::{KEPT_BYTES, KEY_AT};
@@ -59,6 +60,8 @@ pub struct SpanQuestions {
     pub fails: Option<Formula>,
     /// Within an open one of its kind it does not count.
     pub is_outermost: bool,
+    /// Calls of a function, which the stack pointer tells apart.
+    pub is_call: bool,
 }
 
 /// `field OP constant`
@@ -87,7 +90,8 @@ impl SpanRoles {
         let steps: Result<Vec<SpanStep>, Undecidable> =
             roles.iter().map(|role| self.step(role, plan, site)).collect();
         let values = self.values(&plan.sites[site].captures);
-        Some(steps.map(|steps| SpanSite { steps, values, n_slowest: self.n_slowest }))
+        let has_calls = self.spans.iter().any(|of_span| of_span.is_call);
+        Some(steps.map(|steps| SpanSite { steps, values, n_slowest: self.n_slowest, has_calls }))
     }
 
     fn values(&self, captures: &[Capture]) -> Vec<Operand> {
@@ -117,6 +121,10 @@ impl SpanRoles {
             let SpanQuestions { counts, bounds, fails, .. } = of_span;
             Ok(Closing { questions, counts, bounds, fails, grouping })
         };
+        let stack = |span: u8| match self.spans.get(usize::from(span)) {
+            Some(of_span) if of_span.is_call => number(plan, site, STACK).map(Some),
+            Some(_) | None => Ok(None),
+        };
         let is_outermost = |span: u8| self.spans.get(usize::from(span)).is_some_and(|of| of.is_outermost);
         Ok(match role {
             SpanRole::Begin { span } => SpanStep::Begin {
@@ -124,12 +132,14 @@ impl SpanRoles {
                 is_outermost: is_outermost(*span),
                 questions: questions(*span, Side::Begin)?,
                 key: self.key(Side::Begin, plan, site)?,
+                stack: stack(*span)?,
             },
             SpanRole::End { span, parts } => SpanStep::End {
                 span: *span,
                 is_outermost: is_outermost(*span),
                 parts: parts.clone(),
                 closing: closing(*span)?,
+                stack: stack(*span)?,
             },
             SpanRole::Fail { spans } => {
                 let each = spans.iter().map(|span| closing(*span).map(|closing| (*span, closing)));
@@ -141,13 +151,9 @@ impl SpanRoles {
     /// What spans are grouped by, if it is something of this side: a number that the site has.
     fn key(&self, side: Side, plan: &EventPlan, site: usize) -> Result<Option<Operand>, Undecidable> {
         let Some(by) = &self.by else { return Ok(None) };
-        let undecidable = || Undecidable(by.field.clone());
         match by.at(side, plan)? {
-            Some(field) => {
-                let operand = plan.plain_operand(site, field).map_err(|NotPlain| undecidable())?;
-                operand.cloned().map(Some).ok_or_else(undecidable)
-            }
-            None if by.side == side => Err(undecidable()),
+            Some(_) => number(plan, site, &by.field).map(Some),
+            None if by.side == side => Err(Undecidable(by.field.clone())),
             None => Ok(None),
         }
     }
@@ -170,6 +176,14 @@ impl SpanRoles {
             })
         })
     }
+}
+
+/// A field that a site has as a number.
+fn number(plan: &EventPlan, site: usize, field: &str) -> Result<Operand, Undecidable> {
+    let undecidable = || Undecidable(field.to_owned());
+    let position = plan.field(field).ok_or_else(undecidable)?;
+    let operand = plan.plain_operand(site, position).map_err(|NotPlain| undecidable())?;
+    operand.cloned().ok_or_else(undecidable)
 }
 
 impl SpanQuestions {

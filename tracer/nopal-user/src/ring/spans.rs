@@ -191,12 +191,13 @@ impl RingMemory {
             if now == 0 || is_alive(now) {
                 continue;
             }
-            self.count_frames(slot, n_open);
+            let depth = self.count_frames(slot, n_open);
             // The sums stay: whoever is next adds to them.
             for offset in (8..offset_of!(ThreadSlot, totals)).step_by(8) {
                 self.span_word(slot + offset).store(0, Ordering::Relaxed);
             }
-            for frame in 0..MAX_DEPTH {
+            // Beyond, nothing is open.
+            for frame in 0..depth {
                 let start = slot + offset_of!(ThreadSlot, frames) + (frame << FRAME_SHIFT);
                 self.span_word(start).store(0, Ordering::Relaxed);
             }
@@ -209,7 +210,8 @@ impl RingMemory {
         (0..self.layout.span_slots as usize + N_PROBED).map(|slot| HEADER_BYTES + (slot << SLOT_SHIFT))
     }
 
-    fn count_frames(&self, slot: usize, n_open: &mut [u64; MAX_SPANS]) {
+    /// Adds what is open in a slot, and says how many frames it has.
+    fn count_frames(&self, slot: usize, n_open: &mut [u64; MAX_SPANS]) -> usize {
         let word = |offset: usize| self.span_word(slot + offset).load(Ordering::Relaxed);
         let depth = word(offset_of!(ThreadSlot, depth)).min(MAX_DEPTH as u64) as usize;
         for frame in 0..depth {
@@ -220,5 +222,6 @@ impl RingMemory {
                 *count += 1;
             }
         }
+        depth
     }
 }

@@ -4,28 +4,29 @@
 //! A thread alone writes to its slot, so that a begin is a few plain stores. A signal may come between any two of them, and its
 //! handler hit probes, too: a frame counts from its start time on, which is stored last, and no more once that is 0.
 
+mod frames;
 mod judge;
 mod slot;
+mod sums;
 
 use core::mem::offset_of;
 use std::rc::Rc;
 
 use nopal_capture::span::{
-    BATCH_SHIFT, BATCH_TICKS_SHIFT, BLOCK_BYTES, BUCKET_BITS, FRAME_SHIFT, Frame, KEPT_BYTES, KEY_AT,
-    MAX_DEPTH, MAX_NS_SHIFT, MAX_SPANS, SlowSpan, SpanBlock, SpanHeader, SpanTop, ThreadSlot,
+    BLOCK_BYTES, FRAME_SHIFT, Frame, KEPT_BYTES, KEY_AT, MAX_DEPTH, MAX_SPANS, SlowSpan, SpanHeader, SpanTop,
+    ThreadSlot,
 };
 use nopal_capture::{Capture, Closing, Question, RecordLayout, SpanSite, SpanStep};
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 
 use super::Stubber;
 use crate::stub::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, RSP, Width, at};
-use crate::stub::locked::cpu_by_segment;
 use crate::stub::{Stub, StubError, StubSpec, Surroundings};
 
-/// Below the frames of [`Stubber`]: a [`SlowSpan`], then the thread's slot, the end of its frames, whether the span is slow,
-/// whether the thread has restartable sequences, the answers of the span, its group, and the time of the hit if something may end.
-pub(super) const SLOT_BYTES: i32 = SlowSpan::BYTES as i32 + 48;
-const SLOT_AT: i32 = SlowSpan::BYTES as i32;
+/// Below the frames of [`Stubber`]: the thread's slot, the end of its frames, whether the span is slow, whether the thread has
+/// restartable sequences, the answers of the span, its group, the time of the hit if something may end, then a [`SlowSpan`].
+pub(super) const SLOT_BYTES: i32 = RECORD_AT + SlowSpan::BYTES as i32;
+const SLOT_AT: i32 = 0;
 const END_AT: i32 = SLOT_AT + 8;
 const SLOW_AT: i32 = END_AT + 8;
 const RSEQ_AT: i32 = SLOW_AT + 4;
@@ -33,12 +34,13 @@ const ANSWERS_AT: i32 = RSEQ_AT + 4;
 /// As a span, or 0 if there is no room for it.
 const GROUP_AT: i32 = ANSWERS_AT + 8;
 const TIME_AT: i32 = GROUP_AT + 8;
-const START_AT: i32 = offset_of!(SlowSpan, start) as i32;
-const TICKS_AT: i32 = offset_of!(SlowSpan, ticks) as i32;
-const NESTED_AT: i32 = offset_of!(SlowSpan, nested) as i32;
-const EVENT_AT: i32 = offset_of!(SlowSpan, event) as i32;
-const SPAN_AT: i32 = offset_of!(SlowSpan, span) as i32;
-const KEPT_AT: i32 = offset_of!(SlowSpan, kept) as i32;
+const RECORD_AT: i32 = TIME_AT + 8;
+const START_AT: i32 = RECORD_AT + offset_of!(SlowSpan, start) as i32;
+const TICKS_AT: i32 = RECORD_AT + offset_of!(SlowSpan, ticks) as i32;
+const NESTED_AT: i32 = RECORD_AT + offset_of!(SlowSpan, nested) as i32;
+const EVENT_AT: i32 = RECORD_AT + offset_of!(SlowSpan, event) as i32;
+const SPAN_AT: i32 = RECORD_AT + offset_of!(SlowSpan, span) as i32;
+const KEPT_AT: i32 = RECORD_AT + offset_of!(SlowSpan, kept) as i32;
 
 const OWNER: i32 = offset_of!(ThreadSlot, owner) as i32;
 const DEPTH: i32 = offset_of!(ThreadSlot, depth) as i32;
@@ -48,12 +50,16 @@ const TOTALS: i32 = offset_of!(ThreadSlot, totals) as i32;
 const NESTED: i32 = offset_of!(ThreadSlot, nested) as i32;
 const FRAMES: i32 = offset_of!(ThreadSlot, frames) as i32;
 const FRAME_BYTES: i32 = 1 << FRAME_SHIFT;
+/// Behind the first frame.
+const END_OF_FRAMES: i32 = (MAX_DEPTH as i32) << FRAME_SHIFT;
 const FRAME_START: i32 = offset_of!(Frame, start) as i32;
 const FRAME_NESTED: i32 = offset_of!(Frame, nested) as i32;
 /// The highest byte of the same word.
 const FRAME_SPAN: i32 = FRAME_NESTED + 7;
 const FRAME_EVENT: i32 = offset_of!(Frame, event) as i32;
 const FRAME_ANSWERS: i32 = offset_of!(Frame, answers) as i32;
+const FRAME_STACK: i32 = offset_of!(Frame, stack) as i32;
+const FRAME_REACH: i32 = offset_of!(Frame, reach) as i32;
 const FRAME_KEPT: i32 = offset_of!(Frame, kept) as i32;
 const MAX: i32 = offset_of!(SpanTop, max) as i32;
 const LEAST: i32 = offset_of!(SpanTop, least) as i32;
@@ -122,22 +128,30 @@ pub(super) fn generate<'a>(
             stubber.load_slot();
         }
         match step {
-            SpanStep::Begin { span, is_outermost, questions, key } => {
+            SpanStep::Begin { span, is_outermost, questions, key, stack } => {
                 let known = stubber.asm.label();
                 if *is_outermost {
                     stubber.count_within(*span, known);
                 }
-                let begin = Begin { span: *span, event: spec.event, questions, key: key.as_ref() };
+                let begin = Begin {
+                    span: *span,
+                    event: spec.event,
+                    questions,
+                    key: key.as_ref(),
+                    stack: stack.as_ref(),
+                    is_among_calls: site.has_calls,
+                };
                 stubber.begin(&begin, &site.values, &kept)?;
                 stubber.asm.bind(known);
             }
-            SpanStep::End { span, is_outermost, parts, closing } => {
+            SpanStep::End { span, is_outermost, parts, closing, stack } => {
                 let end = End {
                     span: *span,
                     n_slowest: site.n_slowest,
                     closing,
                     is_failure: false,
                     is_outermost: *is_outermost,
+                    stack: stack.as_ref(),
                 };
                 stubber.end(end, parts, &record)?;
             }
@@ -169,6 +183,10 @@ struct Begin<'a> {
     event: u32,
     questions: &'a [Question],
     key: Option<&'a Operand>,
+    /// Of a call.
+    stack: Option<&'a Operand>,
+    /// Some span of the session is calls.
+    is_among_calls: bool,
 }
 
 /// How a span ends here.
@@ -181,6 +199,8 @@ struct End<'a> {
     is_failure: bool,
     /// Those within it that do not count end first.
     is_outermost: bool,
+    /// Of a call: only one that began with this stack pointer ends.
+    stack: Option<&'a Operand>,
 }
 
 impl End<'_> {
@@ -211,7 +231,7 @@ impl<'a> Stubber<'a> {
             let place = Place::Memory(memory);
             Capture::Value { operand: Operand { size_bytes: 8, is_signed: false, is_float: false, place } }
         };
-        let own = (0..SlowSpan::BYTES as i32).step_by(8).map(word);
+        let own = (RECORD_AT..RECORD_AT + SlowSpan::BYTES as i32).step_by(8).map(word);
         own.chain(site.iter().cloned()).collect()
     }
 
@@ -237,18 +257,26 @@ impl<'a> Stubber<'a> {
         self.asm.lock_inc(at(RAX, 0));
     }
 
-    fn begin(&mut self, begin: &Begin<'_>, values: &[Operand], kept: &RecordLayout) -> Result<(), StubError> {
-        let Begin { span, event, questions, key } = *begin;
+    fn begin(&mut self, begin: &Begin<'a>, values: &[Operand], kept: &RecordLayout) -> Result<(), StubError> {
+        let Begin { span, event, questions, key, stack, is_among_calls } = *begin;
         let (state, position) = (self.state, self.position);
-        let [too_deep, done] = [self.asm.label(), self.asm.label()];
+        let [full, too_deep, done] = std::array::from_fn(|_| self.asm.label());
         let asm = &mut self.asm;
         asm.load64(position, at(state, DEPTH));
-        asm.alu_imm(Alu::Cmp, position, MAX_DEPTH as i32);
-        asm.jcc(Cond::AboveEqual, too_deep);
-        // The frame is ours before it is filled: what a signal's handler begins comes behind it.
-        asm.inc(at(state, DEPTH));
         asm.shl(position, FRAME_SHIFT);
         asm.lea(RCX, Mem::At { base: state, index: Some((position, 1)), disp: FRAMES });
+        asm.alu_imm(Alu::Cmp, position, END_OF_FRAMES);
+        asm.jcc(Cond::AboveEqual, if stack.is_some() { full } else { too_deep });
+        if let Some(stack) = stack {
+            self.begin_call(stack, full, too_deep)?;
+        } else if is_among_calls {
+            asm.load64(RAX, at(RCX, FRAME_REACH - FRAME_BYTES));
+            asm.store(at(RCX, FRAME_REACH), RAX, Width::B8);
+            asm.store_imm(at(RCX, FRAME_STACK), 0, Width::B8);
+        }
+        let asm = &mut self.asm;
+        // The frame is ours before it is filled: what a signal's handler begins comes behind it.
+        asm.inc(at(state, DEPTH));
         asm.mov_imm(RAX, u64::from(span) << 56);
         asm.store(at(RCX, FRAME_NESTED), RAX, Width::B8);
         asm.store_imm(at(RCX, FRAME_EVENT), event as i32, Width::B4);
@@ -295,6 +323,7 @@ impl<'a> Stubber<'a> {
         asm.load64(RAX, at(RCX, FRAME_START));
         asm.test(RAX, RAX);
         asm.jcc(Cond::Equal, search);
+        self.require_stack(&end, search)?;
         self.leave_within(&end, done);
         self.measure(&end);
         self.asm.dec(at(state, DEPTH));
@@ -304,7 +333,7 @@ impl<'a> Stubber<'a> {
         self.asm.bind(done);
         self.rarely(move |this| {
             this.asm.bind(search);
-            this.find_below(&end, parts, unmatched, done);
+            this.find_below(&end, parts, unmatched, done)?;
             this.asm.jmp(measured);
             this.asm.bind(unmatched);
             this.count_of(span, offset_of!(SpanTop, n_ends));
@@ -353,7 +382,8 @@ impl<'a> Stubber<'a> {
         }
         asm.jmp(next);
         for ((span, closing), label) in spans.iter().zip(labels) {
-            let end = End { span: *span, n_slowest, closing, is_failure: true, is_outermost: false };
+            let end =
+                End { span: *span, n_slowest, closing, is_failure: true, is_outermost: false, stack: None };
             self.asm.bind(label);
             self.measure(&end);
             self.close_gap(&[]);
@@ -429,245 +459,5 @@ impl<'a> Stubber<'a> {
             this.asm.jmp(kept);
             Ok(())
         });
-    }
-
-    /// Ends the innermost open span of this kind that is not the last frame, `%rcx`. What began within it and is open stays so,
-    /// but for its parts; what has ended within those lies within it.
-    fn find_below(&mut self, end: &End<'_>, parts: &[u8], unmatched: Label, done: Label) {
-        let (position, next) = (self.position, self.asm.label());
-        let end_of_frames = self.slot(END_AT);
-        let asm = &mut self.asm;
-        asm.lea(RAX, at(RCX, FRAME_BYTES));
-        asm.store(end_of_frames, RAX, Width::B8);
-        asm.bind(next);
-        asm.test(position, position);
-        asm.jcc(Cond::Equal, unmatched);
-        asm.alu_imm(Alu::Sub, position, FRAME_BYTES);
-        asm.alu_imm(Alu::Sub, RCX, FRAME_BYTES);
-        asm.load(RAX, at(RCX, FRAME_SPAN), Width::B1, false);
-        asm.alu_imm32(Alu::Cmp, RAX, i32::from(end.span));
-        asm.jcc(Cond::NotEqual, next);
-        asm.load64(RAX, at(RCX, FRAME_START));
-        asm.test(RAX, RAX);
-        asm.jcc(Cond::Equal, next);
-        self.leave_within(end, done);
-        self.measure(end);
-        self.close_gap(parts);
-    }
-
-    /// Moves what is open behind the frame at `%rcx`, which has ended, into its place; parts of it are dropped.
-    fn close_gap(&mut self, parts: &[u8]) {
-        let (state, position) = (self.state, self.position);
-        let [shift, closed] = std::array::from_fn(|_| self.asm.label());
-        let [nested, end] = [NESTED_AT, END_AT].map(|at| self.slot(at));
-        // %rcx is where the next frame that stays goes, position where it is.
-        let asm = &mut self.asm;
-        asm.lea(position, at(RCX, 0));
-        asm.bind(shift);
-        asm.alu_imm(Alu::Add, position, FRAME_BYTES);
-        asm.alu_mem(Alu::Cmp, position, end);
-        asm.jcc(Cond::AboveEqual, closed);
-        asm.load64(RAX, at(position, FRAME_NESTED));
-        asm.mov(RDX, RAX);
-        asm.shl(RDX, 8);
-        asm.shr(RDX, 8);
-        asm.add_to(nested, RDX, false);
-        asm.shr(RAX, 56);
-        let mut dropped = Vec::new();
-        for part in parts {
-            let is_part = asm.label();
-            asm.alu_imm32(Alu::Cmp, RAX, i32::from(*part));
-            asm.jcc(Cond::Equal, is_part);
-            dropped.push((is_part, *part));
-        }
-        asm.shl(RAX, 56);
-        asm.store(at(RCX, FRAME_NESTED), RAX, Width::B8);
-        for word in (0..FRAME_BYTES).step_by(8).filter(|word| *word != FRAME_NESTED) {
-            asm.load64(RAX, at(position, word));
-            asm.store(at(RCX, word), RAX, Width::B8);
-        }
-        asm.alu_imm(Alu::Add, RCX, FRAME_BYTES);
-        asm.jmp(shift);
-        for (is_part, part) in dropped {
-            self.asm.bind(is_part);
-            self.count_of(part, offset_of!(SpanTop, n_begins));
-            self.asm.jmp(shift);
-        }
-        let asm = &mut self.asm;
-        asm.bind(closed);
-        asm.alu(Alu::Sub, RCX, state);
-        asm.alu_imm(Alu::Sub, RCX, FRAMES);
-        asm.shr(RCX, FRAME_SHIFT);
-        asm.store(at(state, DEPTH), RCX, Width::B8);
-    }
-
-    /// Ticks in `%rax` become nanoseconds. Spoils `%rcx` and `%rdx`.
-    fn convert_ticks(&mut self) {
-        let rate = header(self.around) + offset_of!(SpanHeader, rate) as u64;
-        let asm = &mut self.asm;
-        asm.mov_imm(RCX, rate);
-        asm.multiply_wide(at(RCX, 0));
-        asm.shr_from(RAX, RDX, 32);
-    }
-
-    /// Adds a span that has been measured to the sums, and writes a record if it is slow; whatever is rare goes to `done`.
-    fn add_up(&mut self, end: End<'a>, record: &Rc<Record>, done: Label) {
-        let End { span, n_slowest, .. } = end;
-        let block = u32::from(span) * BLOCK_BYTES;
-        let position = self.position;
-        let is_grouped = end.closing.grouping.is_some();
-        let [long, more, less, is_more, is_less, slow, write] = std::array::from_fn(|_| self.asm.label());
-        let (group, ungrouped) = (self.slot(GROUP_AT), self.asm.label());
-        let [ticks, nested, name, is_slow] = [TICKS_AT, NESTED_AT, SPAN_AT, SLOW_AT].map(|at| self.slot(at));
-        let (around, slot) = (self.around, self.slot(SLOT_AT));
-        let asm = &mut self.asm;
-        if is_grouped {
-            asm.load64(RAX, group);
-            asm.test(RAX, RAX);
-            asm.jcc(Cond::Equal, ungrouped);
-        }
-        asm.load64(RAX, ticks);
-        self.convert_ticks();
-        let asm = &mut self.asm;
-        asm.mov(RDX, RAX);
-        asm.shr(RDX, MAX_NS_SHIFT);
-        asm.jcc(Cond::NotEqual, long);
-        self.bucket_from_0(position, BUCKET_BITS);
-        if is_grouped {
-            self.asm.load64(RAX, group);
-            self.asm.multiply(RAX, BLOCK_BYTES as i32 / 8);
-            self.asm.alu(Alu::Add, position, RAX);
-        }
-        self.count_bucket((block + offset_of!(SpanBlock, buckets) as u32) as i32);
-        // Sums are the thread's own: one instruction each, which no signal divides.
-        let asm = &mut self.asm;
-        asm.load64(self.state, slot);
-        asm.mov_imm(RCX, top(around, span));
-        if is_grouped {
-            asm.load64(RAX, group);
-            asm.shl(RAX, 3);
-            asm.alu(Alu::Add, self.state, RAX);
-            asm.shl(RAX, 3);
-            asm.alu(Alu::Add, RCX, RAX);
-        }
-        asm.load64(RDX, nested);
-        asm.add_to(at(self.state, NESTED + 8 * i32::from(span)), RDX, false);
-        asm.load64(RDX, ticks);
-        asm.add_to(at(self.state, TOTALS + 8 * i32::from(span)), RDX, false);
-        asm.alu_mem(Alu::Cmp, RDX, at(RCX, MAX));
-        asm.jcc(Cond::Above, more);
-        asm.bind(is_more);
-        asm.not(RDX);
-        asm.alu_mem(Alu::Cmp, RDX, at(RCX, LEAST));
-        asm.jcc(Cond::Above, less);
-        asm.bind(is_less);
-        if n_slowest > 0 {
-            asm.not(RDX);
-            asm.cmp_mem32(is_slow, 0);
-            asm.jcc(Cond::NotEqual, slow);
-        }
-        let record = Rc::clone(record);
-        self.rarely(move |this| {
-            let asm = &mut this.asm;
-            for (entry, back, offset) in [(more, is_more, MAX), (less, is_less, LEAST)] {
-                asm.bind(entry);
-                let again = asm.here();
-                asm.load64(RAX, at(RCX, offset));
-                asm.alu(Alu::Cmp, RDX, RAX);
-                asm.jcc(Cond::BelowEqual, back);
-                asm.lock_cmpxchg(at(RCX, offset), RDX, Width::B8);
-                asm.jcc(Cond::NotEqual, again);
-                asm.jmp(back);
-            }
-            for (why, flag) in [(ungrouped, SlowSpan::IS_UNGROUPED), (long, SlowSpan::IS_LONG)] {
-                asm.bind(why);
-                if end.may_fail() {
-                    asm.load32(RAX, name);
-                    asm.alu_imm32(Alu::Or, RAX, flag as i32);
-                    asm.store(name, RAX, Width::B4);
-                } else {
-                    asm.store_imm(name, (u32::from(span) | flag) as i32, Width::B4);
-                }
-                asm.jmp(write);
-            }
-            asm.bind(slow);
-            if !end.may_fail() {
-                asm.store_imm(name, span.into(), Width::B4);
-            }
-            if n_slowest > 0 {
-                this.asm.mov_imm(RCX, top(around, span));
-                this.raise_floor(span, n_slowest);
-            }
-            this.asm.bind(write);
-            this.after_record = Some(done);
-            let written = this.record(&record.captures, &record.layout, record.event);
-            this.after_record = None;
-            this.asm.jmp(done);
-            written
-        });
-    }
-
-    /// One more in the bucket with the number in `position`, from `offset` in this CPU's block on.
-    fn count_bucket(&mut self, offset: i32) {
-        let layout = self.around.layout;
-        let [slow, done] = [self.asm.label(), self.asm.label()];
-        let bucket = Mem::At { base: self.state, index: Some((self.position, 8)), disp: offset };
-        let has_rseq = self.slot(RSEQ_AT);
-        self.asm.cmp_mem32(has_rseq, 0);
-        self.asm.jcc(Cond::Equal, slow);
-        let section = self.open_section(slow, None);
-        self.find_cell(layout.cells_offset, false);
-        self.asm.inc(bucket);
-        self.end_section(section);
-        self.asm.bind(done);
-        self.rarely(move |this| {
-            this.asm.bind(slow);
-            cpu_by_segment(&mut this.asm, this.around);
-            this.asm.mov32(RAX, RCX);
-            let locked = layout.cells_offset + u64::from(layout.n_cpus) * u64::from(layout.cells_stride);
-            this.find_cell(locked, false);
-            this.asm.lock_inc(bucket);
-            this.asm.jmp(done);
-            Ok(())
-        });
-    }
-
-    /// `%rdx` ticks are slow, `%rcx` is the span's [`SpanTop`]: once as many of this thread were slow as are wanted, nothing
-    /// that is no longer than the shortest of them can be among the slowest.
-    fn raise_floor(&mut self, span: u8, n_slowest: u16) {
-        let (state, position) = (self.state, self.position);
-        let [first, counted, full, done] = std::array::from_fn(|_| self.asm.label());
-        let slot = self.slot(SLOT_AT);
-        let batch = at(state, BATCHES + 8 * i32::from(span));
-        let asm = &mut self.asm;
-        asm.mov(RAX, RDX);
-        asm.shr(RAX, BATCH_TICKS_SHIFT);
-        asm.jcc(Cond::NotEqual, done);
-        asm.load64(state, slot);
-        asm.shl(RDX, BATCH_SHIFT);
-        asm.load64(RAX, batch);
-        asm.mov32(position, RAX);
-        asm.alu_imm32(Alu::And, position, (1 << BATCH_SHIFT) - 1);
-        asm.jcc(Cond::Equal, first);
-        asm.alu(Alu::Sub, RAX, position);
-        asm.alu(Alu::Cmp, RAX, RDX);
-        asm.jcc(Cond::BelowEqual, counted);
-        asm.bind(first);
-        asm.mov(RAX, RDX);
-        asm.bind(counted);
-        asm.alu_imm32(Alu::Add, position, 1);
-        asm.alu_imm32(Alu::Cmp, position, i32::from(n_slowest));
-        asm.jcc(Cond::AboveEqual, full);
-        asm.alu(Alu::Or, RAX, position);
-        asm.store(batch, RAX, Width::B8);
-        asm.jmp(done);
-        asm.bind(full);
-        asm.store_imm(batch, 0, Width::B8);
-        asm.shr(RAX, BATCH_SHIFT);
-        // A lower floor that another thread stores meanwhile only lets more through.
-        asm.alu_mem(Alu::Cmp, RAX, at(RCX, FLOOR));
-        asm.jcc(Cond::BelowEqual, done);
-        asm.store(at(RCX, FLOOR), RAX, Width::B8);
-        asm.bind(done);
     }
 }
