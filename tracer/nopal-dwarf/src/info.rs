@@ -288,7 +288,7 @@ impl DebugInfo {
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
                 self.record_type(at, size_bytes)
             }
-            dw::DW_TAG_enumeration_type => self.enum_type(at, small(size_bytes)),
+            dw::DW_TAG_enumeration_type => self.enum_type(at, small(size_bytes), n_chained),
             dw::DW_TAG_array_type => self.array_type(at, next(at)),
             _ => Type::Other { size_bytes },
         }
@@ -353,7 +353,7 @@ impl DebugInfo {
         Type::Record(Record { id, name, size_bytes, is_union })
     }
 
-    fn enum_type(&self, at: &At, size_bytes: u8) -> Type {
+    fn enum_type(&self, at: &At, size_bytes: u8, n_chained: u32) -> Type {
         let labels: Vec<Label> = self
             .children(at, |tag| tag == dw::DW_TAG_enumerator)
             .into_iter()
@@ -365,7 +365,7 @@ impl DebugInfo {
                 Some(Label { value, text: self.name(&label)? })
             })
             .collect();
-        let under = self.follow(at, dw::DW_AT_type).map(|under| self.type_of(&under, 1));
+        let under = self.follow(at, dw::DW_AT_type).map(|under| self.type_of(&under, n_chained + 1));
         let is_signed = match under {
             Some(Type::Int { is_signed, .. }) => is_signed,
             _ => labels.iter().any(|label| label.value < 0),
@@ -398,7 +398,7 @@ impl DebugInfo {
             // Until DWARF 3 bits were counted from the highest.
             None => {
                 let from_top = self.number(at, dw::DW_AT_bit_offset)?;
-                (offset * 8).checked_add(unit_bits)?.checked_sub(from_top)?.checked_sub(n_bits)?
+                offset.checked_mul(8)?.checked_add(unit_bits)?.checked_sub(from_top)?.checked_sub(n_bits)?
             }
         };
         // The unit of its type that it lies in, as a compiler reads it.

@@ -270,3 +270,48 @@ fn damaged_information_is_no_information() {
     }
     fs::remove_dir_all(app.parent().unwrap()).unwrap();
 }
+
+/// Sections made by hand: a function that returns what an entry describes, and `struct s` with a member of some bits.
+fn made_up(enum_leads_to: u32, member_offset: u64) -> DebugInfo {
+    let abbreviations: &[&[u8]] = &[
+        // Tag, whether it has children, then attributes with their forms: a unit, a function, an enum, a record, a member, a number.
+        &[1, 0x11, 1, 0x11, 0x01, 0x12, 0x07, 0, 0],
+        &[2, 0x2e, 0, 0x11, 0x01, 0x49, 0x13, 0, 0],
+        &[3, 0x04, 0, 0x49, 0x13, 0x0b, 0x0b, 0, 0],
+        &[4, 0x13, 1, 0x03, 0x08, 0x0b, 0x0b, 0, 0],
+        &[5, 0x0d, 0, 0x03, 0x08, 0x49, 0x13, 0x38, 0x07, 0x0d, 0x0b, 0x0c, 0x0b, 0, 0],
+        &[6, 0x24, 0, 0x0b, 0x0b, 0x3e, 0x0b, 0, 0, 0],
+    ];
+    const ENUM_AT: u32 = 41;
+    let mut info: Vec<u8> = vec![0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8];
+    let mut add = |parts: &[&[u8]]| info.extend(parts.concat());
+    add(&[&[1], &0x1000_u64.to_le_bytes(), &0x100_u64.to_le_bytes()]);
+    add(&[&[2], &0x1000_u64.to_le_bytes(), &ENUM_AT.to_le_bytes()]);
+    add(&[&[3], &enum_leads_to.to_le_bytes(), &[4]]);
+    let number_at = ENUM_AT + 6;
+    add(&[&[6, 4, 5]]);
+    add(&[&[4], b"s\0", &[8]]);
+    add(&[&[5], b"m\0", &number_at.to_le_bytes(), &member_offset.to_le_bytes(), &[3, 1]]);
+    add(&[&[0, 0]]);
+    let length = (info.len() - 4) as u32;
+    info[..4].copy_from_slice(&length.to_le_bytes());
+    let abbreviations = abbreviations.concat();
+    DebugInfo::of_sections(|name| match name {
+        ".debug_abbrev" => abbreviations.clone(),
+        ".debug_info" => info.clone(),
+        _ => Vec::new(),
+    })
+}
+
+#[test]
+fn what_leads_to_itself_or_lies_beyond_all_memory_has_an_end() {
+    let returned = |info: &DebugInfo| info.signature(0x1000, "f").unwrap().returns;
+    let members = |info: &DebugInfo| info.members(info.record("struct s").unwrap().id).unwrap();
+    // As it should be: an enum of four bytes over a number, and bits 28 to 30 of the number at 0.
+    let info = made_up(47, 0);
+    assert!(matches!(returned(&info), Type::Enum { size_bytes: 4, is_signed: true, .. }), "{info:?}");
+    assert_eq!(members(&info)[0].bits, Some((28, 3)));
+    let info = made_up(41, 1 << 61);
+    assert!(matches!(returned(&info), Type::Enum { size_bytes: 4, is_signed: false, .. }), "{info:?}");
+    assert_eq!(members(&info), []);
+}
