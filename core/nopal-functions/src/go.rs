@@ -14,6 +14,21 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
+/// The registers that arguments are in, in their order: what calls them, and what they are.
+pub const GO_ARGUMENTS: [(&str, Register); 9] = [
+    ("rax", Register::RAX),
+    ("rbx", Register::RBX),
+    ("rcx", Register::RCX),
+    ("rdi", Register::RDI),
+    ("rsi", Register::RSI),
+    ("r8", Register::R8),
+    ("r9", Register::R9),
+    ("r10", Register::R10),
+    ("r11", Register::R11),
+];
+/// Where a function has its goroutine.
+pub const GOROUTINE: Register = Register::R14;
+
 /// Where the goroutine has how low its stack may be.
 const GUARD: u64 = 0x10;
 /// The longest question: of functions with large frames, which compute how low they would come.
@@ -44,7 +59,7 @@ fn is_guard(instruction: &Instruction) -> bool {
     instruction.code() == Code::Cmp_r64_rm64
         && matches!(instruction.op0_register(), Register::RSP | Register::R12 | Register::R13)
         && instruction.op1_kind() == OpKind::Memory
-        && instruction.memory_base() == Register::R14
+        && instruction.memory_base() == GOROUTINE
         && instruction.memory_index() == Register::None
         && instruction.memory_displacement64() == GUARD
 }

@@ -16,7 +16,7 @@ mod stretch;
 
 pub use body::{Body, Exit, Outward, leads_into};
 pub use depth::rise as stack_rise;
-pub use go::stack_check_len;
+pub use go::{GO_ARGUMENTS, GOROUTINE, stack_check_len};
 pub use obstacle::Obstacle;
 pub use stretch::Stretch;
 

@@ -7,7 +7,7 @@ use nopal_tests::process::Running;
 use nopal_tests::{nopal, root, scratch, target_dir};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const N_ROUNDS: i64 = 4000;
@@ -15,16 +15,23 @@ const N_ROUNDS: i64 = 4000;
 const DEPTH: i64 = 61;
 
 /// The program, with addresses of its own or with fixed ones.
-fn program(mode: &str) -> PathBuf {
+pub(super) fn program(mode: &str) -> PathBuf {
+    built("goroutines", mode, false)
+}
+
+fn built(name: &str, mode: &str, has_c: bool) -> PathBuf {
     let folder = target_dir().join("lab/go");
     fs::create_dir_all(&folder).unwrap();
     let lock = fs::File::create(folder.join("lock")).unwrap();
     lock.lock().unwrap();
-    let program = folder.join(format!("goroutines-{mode}"));
+    let program = folder.join(format!("{name}-{mode}"));
     let mut command = Command::new("go");
     command.args(["build", &format!("-buildmode={mode}"), "-o"]).arg(&program);
-    command.arg(root().join("tests/fixtures/targets/goroutines.go"));
-    command.env("GOCACHE", folder.join("cache")).env("GOPATH", folder.join("path")).env("CGO_ENABLED", "0");
+    command.arg(root().join(format!("tests/fixtures/targets/{name}.go")));
+    command
+        .env("GOCACHE", folder.join("cache"))
+        .env("GOPATH", folder.join("path"))
+        .env("CGO_ENABLED", if has_c { "1" } else { "0" });
     command.env("GO111MODULE", "off").current_dir(&folder);
     let output = command.output().expect("Go is installed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -33,10 +40,13 @@ fn program(mode: &str) -> PathBuf {
 
 /// Runs it with so many rounds under nopal; what nopal answers, and what it says.
 fn traced(mode: &str, arguments: &[&str]) -> (Value, String) {
-    let program = program(mode);
+    traced_program(&program(mode), arguments)
+}
+
+fn traced_program(program: &Path, arguments: &[&str]) -> (Value, String) {
     let mut command = Command::new(nopal());
     command.args(arguments).args(["-v", "--json", "--"]);
-    command.arg(&program).arg(N_ROUNDS.to_string()).stdin(Stdio::null());
+    command.arg(program).arg(N_ROUNDS.to_string()).stdin(Stdio::null());
     let output = command.output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout);
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -151,5 +161,67 @@ fn functions_of_go_are_opened_and_closed_under_load() {
             assert!(then == now, "all bytes are back after {pattern}");
         }
         end(target);
+    }
+}
+
+/// Calls of `main.tBack` in a round of the program with C in it.
+const BACK: i64 = 21;
+
+fn with_c(mode: &str) -> PathBuf {
+    built("with_c", mode, true)
+}
+
+/// Both are in one file: those of C have C's registers and names, and return as C does.
+#[test]
+fn functions_of_c_in_a_program_of_go_have_arguments_of_c() {
+    for (mode, door) in [("pie", "auto"), ("exe", "auto"), ("pie", "kernel")] {
+        let program = with_c(mode);
+        let file = program.display().to_string();
+        let script = format!(
+            "uprobe:{file}:c_answer {{ @first = sum(arg0); @second = sum(args.second); }}
+             uprobe:{file}:c_length /str(arg0) == \"round 7\"/ {{ @seventh = count(); }}
+             uretprobe:{file}:c_answer {{ @left = count(); @answers = sum(retval); }}
+             uprobe:{file}:main.tAsks {{ @asked = sum(arg0); }} uprobe:{file}:main.tBack {{ @back = count(); }}"
+        );
+        let (answer, log) = traced_program(&program, &["run", "--door", door, "-e", &script]);
+        let is_all = answer["lost"] == 0 && answer["gaps"] == 0;
+        assert!(is_all && (answer["complete"] == true || answer["unordered"] != 0), "{answer}{log}");
+        let value = |map: &str| {
+            let row = answer["rows"].as_array().unwrap().iter().find(|row| row["map"] == map);
+            row.and_then(|row| row["value"].as_i64())
+        };
+        let rounds = || 0..N_ROUNDS;
+        let answered = |round: i64| 3 * round + 2 * (round + 1) + format!("round {round}").len() as i64;
+        for (map, expected) in [
+            ("@first", rounds().sum()),
+            ("@second", rounds().map(|round| round + 1).sum()),
+            ("@seventh", 1),
+            ("@left", N_ROUNDS),
+            ("@answers", rounds().map(answered).sum()),
+            ("@asked", rounds().sum()),
+            ("@back", N_ROUNDS * BACK),
+        ] {
+            assert_eq!(value(map), Some(expected), "{map} of {mode} by {door}: {answer}{log}");
+        }
+    }
+}
+
+/// Calls of C by thread and stack, those of Go by goroutine, which goes on in another thread when it is back.
+#[test]
+fn calls_of_c_and_of_go_in_one_program_are_spans() {
+    for mode in ["pie", "exe"] {
+        let planned = [("main.tAsks", 1), ("c_answer", 1), ("main.tBack", BACK), ("c_length", 1)];
+        let name = |function: &str| format!("with_c-{mode}:{function}");
+        let asked = planned.map(|(function, _)| name(function));
+        let mut arguments = vec!["latency"];
+        arguments.extend(asked.iter().map(String::as_str));
+        let (answer, log) = traced_program(&with_c(mode), &arguments);
+        for (function, n_of_round) in planned {
+            let rows = answer["rows"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["span"] == name(function).as_str());
+            let count = row.and_then(|row| row["count"].as_i64());
+            assert_eq!(count, Some(N_ROUNDS * n_of_round), "{function}: {answer}{log}");
+        }
+        assert_eq!((&answer["unmatched"], &answer["complete"]), (&0.into(), &true.into()), "{answer}{log}");
     }
 }

@@ -4,6 +4,7 @@
 use super::refusal::{Refusal, looks_like_a_jump};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use nopal_proc::functions::FunctionRanges;
+use nopal_proc::go::GoCode;
 use nopal_proc::symbols::FileSymbols;
 use nopal_proc::{Bytes, Image};
 use nopal_sdt::Object;
@@ -23,7 +24,7 @@ pub struct FileCode {
     pub object: Object,
     symbols: OnceLock<FileSymbols>,
     functions: OnceLock<FunctionRanges>,
-    is_go: OnceLock<bool>,
+    go: OnceLock<Option<GoCode>>,
 }
 
 /// The files that were read, by device and inode.
@@ -52,7 +53,7 @@ impl FileCodes {
             object,
             symbols: OnceLock::new(),
             functions: OnceLock::new(),
-            is_go: OnceLock::new(),
+            go: OnceLock::new(),
         };
         let file = Arc::new(file);
         self.known.insert(id, Arc::clone(&file));
@@ -61,9 +62,10 @@ impl FileCodes {
 }
 
 impl FileCode {
-    /// Whether it is a program of Go, of which no return address may be another's.
-    pub(crate) fn is_go(&self) -> bool {
-        *self.is_go.get_or_init(|| nopal_proc::go::is_go(self.image.bytes()))
+    /// Whether a function there is one of Go, of which no return address may be another's.
+    pub(crate) fn is_go(&self, address: u64) -> bool {
+        let go = self.go.get_or_init(|| GoCode::read(self.image.bytes(), self.symbols()));
+        go.as_ref().is_some_and(|go| go.contains(address))
     }
 
     /// Device and inode.

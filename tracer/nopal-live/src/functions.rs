@@ -17,14 +17,13 @@ pub const ENTRY: &str = "__entry";
 pub const RETURN: &str = "__return";
 /// The stack pointer, which is the same where a call is entered and where it is left. Spans of functions pair by it.
 pub(crate) const STACK: &str = "sp";
-/// The same of a program of Go, together.
+/// The same of a function of Go, together.
 const GOROUTINE: &str = "goroutine";
 const STACK_END: &str = "stack_end";
 const RETURNED: &str = "retval";
 /// How many registers a call may have its numbers and addresses in.
 const N_ARGUMENTS: usize = 6;
 const C_REGISTERS: [&str; N_ARGUMENTS] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
-const GO_REGISTERS: [&str; N_ARGUMENTS] = ["rax", "rbx", "rcx", "rdi", "rsi", "r8"];
 
 /// Which functions are meant by `function:FILE:NAME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,10 +134,11 @@ pub fn probes_of_file(
         known.insert(function.address);
         let (entry, exits, has_value) = sites(edges, &mut known);
         let is_by_kernel = exits.iter().any(is_any_return);
+        let is_go = file.is_go(function.address);
         let probe = |suffix: &str, mut values: Vec<Value>, sites: Vec<Site>| {
             // Where the kernel sees a function return, the return address has left the stack already.
             values.extend((!is_by_kernel).then(stack_pointer));
-            values.extend(file.is_go().then(goroutine).into_iter().flatten());
+            values.extend(is_go.then(goroutine).into_iter().flatten());
             let args: Vec<Arg> = values.iter().map(Value::arg).collect();
             let described = (1..).zip(values).map(|(operand, value)| value.described(operand)).collect();
             Probe {
@@ -149,12 +149,10 @@ pub fn probes_of_file(
             }
         };
         // What Go's debug information says of parameters is not read.
-        let info = debug_info.get_or_init(|| {
-            let is_read = !file.is_go();
-            is_read.then(|| DebugInfo::of_file(path, file.image())).flatten()
-        });
-        let signature = info.as_ref().and_then(|info| info.signature(function.address, function.name));
-        let registers = if file.is_go() { GO_REGISTERS } else { C_REGISTERS };
+        let info = || debug_info.get_or_init(|| DebugInfo::of_file(path, file.image())).as_ref();
+        let info = if is_go { None } else { info() };
+        let signature = info.and_then(|info| info.signature(function.address, function.name));
+        let registers = if is_go { nopal_proc::go::argument_names() } else { C_REGISTERS };
         found.push(probe(ENTRY, given(signature.as_ref(), registers), vec![entry]));
         if !exits.is_empty() {
             let value = has_value.then(|| returned(signature.as_ref())).flatten();

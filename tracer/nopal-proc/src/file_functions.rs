@@ -2,7 +2,7 @@
 //! come from the tables for unwinding and from symbols; what the code says is read by `nopal_functions`.
 
 use super::functions::FunctionRanges;
-use super::go::{CHECK_BYTES, is_go, stack_check_len};
+use super::go::{self, CHECK_BYTES, GoCode, stack_check_len};
 use super::symbols::{FileSymbols, Function};
 use super::{Bytes, Image};
 use nopal_functions::{Body, Obstacle, Stretch, leads_into};
@@ -25,10 +25,9 @@ const UNTOLD_EXITS: &str =
 
 /// Where the first arguments of a function are, then its stack pointer, which tells calls of it apart.
 const ENTRY_OPERANDS: [&str; 7] = ["8@%rdi", "8@%rsi", "8@%rdx", "8@%rcx", "8@%r8", "8@%r9", "8@%rsp"];
-/// The same of a function of Go.
-const GO_OPERANDS: [&str; 7] = ["8@%rax", "8@%rbx", "8@%rcx", "8@%rdi", "8@%rsi", "8@%r8", "8@%rsp"];
 const RETURN_OPERANDS: [&str; 2] = ["8@%rax", "8@%rsp"];
-const TAIL_OPERANDS: [&str; 1] = ["8@%rsp"];
+const TAIL_OPERANDS: [&str; 1] = [STACK_OPERAND];
+const STACK_OPERAND: &str = "8@%rsp";
 
 /// Why a function is not opened where it is entered or left, but by the kernel at best.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +91,15 @@ fn args(operands: &[&str]) -> Vec<Arg> {
     operands.iter().map(arg).collect()
 }
 
+fn entry_args(is_go: bool) -> Vec<Arg> {
+    if !is_go {
+        return args(&ENTRY_OPERANDS);
+    }
+    let arguments = go::argument_names().map(|name| format!("8@%{name}"));
+    let operands: Vec<&str> = arguments.iter().map(String::as_str).chain([STACK_OPERAND]).collect();
+    args(&operands)
+}
+
 /// A file whose functions are asked for.
 #[derive(Debug)]
 pub struct FileFunctions {
@@ -104,7 +112,7 @@ pub struct FileFunctions {
     code: Vec<Range<u64>>,
     /// What holds for all of its functions.
     unfit: Option<&'static str>,
-    is_go: bool,
+    go: Option<GoCode>,
 }
 
 impl FileFunctions {
@@ -114,7 +122,7 @@ impl FileFunctions {
         let mut starts: Vec<u64> = symbols.functions().map(|f| f.address).chain(ranges.starts()).collect();
         starts.sort_unstable();
         starts.dedup();
-        let is_go = is_go(image.bytes());
+        let go = GoCode::read(image.bytes(), &symbols);
         let (mut code, mut unfit) = (Vec::new(), None);
         if let Ok(file) = object::File::parse(image.bytes()) {
             for section in file.sections() {
@@ -133,16 +141,16 @@ impl FileFunctions {
                 unfit = Some("it is not code for this processor");
             }
         }
-        FileFunctions { image, symbols, ranges, starts, code, unfit, is_go }
+        FileFunctions { image, symbols, ranges, starts, code, unfit, go }
     }
 
     pub fn symbols(&self) -> &FileSymbols {
         &self.symbols
     }
 
-    /// Whether it is a program of Go, whose functions have their arguments in registers of Go's choice, and whose stacks move.
-    pub fn is_go(&self) -> bool {
-        self.is_go
+    /// Whether a function there is one of Go, which has its arguments in registers of Go's choice, and whose stack moves.
+    pub fn is_go(&self, address: u64) -> bool {
+        self.go.as_ref().is_some_and(|go| go.contains(address))
     }
 
     pub fn image(&self) -> &Image {
@@ -247,7 +255,8 @@ impl FileFunctions {
         if !self.is_code(function.address) {
             return Err(Unfit::NotCode);
         }
-        let skip = match self.is_go {
+        let is_go = self.is_go(function.address);
+        let skip = match is_go {
             true => stack_check_len(self.at(function.address, CHECK_BYTES)),
             false => Some(0),
         };
@@ -258,7 +267,7 @@ impl FileFunctions {
         };
         let skip = skip.unwrap_or_default();
         let entry_edge = match &body {
-            Ok(body) => Edge { is_go: self.is_go, ..body.entry_edge(skip) },
+            Ok(body) => Edge { is_go, ..body.entry_edge(skip) },
             Err(unfit) => Edge {
                 side: Side::Entry,
                 function: function.address,
@@ -266,39 +275,30 @@ impl FileFunctions {
                 code: Vec::new(),
                 line_len: 0,
                 n_filling: 0,
-                is_go: self.is_go,
+                is_go,
                 unfit: Some(unfit.to_string()),
             },
         };
-        let operands = if self.is_go { &GO_OPERANDS } else { &ENTRY_OPERANDS };
-        let entry = self.site(entry_edge.start, operands, entry_edge).ok_or(Unfit::NotCode)?;
+        let entry = self.site(entry_edge.start, entry_args(is_go), entry_edge).ok_or(Unfit::NotCode)?;
         let exits = match special(function.name) {
             Some((reason, true)) => Err(Unfit::Unreturning { reason }),
-            _ => body.map_err(|unfit| self.of_exits(unfit)).and_then(|body| {
+            _ => body.map_err(|unfit| of_exits(unfit, is_go)).and_then(|body| {
                 if let Some(address) = body.stretches().find_map(|(start, end)| self.start_within(start, end))
                 {
-                    return Err(self.of_exits(Unfit::Code(Obstacle::Shared { address })));
+                    return Err(of_exits(Unfit::Code(Obstacle::Shared { address }), is_go));
                 }
-                let exits = body.exits().map_err(|obstacle| self.of_exits(Unfit::Code(obstacle)))?;
+                let exits = body.exits().map_err(|obstacle| of_exits(Unfit::Code(obstacle), is_go))?;
                 let site = |exit: nopal_functions::Exit| {
                     let operands: &[&str] = match exit.edge.side {
                         Side::Return => &RETURN_OPERANDS,
                         Side::Entry | Side::Tail | Side::ConditionalTail | Side::AnyReturn => &TAIL_OPERANDS,
                     };
-                    self.site(exit.address, operands, exit.edge).ok_or(Unfit::NotCode)
+                    self.site(exit.address, args(operands), exit.edge).ok_or(Unfit::NotCode)
                 };
                 exits.into_iter().map(site).collect()
             }),
         };
         Ok(Edges { entry, exits })
-    }
-
-    /// Why exits are not known. Stacks of Go move, and its programs walk them.
-    fn of_exits(&self, unfit: Unfit) -> Unfit {
-        match unfit {
-            Unfit::Code(_) if self.is_go => Unfit::Unreturning { reason: UNTOLD_EXITS },
-            other => other,
-        }
     }
 
     /// A place that is no edge of a function; only the kernel can stop there.
@@ -310,22 +310,30 @@ impl FileFunctions {
             code: Vec::new(),
             line_len: 0,
             n_filling: 0,
-            is_go: self.is_go,
+            is_go: self.is_go(address),
             unfit: Some("it is not where a function is entered".to_owned()),
         };
-        self.site(address, &ENTRY_OPERANDS, edge).filter(|_| self.is_code(address))
+        self.site(address, args(&ENTRY_OPERANDS), edge).filter(|_| self.is_code(address))
     }
 
-    fn site(&self, address: u64, operands: &[&str], edge: Edge) -> Option<Site> {
+    fn site(&self, address: u64, args: Vec<Arg>, edge: Edge) -> Option<Site> {
         Some(Site {
             address,
             file_offset: self.symbols.file_offset_of(address)?,
             semaphore: None,
-            args: args(operands),
+            args,
             code: self.at(address, SITE_BYTES as u64).to_vec(),
             until_restartable: None,
             edge: Some(edge),
         })
+    }
+}
+
+/// Why exits are not known. Stacks of Go move, and its programs walk them.
+fn of_exits(unfit: Unfit, is_go: bool) -> Unfit {
+    match unfit {
+        Unfit::Code(_) if is_go => Unfit::Unreturning { reason: UNTOLD_EXITS },
+        other => other,
     }
 }
 

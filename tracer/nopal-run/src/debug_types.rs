@@ -2,6 +2,7 @@
 
 use nopal_dwarf::{DebugInfo, Parameter, Place as Where, RecordId, Type};
 use nopal_proc::Image;
+use nopal_proc::go::GoCode;
 use nopal_proc::symbols::{FileSymbols, Function};
 use nopal_program::Place;
 use nopal_script::catalog::{ArgType, KnownArg};
@@ -25,6 +26,7 @@ struct DebugFile {
     path: PathBuf,
     info: DebugInfo,
     symbols: FileSymbols,
+    go: Option<GoCode>,
 }
 
 /// The record a name stands for.
@@ -48,6 +50,10 @@ impl DebugTypes {
             }
         };
         let parameters = |function: &Function<'_>| {
+            // Go has rules of its own for where parameters are.
+            if file.go.as_ref().is_some_and(|go| go.contains(function.address)) {
+                return None;
+            }
             let signature = file.info.signature(function.address, function.name)?;
             Some(signature.parameters.iter().map(|one| self.known(&file, one)).collect::<Vec<_>>())
         };
@@ -93,7 +99,8 @@ impl DebugTypes {
             let image = Image::open(reachable).ok()?;
             let info = DebugInfo::of_file(path, &image)?;
             let symbols = FileSymbols::read(image.bytes());
-            Some(Rc::new(DebugFile { path: path.to_owned(), info, symbols }))
+            let go = GoCode::read(image.bytes(), &symbols);
+            Some(Rc::new(DebugFile { path: path.to_owned(), info, symbols, go }))
         };
         self.files.borrow_mut().entry(path.to_owned()).or_insert_with(read).clone()
     }

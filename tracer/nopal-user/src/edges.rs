@@ -20,7 +20,7 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register,
 };
-use nopal_functions::stack_rise;
+use nopal_functions::{GO_ARGUMENTS, GOROUTINE, stack_rise};
 use nopal_sdt::probe::{Edge, Side};
 
 /// A way, and where nothing else may lead for it.
@@ -226,23 +226,12 @@ fn first_byte(edge: &Edge, exit: &Step, tail: Tail) -> Option<Way> {
 const ARGUMENTS: [Register; 7] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9, Register::RBP];
 
-/// The same of a function of Go, and where it has its goroutine.
-const GO_ARGUMENTS: [Register; 10] = [
-    Register::RAX,
-    Register::RBX,
-    Register::RCX,
-    Register::RDI,
-    Register::RSI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R14,
-];
-
 /// Whether the function's arguments are the same behind the instruction as before it, and it always gets there.
 fn leaves_arguments(instruction: &Instruction, is_go: bool) -> bool {
-    let arguments = if is_go { &GO_ARGUMENTS } else { &ARGUMENTS[..] };
+    // A function of Go has its goroutine in a register, too.
+    let is_go_argument =
+        |register| register == GOROUTINE || GO_ARGUMENTS.iter().any(|(_, argument)| *argument == register);
+    let is_argument = |register| if is_go { is_go_argument(register) } else { ARGUMENTS.contains(&register) };
     if instruction.flow_control() != FlowControl::Next || !may_only_fault(instruction) {
         return false;
     }
@@ -257,7 +246,7 @@ fn leaves_arguments(instruction: &Instruction, is_go: bool) -> bool {
     !info
         .used_registers()
         .iter()
-        .any(|used| is_written(used.access()) && arguments.contains(&used.register().full_register()))
+        .any(|used| is_written(used.access()) && is_argument(used.register().full_register()))
 }
 
 fn is_written(access: OpAccess) -> bool {

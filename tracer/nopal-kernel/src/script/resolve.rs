@@ -257,10 +257,11 @@ impl FileCode {
                 (found.iter().map(|function| function.address.wrapping_add(*offset)).collect(), *offset)
             }
         };
-        let registers = if self.is_go() { nopal_proc::go::ARGUMENT_REGISTERS } else { ARGUMENT_REGISTERS };
         let mut sites = PointSites::default();
         for mut address in addresses {
-            if is_entry && offset == 0 && self.is_go() {
+            let is_go = self.is_go(address);
+            let registers = if is_go { nopal_proc::go::argument_numbers() } else { ARGUMENT_REGISTERS };
+            if is_entry && offset == 0 && is_go {
                 // Before that it may be entered twice for one call.
                 let check = nopal_proc::go::stack_check_len(self.at(address, nopal_proc::go::CHECK_BYTES));
                 address += check.unwrap_or_default() as u64;
@@ -269,7 +270,7 @@ impl FileCode {
             let file_offset = self.symbols().file_offset_of(address).filter(|_| self.is_code(address));
             let checked = match file_offset {
                 None => Err(Refusal::NotCode { address }),
-                Some(_) if !is_entry && self.is_go() => Err(Refusal::GoReturn),
+                Some(_) if !is_entry && is_go => Err(Refusal::GoReturn),
                 Some(_) if offset != 0 && !self.is_instruction(address) => {
                     Err(Refusal::NotAnInstruction { address })
                 }

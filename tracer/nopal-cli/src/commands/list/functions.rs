@@ -159,7 +159,9 @@ fn list(
         tally.n_all += 1;
         tally.n_entered += usize::from(outlook.entry.is_ok());
         tally.n_whole += usize::from(outlook.is_all_by_user());
-        let signature = info.as_ref().and_then(|info| info.signature(function.address, function.name));
+        // What Go's debug information says of parameters is not read.
+        let info = info.as_ref().filter(|_| !file.is_go(function.address));
+        let signature = info.and_then(|info| info.signature(function.address, function.name));
         rows.push(row(path, function, shown, &outlook, signature));
     }
     Ok(())
