@@ -193,12 +193,12 @@ pub(super) fn stop(mut tracer: Running) {
 }
 
 /// A file of its own: others put breakpoints into whoever maps it.
-fn busy_program(name: &str) -> (Running, PathBuf) {
+pub(super) fn busy_program(name: &str, more: &[&str]) -> (Running, PathBuf) {
     let copy = scratch(name).join("functions");
     copy_program(&program(), &copy);
     let program = copy;
     let mut command = Command::new(&program);
-    command.args(["0", "3"]).stdout(Stdio::piped());
+    command.args(["0", "3"]).args(more).stdout(Stdio::piped());
     (Running::start(&mut command), program)
 }
 
@@ -214,7 +214,7 @@ pub(super) fn end(mut target: Running) {
 
 #[test]
 fn of_one_instruction_the_first_byte_changes_alone_or_never_and_all_come_back() {
-    let (target, program) = busy_program("functions_bytes");
+    let (target, program) = busy_program("functions_bytes", &[]);
     let boundaries = instructions(&program);
     let script =
         format!("uprobe:{0}:f_* {{ @ = count(); }} uretprobe:{0}:f_* {{ @r = count(); }}", program.display());
@@ -258,7 +258,7 @@ fn visit(tool: &str, pid: u32, points: &[String]) {
 
 #[test]
 fn other_tools_beside_the_jumps_of_functions_harm_nobody() {
-    let (target, program) = busy_program("functions_beside");
+    let (target, program) = busy_program("functions_beside", &[]);
     let file = program.display().to_string();
     let script = format!("uprobe:{file}:f_* {{ @ = count(); }} uretprobe:{file}:f_* {{ @r = count(); }}");
     let tracer = attach(target.pid(), &script, &program.with_extension("log"));

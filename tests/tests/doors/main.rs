@@ -1,8 +1,10 @@
 //! The two doors into a process, on programs of many kinds: what they trace, leave alone, tell and put back.
 
 mod complete;
+mod function_changes;
 mod function_go;
 mod function_programs;
+mod function_refusals;
 mod function_spans;
 mod function_types;
 mod functions;

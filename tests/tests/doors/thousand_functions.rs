@@ -131,7 +131,7 @@ fn check(name: &str, program: &mut dyn AtWork, functions: &[(&str, &str)], told:
 }
 
 /// All code of a process is that of its files again. Breakpoints of others, who trace the same files at the same time, come and go.
-fn code_is_back(pid: u32, after: &str) {
+pub(super) fn code_is_back(pid: u32, after: &str) {
     let mut changed = changed_code(pid);
     for _ in 0..300 {
         if changed.is_empty() {
