@@ -132,3 +132,29 @@ fn a_tracked_program_that_is_soon_gone_is_not_forgotten() {
     let stopped = session(&["stop"]);
     assert!(stopped.contains("not complete"), "{stopped}");
 }
+
+#[test]
+fn programs_after_one_that_could_not_be_picked_up_are_recorded() {
+    let dir = scratch("sessions_after_a_failure");
+    let program = dir.join("after_a_failure");
+    copy_program(&build("forks", &["forks.c"], Build::Pie), &program);
+    let session = |line: &[&str]| run(Command::new(nopal()).args(line).env("NOPAL_HOME", dir.join("home")));
+    let output = dir.join("out");
+    session(&["create", "s", "-o", output.to_str().unwrap()]);
+    session(&["enable-event", "-u", "forks:*"]);
+    session(&["track", "-u", "--program", program.to_str().unwrap()]);
+    session(&["start"]);
+    // The first is another tracer's.
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "/dev/null"]).arg(&program).args(["1", "1"]);
+    let strace = Running(strace.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+    wait_until("it is told of", 30, || session(&["status"]).contains("could not be picked up"));
+    for _ in 0..5 {
+        run(Command::new(&program).arg("5"));
+    }
+    let stopped = session(&["stop"]);
+    let seen = run(Command::new("babeltrace2").arg(&output));
+    assert_eq!(seen.lines().filter(|line| line.contains(" forks:pass:")).count(), 5 * 5, "{stopped}");
+    assert!(stopped.contains("not complete"), "{stopped}");
+    drop(strace);
+}

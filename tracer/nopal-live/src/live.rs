@@ -194,15 +194,14 @@ impl<S: Selection> Live<S> {
     /// Opens the wanted probes of a process and, unless told otherwise, of its live descendants.
     pub fn attach(&mut self, pid: u32) -> Result<Vec<Opened>, LiveError> {
         let is_first = !self.has_begun;
-        let mut opened = if let Some((session, _)) = &mut self.user {
-            // Both doors begin at the same moment.
-            session.set_paused(is_first);
-            let reports = session.attach(pid as i32).map_err(LiveError::User)?;
-            self.take_reports(reports)?.opened
-        } else {
-            self.family(pid).into_iter().for_each(|each| self.missed_execs.follow(each));
-            self.attach_by_kernel(pid)?.opened
-        };
+        let opened = self.open_root(pid, is_first);
+        if opened.is_err()
+            && let Some((session, _)) = &mut self.user
+        {
+            // Who is held at its start after one that could not be opened must be heard.
+            session.set_paused(false);
+        }
+        let mut opened = opened?;
         self.roots.push(pid);
         self.has_begun = true;
         if let Some((session, _)) = &mut self.user {
@@ -232,6 +231,17 @@ impl<S: Selection> Live<S> {
             }
         }
         Ok(opened)
+    }
+
+    fn open_root(&mut self, pid: u32, is_first: bool) -> Result<Vec<Opened>, LiveError> {
+        let Some((session, _)) = &mut self.user else {
+            self.family(pid).into_iter().for_each(|each| self.missed_execs.follow(each));
+            return Ok(self.attach_by_kernel(pid)?.opened);
+        };
+        // Both doors begin at the same moment.
+        session.set_paused(is_first);
+        let reports = session.attach(pid as i32).map_err(LiveError::User)?;
+        Ok(self.take_reports(reports)?.opened)
     }
 
     /// Opens the wanted probes of a process that stands at the first instruction of its program, held by the thread that
