@@ -72,6 +72,27 @@ fn filtered_system_calls_are_respected() {
     assert!(running.0.try_wait().unwrap().is_none(), "it lives");
 }
 
+/// What every container is that podman or Docker starts without further words.
+#[test]
+fn a_program_behind_a_filter_is_the_kernel_doors_by_itself() {
+    let running = Running::start(Command::new(build("patient", &["patient.c"], Build::Pie)).arg("seccomp"));
+    let pid = running.pid().to_string();
+    wait_until("the filter", 10, || {
+        std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|s| s.contains("Seccomp:\t2"))
+    });
+    let trace = |more: &[&str]| {
+        let words = ["trace", "--limit", "3", "-p", &pid, "patient:pulse"];
+        let output = Command::new(nopal_tests::nopal()).args(words).args(more).output().unwrap();
+        let [out, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.success(), out.lines().count(), said)
+    };
+    let (is_traced, n_events, said) = trace(&[]);
+    assert!(is_traced && n_events == 3 && said.contains("sites: 1 kernel door"), "{said}");
+    let (is_traced, _, said) = trace(&["--door", "user"]);
+    assert!(!is_traced && said.contains("seccomp mode 2") && said.contains("--door kernel"), "{said}");
+    assert!(!mapped(running.pid()));
+}
+
 #[test]
 fn kernel_threads_have_no_user_code() {
     // Process 2 is kthreadd wherever the kernel's processes can be seen.

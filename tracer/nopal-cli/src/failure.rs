@@ -1,7 +1,7 @@
 //! A failure as the user sees it: what is wrong, and the next thing to do.
 
-use nopal_live::LiveError;
 use nopal_live::registry::Unfit;
+use nopal_live::{Closed, LiveError, NotByUser};
 use nopal_proc::TargetError;
 use nopal_trace::{escape_lines, escape_styled};
 use std::fmt;
@@ -75,6 +75,14 @@ pub(crate) fn failure_of(error: &LiveError) -> Failure {
                 ),
                 (None, false) => failure.hint("neither the program nor its libraries have probes"),
             }
+        }
+        LiveError::AllClosed(Closed { user: NotByUser::Process(cause), kernel: Some(_) })
+            if matches!(**cause, nopal_user::Error::Seccomp { .. }) =>
+        {
+            Failure::new("seccomp", error.to_string()).hint(
+                "the kernel door traces it, as root on the host; or start it without a filter, a container with \
+                 --security-opt seccomp=unconfined",
+            )
         }
         LiveError::AllClosed(_) => Failure::new("closed", error.to_string()),
         LiveError::UnsteadyTsc => Failure::new("unsteady-clock", error.to_string())

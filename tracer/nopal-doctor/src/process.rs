@@ -1,6 +1,7 @@
 //! A running program: whether it can be entered, and why a probe of it may stay silent.
 
 use crate::Finding;
+use nopal_proc::capability::Capability;
 use nopal_proc::{MappedObject, Process, TargetError, Width, mapped_objects};
 use nopal_sdt::probe::{Probe, Site};
 use nopal_sdt::{Object, Pattern};
@@ -34,8 +35,18 @@ pub fn process(pid: u32) -> Vec<Finding> {
     }];
     findings.push(match user::check_enterable(pid as i32) {
         Ok(_) => Finding::fine("enter", "the user door may enter it"),
+        Err(error) if error.is_of_program() && has_kernel_door() => Finding::notice(
+            "enter",
+            error.cause().to_string(),
+            "nothing: its sites are the kernel door's by themselves",
+        ),
         Err(error) => {
-            Finding::problem("enter", error.to_string(), "what the line above says; or --door kernel as root")
+            let step = error.next_step().unwrap_or_else(|| "--door kernel".to_owned());
+            Finding::problem(
+                "enter",
+                error.cause().to_string(),
+                format!("{step}; the kernel door needs root"),
+            )
         }
     });
     if let Ok(status) = user::status(pid as i32) {
@@ -84,11 +95,16 @@ fn state(pid: u32, status: &user::Status) -> Vec<Finding> {
     if status.seccomp != 0 {
         findings.push(Finding::notice(
             "sandbox",
-            "it is behind a seccomp filter: the user door makes no system calls in it that the filter may forbid",
-            "sites that need them are the kernel door's, as root",
+            "it is behind a seccomp filter, as in most containers: the user door does not enter it",
+            "the kernel door does, as root on the host; a container has none with --security-opt seccomp=unconfined",
         ));
     }
     findings
+}
+
+/// Whether this process may open the kernel door.
+fn has_kernel_door() -> bool {
+    Capability::SysAdmin.is_held() || Capability::Bpf.is_held() && Capability::Perfmon.is_held()
 }
 
 /// Namespaces other than ours.

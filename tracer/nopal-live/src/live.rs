@@ -240,7 +240,10 @@ impl<S: Selection> Live<S> {
         };
         // Both doors begin at the same moment.
         session.set_paused(is_first);
-        let reports = session.attach(pid as i32).map_err(LiveError::User)?;
+        // Who is what no user door enters has another; who is traced by others, or gone, must hear that.
+        let is_auto = self.options.door == Door::Auto;
+        let is_left = |error: &nopal_user::Error| is_auto && error.is_of_program();
+        let reports = session.attach_or_leave(pid as i32, is_left).map_err(LiveError::User)?;
         Ok(self.take_reports(reports)?.opened)
     }
 

@@ -135,6 +135,11 @@ impl Error {
         Cause(self)
     }
 
+    /// Whether it is a matter of what the program is, which the kernel door does not ask.
+    pub fn is_of_program(&self) -> bool {
+        matches!(self, Error::Seccomp { .. } | Error::ShadowStack { .. })
+    }
+
     /// What to do about it.
     pub fn next_step(&self) -> Option<String> {
         let step = match self {

@@ -128,9 +128,24 @@ impl Session {
 
     /// Opens the wanted sites of a process and of its live descendants. Fails only if `pid` itself cannot be entered.
     pub fn attach(&mut self, pid: i32) -> Result<Vec<ProcessReport>> {
+        self.attach_or_leave(pid, |_| false)
+    }
+
+    /// The same; a process that cannot be entered for such an error is reported, and what it forks is looked after.
+    pub fn attach_or_leave(
+        &mut self,
+        pid: i32,
+        is_left: impl Fn(&Error) -> bool,
+    ) -> Result<Vec<ProcessReport>> {
         self.rings().set_enabled(!self.is_paused);
         follow(&mut self.missed_execs, pid, self.without_children);
-        let first = self.enter(pid, self.is_patient)?;
+        let first = match self.enter(pid, self.is_patient) {
+            Err(error) if is_left(&error) => {
+                self.given_up.push((pid, process::start_time(pid)));
+                self.failed(pid, error)
+            }
+            first => first?,
+        };
         self.roots.push(pid);
         let mut reports = vec![first];
         if !self.without_children {
