@@ -106,6 +106,17 @@ impl Fields {
         self.slots.is_empty()
     }
 
+    /// What the values take.
+    #[inline]
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.slots.len() * size_of::<Slot>() + self.bytes.len()
+    }
+
+    /// What they take with the memory that is kept for others.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.bytes.capacity()
+    }
+
     #[inline]
     pub fn push(&mut self, value: Value<'_>) {
         let slot = match value {

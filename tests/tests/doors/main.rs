@@ -10,6 +10,7 @@ mod function_types;
 mod functions;
 mod hostile_files;
 mod kernel_door;
+mod made_up_threads;
 mod ordinary_user;
 mod panics;
 mod thousand_functions;

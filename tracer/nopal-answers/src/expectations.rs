@@ -251,7 +251,36 @@ pub struct Expectations {
     /// For each rule: hits of each step.
     n_hits: Vec<Vec<u64>>,
     /// For each rule: how far it has come, by thread or in all.
-    reached: Vec<HashMap<Option<Task>, usize>>,
+    reached: Vec<Reached>,
+}
+
+/// How far a rule has come.
+#[derive(Debug, Clone, Default)]
+struct Reached {
+    /// Threads that have taken a step, or nobody for all of them.
+    by_task: HashMap<Option<Task>, usize>,
+    furthest: usize,
+    /// Some threads are forgotten: they may have come further since.
+    is_cut: bool,
+}
+
+/// Threads of a rule that are under way. A program may make up any number of them.
+const MAX_UNDER_WAY: usize = 1 << 20;
+
+impl Reached {
+    /// Whether this step of the task was the next one.
+    fn step(&mut self, task: Option<Task>, step: usize) -> bool {
+        if self.by_task.get(&task).copied().unwrap_or(0) != step {
+            return false;
+        }
+        if step == 0 && self.by_task.len() >= MAX_UNDER_WAY {
+            self.by_task.clear();
+            self.is_cut = true;
+        }
+        self.by_task.insert(task, step + 1);
+        self.furthest = self.furthest.max(step + 1);
+        true
+    }
 }
 
 /// What is known when tracing is over.
@@ -291,7 +320,7 @@ impl Expectations {
             false => Some(Latency::new(all, &ask, available)?),
         };
         let n_hits = rules.iter().map(|rule| vec![0; rule.patterns().len()]).collect();
-        let reached = vec![HashMap::new(); rules.len()];
+        let reached = vec![Reached::default(); rules.len()];
         Ok(Expectations { rules, wanted, latency, spans: of_rules, classes: Vec::new(), n_hits, reached })
     }
 
@@ -317,6 +346,7 @@ impl Expectations {
         // A probe that is not there makes every rule on it wrong, also one that wants none of its hits: it could never be broken.
         let absent = rule.patterns().into_iter().find(|pattern| !fits(pattern));
         let is_whole = known.is_complete
+            && !self.reached[idx].is_cut
             && !patterns.iter().any(|pattern| known.closed.iter().any(|(p, n)| pattern.matches(p, n)));
         let (judgement, reason) = match (absent, &rule.kind) {
             (Some(pattern), _) => {
@@ -327,7 +357,7 @@ impl Expectations {
                 (if known.is_complete { Judgement::Broken } else { Judgement::Unproven }, reason)
             }
             (None, Kind::Order { steps, .. }) => {
-                let n_steps = self.reached[idx].values().copied().max().unwrap_or(0);
+                let n_steps = self.reached[idx].furthest;
                 let n_hits = &self.n_hits[idx];
                 match steps.get(n_steps) {
                     None => (Judgement::Holds, Reason::Came { n_first: n_hits[0] }),
@@ -416,10 +446,8 @@ impl Consumer for Expectations {
         for &(rule, step) in &self.classes[class] {
             self.n_hits[rule][step] += 1;
             if let Kind::Order { is_by_thread, .. } = self.rules[rule].kind {
-                let reached = self.reached[rule].entry(is_by_thread.then_some(at.task)).or_insert(0);
                 // One event is one step, also where it fits two in a row.
-                if *reached == step && !moved.contains(&rule) {
-                    *reached += 1;
+                if !moved.contains(&rule) && self.reached[rule].step(is_by_thread.then_some(at.task), step) {
                     moved.push(rule);
                 }
             }
@@ -457,6 +485,17 @@ impl Consumer for Expectations {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_that_a_program_makes_up_are_forgotten_again() {
+        let mut reached = Reached::default();
+        let task = |n: usize| Some(Task { pid: 1, tid: n as u32 });
+        for n in 0..=2 * MAX_UNDER_WAY {
+            assert!(reached.step(task(n), 0) && reached.by_task.len() <= MAX_UNDER_WAY);
+        }
+        assert!(reached.is_cut && !reached.step(task(0), 1), "it was forgotten");
+        assert!(reached.step(task(2 * MAX_UNDER_WAY), 1) && reached.furthest == 2);
+    }
 
     #[test]
     fn rules_are_read() {

@@ -3,6 +3,7 @@
 pub use crate::context_field::ContextField;
 use crate::process_cache::name_at;
 use crate::registry::Registry;
+use crate::remembered::make_room;
 use crate::tasks::Tasks;
 use nopal_capture::Hit;
 use nopal_proc::unwind::CodeRange;
@@ -71,6 +72,7 @@ impl Contexts {
     fn note_code(&mut self, registry: &Registry, hit: &Hit<'_>) {
         let pid = self.tasks.translate(hit.task).pid;
         let look = registry.look_of(pid, hit.event);
+        make_room(&mut self.code, &hit.task.pid);
         let known = self.code.entry(hit.task.pid).or_default();
         for address in &self.frames {
             let holds = |code: &CodeRange| (code.start..code.end).contains(address);
@@ -102,6 +104,7 @@ impl Contexts {
                 .or_else(|| registry.name_of(task))
                 .or_else(|| name_at(&format!("/proc/{}/comm", task.pid)))
                 .unwrap_or_default();
+            make_room(&mut self.names, &key);
             self.names.insert(key, (name, Instant::now()));
         }
         self.names.get(&key).map_or(b"", |(name, _)| name)
@@ -113,7 +116,30 @@ impl Contexts {
         }
         let pid = self.tasks.translate(hit.task).pid;
         let address = registry.address_in(pid, hit.event);
+        make_room(&mut self.addresses, &(hit.task.pid, hit.event));
         self.addresses.insert((hit.task.pid, hit.event), address);
         address
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Limits;
+    use crate::remembered::MAX_REMEMBERED;
+    use nopal_capture::{StreamId, StreamKind, Task};
+
+    #[test]
+    fn numbers_that_a_program_makes_up_are_forgotten_again() {
+        let registry = Registry::new(Vec::new(), Vec::new(), Limits::default());
+        let mut contexts = Contexts::new(&[ContextField::Procname]);
+        let mut out = Vec::new();
+        for made_up in 0..3 * MAX_REMEMBERED as u32 {
+            let stream = StreamId { ring: 0, cpu: 0, kind: StreamKind::Rseq };
+            let task = Task { pid: u32::MAX - made_up, tid: u32::MAX - made_up };
+            out.clear();
+            contexts.write(&registry, &Hit { stream, event: 0, ns: 0, task, payload: &[] }, &mut out);
+            assert!(contexts.names.len() <= MAX_REMEMBERED);
+        }
     }
 }

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod predicate;
 mod process_cache;
 pub mod registry;
+pub mod remembered;
 mod selection;
 mod stack;
 pub mod tasks;

@@ -1,5 +1,6 @@
 //! Process and thread numbers: records have those of the traced process's namespace, people want those of their own.
 
+use crate::remembered::make_room;
 use nopal_capture::{Hit, StreamKind, Task};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -49,6 +50,7 @@ impl Tasks {
         if !self.foreign.values().any(|pid| *pid == task.pid) {
             return task;
         }
+        make_room(&mut self.own, &(task.pid, task.tid));
         *self.own.entry((task.pid, task.tid)).or_insert_with(|| Task {
             pid: own_number(&format!("/proc/{}/status", task.pid)).unwrap_or(task.pid),
             tid: own_number(&format!("/proc/{}/task/{}/status", task.pid, task.tid)).unwrap_or(task.tid),
@@ -83,6 +85,7 @@ impl Tasks {
             .find(|tid| own_number(&format!("/proc/{pid}/task/{tid}/status")) == Some(task.tid))
             .unwrap_or(task.tid);
         let translated = Task { tid, pid };
+        make_room(&mut self.threads, &(task.pid, task.tid));
         self.threads.insert((task.pid, task.tid), translated);
         translated
     }
@@ -93,4 +96,22 @@ fn own_number(status: &str) -> Option<u32> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
     line.split_whitespace().last()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remembered::MAX_REMEMBERED;
+
+    #[test]
+    fn threads_that_a_program_makes_up_are_forgotten_again() {
+        let mut tasks = Tasks::default();
+        // A process of another namespace that has ended since.
+        tasks.foreign.insert(1, u32::MAX);
+        for tid in 0..3 * MAX_REMEMBERED as u32 {
+            assert_eq!(tasks.translate(Task { pid: 1, tid }), Task { pid: u32::MAX, tid });
+            assert_eq!(tasks.inside(Task { pid: u32::MAX, tid }), Task { pid: u32::MAX, tid });
+            assert!(tasks.threads.len() <= MAX_REMEMBERED && tasks.own.len() <= MAX_REMEMBERED);
+        }
+    }
 }

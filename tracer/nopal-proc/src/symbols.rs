@@ -18,6 +18,8 @@ const MAX_SYMBOLS: usize = 4 << 20;
 const MAX_PERF_MAP_BYTES: u64 = 256 << 20;
 /// How many processes that have ended are remembered.
 const MAX_ENDED: usize = 1 << 16;
+/// Beyond this many, processes that have ended unseen are forgotten.
+const MAX_PROCESSES: usize = 1 << 14;
 /// Of children that have started no program of their own.
 const MAX_DEPTH: usize = 64;
 
@@ -308,6 +310,10 @@ impl Symbolizer {
         if ranges.is_empty() {
             return;
         }
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
+            let parents = &self.parents;
+            self.processes.retain(|pid, _| parents.contains_key(pid) || crate::Process::is_alive(*pid));
+        }
         let known = self.processes.entry(pid).or_default();
         known.retain(|old| !ranges.iter().any(|new| old.start < new.end && new.start < old.end));
         known.extend(ranges);
@@ -369,6 +375,11 @@ impl Symbolizer {
             let is_new = self.perf_maps.get(&pid).is_none_or(|known| known.0 != size);
             if is_new && size <= MAX_PERF_MAP_BYTES {
                 let text = foreign::read_text(Path::new(&path), MAX_PERF_MAP_BYTES).unwrap_or_default();
+                self.perf_maps.remove(&pid);
+                // Anybody may have put such files there, for processes of any number.
+                if self.perf_maps.values().map(|known| known.0).sum::<u64>() + size > MAX_PERF_MAP_BYTES {
+                    self.perf_maps.clear();
+                }
                 self.perf_maps.insert(pid, (size, perf_map(&text)));
             }
         }

@@ -95,6 +95,8 @@ impl std::ops::Deref for Shared {
 const MAX_SECTION_BYTES: u64 = 128 << 20;
 /// Of all files together; those that come after it are not unwound through.
 const MAX_ALL_BYTES: usize = 1 << 30;
+/// Beyond this many, processes that have ended are forgotten, then those that were looked at the longest ago.
+const MAX_PROCESSES: usize = 1 << 12;
 /// Libraries come while a program runs; looking for them costs.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
@@ -152,7 +154,7 @@ impl Stacks {
         let mut known = self.read(&objects);
         self.n_looks += 1;
         known.n_looks = self.n_looks;
-        self.processes.insert(pid, known);
+        self.keep(pid, known);
         true
     }
 
@@ -163,7 +165,20 @@ impl Stacks {
         let mut known = self.processes.remove(&mapped.pid).unwrap_or_else(Known::new);
         self.load(&mut known, mapped);
         known.n_looks = n_looks;
-        self.processes.insert(mapped.pid, known);
+        self.keep(mapped.pid, known);
+    }
+
+    fn keep(&mut self, pid: u32, known: Known) {
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
+            self.processes.retain(|pid, _| crate::Process::is_alive(*pid));
+            let mut looks: Vec<u64> = self.processes.values().map(|known| known.n_looks).collect();
+            if looks.len() > MAX_PROCESSES / 2 {
+                looks.sort_unstable();
+                let oldest = looks[looks.len() - MAX_PROCESSES / 2];
+                self.processes.retain(|_, known| known.n_looks >= oldest);
+            }
+        }
+        self.processes.insert(pid, known);
     }
 
     /// A program of its own has taken the place of what a process was.

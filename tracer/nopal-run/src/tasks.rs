@@ -1,6 +1,7 @@
 //! What is known of threads beside their numbers: name, user, control group. Read from /proc once a second at most.
 
 use nopal_capture::Task;
+use nopal_live::remembered::make_room;
 use nopal_program::captures::Captures;
 use std::collections::HashMap;
 use std::fs;
@@ -63,6 +64,7 @@ impl TaskCache {
 
     /// The name a process's first hit brought along: all there is if it has ended since.
     pub(crate) fn introduce(&mut self, task: Task, comm: &str) {
+        make_room(&mut self.known, &task.tid);
         self.known.entry(task.tid).or_default().set_comm(comm.as_bytes());
     }
 
@@ -82,9 +84,11 @@ impl TaskCache {
 
     fn look_up(&mut self, task: Task) -> TaskInfo {
         let Task { tid, pid } = task;
+        make_room(&mut self.fresh, &tid);
         if self.fresh.insert(tid, ()).is_none()
             && let Some(read) = read(pid, tid)
         {
+            make_room(&mut self.known, &tid);
             self.known.insert(tid, read);
         }
         let who = match self.known.get(&tid).or_else(|| self.known.get(&pid)) {
@@ -121,6 +125,7 @@ pub(crate) fn read(pid: u32, tid: u32) -> Option<TaskInfo> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nopal_live::remembered::MAX_REMEMBERED;
 
     #[test]
     fn this_thread_is_known_by_name() {
@@ -139,5 +144,16 @@ mod tests {
         let task = Task { pid: u32::MAX - 1, tid: u32::MAX };
         everyone.introduce(task, "a long name of more bytes");
         assert_eq!(everyone.who(task).comm(), b"a long name of ");
+    }
+
+    #[test]
+    fn threads_that_a_program_makes_up_are_forgotten_again() {
+        let mut everyone = TaskCache::new();
+        for tid in 0..3 * MAX_REMEMBERED as u32 {
+            let task = Task { pid: u32::MAX, tid: u32::MAX - tid };
+            everyone.introduce(task, "made up");
+            assert_eq!(everyone.who(task).comm(), b"made up");
+            assert!(everyone.known.len() <= MAX_REMEMBERED && everyone.fresh.len() <= MAX_REMEMBERED);
+        }
     }
 }

@@ -15,6 +15,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
+/// Threads of other pid namespaces that are told: a program may make up any number of them, and a reader reads no more.
+const MAX_TOLD: usize = 1 << 20;
+
 /// A recording in the making.
 #[derive(Debug)]
 pub struct Recorder {
@@ -31,6 +34,8 @@ pub struct Recorder {
     /// Threads of other pid namespaces: the file they are told in, and those that were.
     task_file: Option<TaskFile>,
     told: HashSet<(u32, u32)>,
+    /// There were more, and that was said.
+    is_told_out: bool,
     /// Where the code of stacks is.
     code_file: Option<CodeFile>,
 }
@@ -153,6 +158,7 @@ impl Recorder {
             clock_offset_ns,
             task_file: None,
             told: HashSet::new(),
+            is_told_out: false,
             code_file: None,
         })
     }
@@ -263,9 +269,16 @@ impl Recorder {
         let (inside, outside) = self.contexts.tasks.both(hit);
         hit.task = inside;
         let own = (hit.task.pid, hit.task.tid);
-        if outside == hit.task || !self.told.insert(own) {
+        if outside == hit.task || self.told.contains(&own) {
             return Ok(());
         }
+        if self.told.len() >= MAX_TOLD {
+            if !std::mem::replace(&mut self.is_told_out, true) {
+                self.gap(hit.ns, &format!("more than {MAX_TOLD} threads of other pid namespaces: later ones have the numbers of their own only"));
+            }
+            return Ok(());
+        }
+        self.told.insert(own);
         let file = match &mut self.task_file {
             Some(file) => file,
             none => none.insert(TaskFile::create(self.writer.folder())?),

@@ -4,8 +4,10 @@
 //! is made known once, by [`Pairing::add_class`], which says what fields of its events are needed.
 
 mod call;
+mod cut;
 mod key;
 mod kin;
+mod room;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -14,6 +16,7 @@ mod thread;
 use crate::span::{Mode, Span};
 use crate::value::{Fields, Value};
 use key::{identify, is_same_key};
+use room::Room;
 use rule::{Class, Part, Role, Rule};
 use std::collections::HashMap;
 use thread::{Frame, Thread, Threads};
@@ -146,6 +149,7 @@ pub struct Pairing {
     /// Until this time begins are not believed, because of a loss.
     doubt_until_ns: i64,
     wants_all: bool,
+    room: Room,
 }
 
 /// Spans that pair by key and are open at once; more are taken for begins without an end.
@@ -186,6 +190,7 @@ impl Pairing {
             has_whole,
             doubt_until_ns: i64::MIN,
             wants_all: false,
+            room: Room::default(),
         }
     }
 
@@ -241,6 +246,9 @@ impl Pairing {
     pub fn event(&mut self, ns: i64, task: Task, class: usize, fields: &Fields, sink: &mut impl Sink) {
         if self.classes[class].roles.is_empty() && self.classes[class].fails.is_empty() {
             return;
+        }
+        if self.room.take(fields) {
+            self.make_room(sink);
         }
         let thread = self.threads.get(task, ns, &mut self.rules, sink);
         let event = Event { ns, task, class: class as u32, fields };
@@ -485,57 +493,6 @@ impl Pairing {
         };
         hand_over(&self.classes, Some(of_thread), true, &frame, None, event.ns, false, sink);
         self.spare.push(frame.fields);
-    }
-
-    /// Events between these times were lost. A span counts only if nothing was lost while it was open.
-    pub fn loss(&mut self, to_ns: i64, sink: &mut impl Sink) {
-        self.doubt_until_ns = self.doubt_until_ns.max(to_ns);
-        let (rules, spare) = (&mut self.rules, &mut self.spare);
-        let keyed = self.keyed.drain().map(|(_, frame)| frame);
-        let of_threads = self.threads.all().flat_map(|thread| {
-            thread.forget_carried();
-            thread.done.drain(..).for_each(|done| sink.forget(done.token));
-            thread.frames.drain(..)
-        });
-        for frame in keyed.chain(of_threads) {
-            rules[frame.rule].unmatched.n_by_loss += 1;
-            spare.push(frame.fields);
-        }
-        spare.truncate(MAX_FRAMES);
-    }
-
-    /// No more events come: what is open stays open.
-    pub fn close(&mut self, sink: &mut impl Sink) {
-        let rules = &mut self.rules;
-        let keyed = self.keyed.drain().map(|(_, frame)| frame);
-        let of_threads = self.threads.all().flat_map(|thread| {
-            thread.done.drain(..).for_each(|done| sink.forget(done.token));
-            thread.frames.drain(..)
-        });
-        for frame in keyed.chain(of_threads) {
-            let unmatched = &mut rules[frame.rule].unmatched;
-            match frame.left_ns {
-                Some(_) => unmatched.n_begins += 1,
-                None => unmatched.n_open += 1,
-            }
-        }
-        self.threads = Threads::default();
-        self.doubt_until_ns = i64::MIN;
-    }
-
-    /// A process has begun with another program: nothing that was open there can end.
-    pub fn restart(&mut self, pid: u32, sink: &mut impl Sink) {
-        let rules = &mut self.rules;
-        for thread in self.threads.all().filter(|thread| thread.task().pid == pid) {
-            thread.done.drain(..).for_each(|done| sink.forget(done.token));
-            thread.frames.drain(..).for_each(|frame| rules[frame.rule].unmatched.n_begins += 1);
-            thread.forget_carried();
-        }
-        self.keyed.retain(|_, frame| {
-            let is_kept = frame.task.pid != pid;
-            rules[frame.rule].unmatched.n_begins += u64::from(!is_kept);
-            is_kept
-        });
     }
 
     /// Of one span.

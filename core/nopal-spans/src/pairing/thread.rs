@@ -49,6 +49,10 @@ impl Thread {
         self.carried.get(slot).map_or(Value::Absent, |fields| fields.get(0))
     }
 
+    pub(super) fn carried_bytes(&self) -> usize {
+        self.carried.iter().map(|fields| size_of::<Fields>() + fields.held_bytes()).sum()
+    }
+
     pub(super) fn forget_carried(&mut self) {
         self.carried.iter_mut().for_each(Fields::clear);
     }
@@ -77,7 +81,7 @@ impl Threads {
             Some(at) => *at,
             None => {
                 if self.all.len() >= MAX_THREADS {
-                    self.drop_oldest(rules, sink);
+                    self.drop_oldest(MAX_THREADS / 2, rules, sink);
                 }
                 let at = self.all.len();
                 self.all.push(Thread {
@@ -105,10 +109,14 @@ impl Threads {
         self.all.iter_mut()
     }
 
-    /// Half of them: those without open spans first, then those that have been silent for longest.
-    fn drop_oldest(&mut self, rules: &mut [Rule], sink: &mut impl Sink) {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// All but so many: those without open spans first, then those that have been silent for longest.
+    pub(super) fn drop_oldest(&mut self, n_kept: usize, rules: &mut [Rule], sink: &mut impl Sink) {
         self.all.sort_by_key(|thread| (thread.frames.is_empty(), std::cmp::Reverse(thread.last_ns)));
-        for thread in self.all.drain(MAX_THREADS / 2..) {
+        for thread in self.all.drain(n_kept..) {
             thread.done.iter().for_each(|done| sink.forget(done.token));
             thread.frames.iter().for_each(|frame| rules[frame.rule].unmatched.n_begins += 1);
         }

@@ -12,6 +12,7 @@ use crate::traps;
 use crate::verdict::{self, Manner};
 use crate::words;
 use nopal_live::registry::Registry;
+use nopal_live::remembered::make_room;
 use nopal_live::tasks::Tasks;
 use nopal_live::{Consumer, Hit, Live, Polled};
 use nopal_trace::live::{LiveClass, LivePrinter, Seen};
@@ -210,6 +211,7 @@ impl Consumer<Registry> for Printing {
             && let Ok(process) = nopal_proc::Process::read(outside.pid)
         {
             // It may have another program since the last time, and have ended the next time.
+            make_room(names, &outside.pid);
             names.insert(outside.pid, process.name);
         }
         let name = self.names.as_ref().and_then(|names| names.get(&outside.pid)).map(String::as_str);

@@ -4,6 +4,7 @@ use super::consumer::{Consumer, Each, Keeping};
 use super::types::{Options, Polled};
 use super::{Live, lock};
 use crate::clock::SharedClock;
+use crate::remembered::MAX_REMEMBERED;
 use crate::selection::Selection;
 use crate::tasks::Tasks;
 use nopal_capture::record::RecordKind;
@@ -187,7 +188,8 @@ impl<S: Selection, C: Consumer<S>> UserRecords<'_, S, C> {
             && task.pid != self.last_pid
         {
             self.last_pid = task.pid;
-            if !self.tasks.knows(task.pid) {
+            // They are only counted, and a program that makes up numbers has told enough.
+            if !self.tasks.knows(task.pid) && unseen.len() < MAX_REMEMBERED {
                 unseen.insert(task.pid);
             }
         }
