@@ -76,6 +76,26 @@ pub(crate) fn counted(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
+/// A text that begins in this column, broken at its spaces where the screen ends.
+pub(crate) fn wrapped(text: &str, column: usize, width: usize) -> String {
+    let room = width.saturating_sub(column).max(20);
+    let (mut out, mut n_letters) = (String::new(), 0);
+    for word in text.split(' ') {
+        let n = word.chars().count();
+        if n_letters > 0 && n_letters + 1 + n > room {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', column));
+            n_letters = 0;
+        } else if n_letters > 0 {
+            out.push(' ');
+            n_letters += 1;
+        }
+        out.push_str(word);
+        n_letters += n;
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +133,16 @@ mod tests {
         {
             assert_eq!(of(right), None, "{right}");
         }
+    }
+
+    #[test]
+    fn texts_are_broken_where_the_screen_ends() {
+        let text = "one two three four five six";
+        assert_eq!(wrapped(text, 3, 26), "one two three four five\n   six");
+        assert_eq!(wrapped(text, 3, usize::MAX), text);
+        assert_eq!(
+            wrapped("a-word-that-has-no-room-at-all and more", 2, 10),
+            "a-word-that-has-no-room-at-all\n  and more"
+        );
     }
 }

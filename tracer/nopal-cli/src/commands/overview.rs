@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::builder::styling::Style;
 use nopal_answers::inventory;
 use nopal_doctor::{Finding, Level, Machine};
+use nopal_proc::capability::Capability;
 use nopal_proc::{MappedObject, Process, mapped_objects};
 use nopal_spans::{Available, KnownProbe, Span};
 use std::collections::{BTreeMap, HashMap};
@@ -106,7 +107,12 @@ fn table(programs: &[Program], n_hidden: usize, out: &mut String) {
     }
     if n_hidden > 0 {
         let processes = if n_hidden == 1 { "process" } else { "processes" };
-        let _ = writeln!(out, "         {n_hidden} {processes} of other users not looked at; root sees them");
+        // Who may look into any process and yet not into these is not helped by being root.
+        let why = match Capability::SysPtrace.is_held() {
+            true => "closed to everybody, not looked at",
+            false => "of other users not looked at; root sees them",
+        };
+        let _ = writeln!(out, "         {n_hidden} {processes} {why}");
     }
 }
 

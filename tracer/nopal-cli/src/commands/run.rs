@@ -6,6 +6,7 @@ pub(super) mod points;
 mod running;
 mod tools;
 
+use super::answers::render::width;
 use super::answers::source::open_recording;
 use super::view;
 use crate::failure::{self, Failure};
@@ -223,7 +224,7 @@ fn list(is_json: bool) -> Result<u8, Failure> {
     let object = |(name, about, example): (&str, String, &str)| serde_json::json!({ "name": name, "about": about, "example": example, "text": tools::find(name) });
     let text = match is_json {
         true => format!("{}\n", serde_json::Value::from_iter(tools::all().map(object))),
-        false => tools::list(),
+        false => tools::list(width()),
     };
     Out::open(None)?.write(text.as_bytes())?;
     Ok(0)

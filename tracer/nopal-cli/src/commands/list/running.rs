@@ -1,7 +1,9 @@
 //! `nopal list -u`: the running programs that have probes, as far as they may be read.
 
 use super::{is_coloured, print, text::printable};
+use crate::commands::answers::render::width;
 use crate::failure::Failure;
+use crate::words::wrapped;
 use clap::builder::styling::Style;
 use nopal_proc::TargetError;
 use nopal_sdt::Pattern;
@@ -135,9 +137,11 @@ fn render(programs: &[Program], is_verbose: bool) -> String {
             |(provider, names): (&&str, &BTreeSet<&Name>)| format!("{} {}", printable(provider), names.len());
         let providers: Vec<String> = names.iter().map(counted).collect();
         let command = if program.command.is_empty() { &program.program } else { &program.command };
-        let mut command: String = printable(command).chars().take(80).collect();
+        let width = width();
+        let mut command: String = printable(command).chars().take(width.saturating_sub(9).min(80)).collect();
         command.truncate(command.trim_end().len());
-        let _ = writeln!(out, "{bold}{:>7}{bold:#}  {}", program.pid, providers.join(", "));
+        let _ =
+            writeln!(out, "{bold}{:>7}{bold:#}  {}", program.pid, wrapped(&providers.join(", "), 9, width));
         let _ = writeln!(out, "{:>7}  {quiet}{command}{quiet:#}", "");
         if !more.is_empty() {
             let _ = writeln!(out, "{:>7}  {quiet}the same in {}{quiet:#}", "", in_short(&more, is_verbose));
@@ -149,7 +153,8 @@ fn render(programs: &[Program], is_verbose: bool) -> String {
             if names.len() > n_shown {
                 shown.push(format!("{} more (-v shows them)", names.len() - n_shown));
             }
-            let _ = writeln!(out, "{:>7}  {}: {}", "", printable(provider), shown.join(", "));
+            let line = format!("{}: {}", printable(provider), shown.join(", "));
+            let _ = writeln!(out, "{:>7}  {}", "", wrapped(&line, 9, width));
         }
     }
     out

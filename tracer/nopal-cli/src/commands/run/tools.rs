@@ -1,5 +1,6 @@
 //! The scripts of `tools/`, which are part of the command: `nopal run mctop`.
 
+use crate::words::wrapped;
 use std::fmt::Write;
 
 macro_rules! tools {
@@ -49,9 +50,10 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, String, &'static str)
 }
 
 /// The list for people, and how to go on.
-pub(super) fn list() -> String {
+pub(super) fn list(width: usize) -> String {
     let mut text = String::new();
     for (name, about, call) in all() {
+        let about = wrapped(&about, 18, width);
         let _ = writeln!(text, "{name:<17} {about}\n{:<17}   {call}", "");
     }
     text
