@@ -88,7 +88,9 @@ fn both_copies_of_a_library_that_is_mapped_twice_are_traced() {
         let tracer = attach(target.pid(), &script, &log);
         let said = fs::read_to_string(&log).unwrap();
         // Two edges of each copy, whichever door.
-        assert_eq!(said.lines().filter(|line| line.contains(":plug_value at")).count(), 4, "{said}");
+        let sites = said.lines().find_map(|line| line.strip_prefix("sites: ")).unwrap();
+        let n_sites: u32 = sites.split(' ').filter_map(|word| word.parse::<u32>().ok()).sum();
+        assert_eq!(n_sites, 4, "{said}");
         stop(tracer);
         code_is_back(target.pid(), "a library that is mapped twice");
     }
@@ -105,6 +107,42 @@ fn a_program_that_patches_the_function_itself_goes_on() {
         stop(attach(target.pid(), &script, &log));
     }
     end(target);
+}
+
+/// It puts its own jump on an entry that is traced, and keeps it there while we leave and come back.
+#[test]
+fn a_function_that_the_program_replaces_is_left_alone() {
+    let folder = scratch("function_changes_replace");
+    let log = folder.join("log");
+    let mut target = start("replace");
+    let mut said = std::io::BufReader::new(target.0.stdout.take().unwrap());
+    let mut ask = |wanted: &str| {
+        // SAFETY: sends a signal to a child that has not been waited for.
+        unsafe { libc::kill(target.0.id() as i32, libc::SIGUSR1) };
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        assert_eq!(line.trim_end(), wanted);
+    };
+    let script = both_edges(&program(), "c_patched");
+    for is_watched in [true, false] {
+        let tracer = attach(target.pid(), &script, &log);
+        ask("replaced");
+        let is_told =
+            || fs::read_to_string(&log).is_ok_and(|text| text.contains("was changed by somebody else"));
+        if is_watched {
+            wait_until("nopal has seen it", 60, is_told);
+        }
+        stop(tracer);
+        // Calls go to the function that the program put in its place, whatever was there before.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        ask("as before");
+    }
+    // SAFETY: sends a signal to a child that has not been waited for.
+    unsafe { libc::kill(target.0.id() as i32, libc::SIGTERM) };
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut said, &mut rest).unwrap();
+    let status = target.0.wait().unwrap();
+    assert!(status.success() && rest.contains("errors=0"), "{status}: {rest}");
 }
 
 #[test]

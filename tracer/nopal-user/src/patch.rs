@@ -44,6 +44,9 @@ pub struct Patch {
     pub kept: Vec<u8>,
     pub original: Vec<u8>,
     pub patched: Vec<u8>,
+    /// Bytes behind them that a jump of ours has for a distance, as the file has them: a program that puts its own jump here
+    /// has others there. Others may have breakpoints on them.
+    pub behind: Vec<u8>,
 }
 
 /// What stands at a patch's address.
@@ -63,16 +66,17 @@ impl Patch {
     pub fn of_entry(entry: &Entry, files: &mut Files) -> Option<Patch> {
         let form = PatchForm::from_code(entry.slot)?;
         let len = usize::from(entry.length);
-        let (kept_len, patched) = match form {
-            PatchForm::Jump | PatchForm::Relocated => (0, Way::jump_bytes(entry.code)),
-            PatchForm::Prefixed => (1, Way::jump_bytes(entry.code)),
-            PatchForm::Distance => (1, entry.code.to_le_bytes().to_vec()),
-            PatchForm::FarDistance => (2, entry.code.to_le_bytes().to_vec()),
+        let (kept_len, patched, n_behind) = match form {
+            PatchForm::Jump | PatchForm::Relocated => (0, Way::jump_bytes(entry.code), Way::n_behind(len)),
+            PatchForm::Prefixed => (1, Way::jump_bytes(entry.code), Way::n_behind(len)),
+            PatchForm::Distance => (1, entry.code.to_le_bytes().to_vec(), 0),
+            PatchForm::FarDistance => (2, entry.code.to_le_bytes().to_vec(), 0),
         };
         let patched = patched.get(..len).filter(|bytes| !bytes.is_empty())?.to_vec();
         let mut kept = files.original(entry.address.checked_sub(kept_len)?, kept_len as usize + len)?;
         let original = kept.split_off(kept_len as usize);
-        Some(Patch { address: entry.address, kept, original, patched })
+        let behind = files.original(entry.address.checked_add(len as u64)?, n_behind).unwrap_or_default();
+        Some(Patch { address: entry.address, kept, original, patched, behind })
     }
 
     /// Where the instruction begins.
@@ -80,15 +84,29 @@ impl Patch {
         self.address - self.kept.len() as u64
     }
 
-    pub fn found(&self, memory: &impl Bytes) -> Result<Found> {
-        let mut kept = memory.read_vec(self.start(), self.kept.len() + self.original.len())?;
-        let now = kept.split_off(self.kept.len());
-        Ok(self.judge(&kept, now))
+    /// Behind the last byte that changes.
+    pub fn end(&self) -> u64 {
+        self.address + self.original.len() as u64
     }
 
-    fn judge(&self, kept: &[u8], now: Vec<u8>) -> Found {
+    /// Whether a jump made of these bytes and those behind leads where ours is to lead.
+    fn is_our_distance(&self, behind: &[u8]) -> bool {
+        behind.iter().zip(&self.behind).all(|(now, file)| now == file || *now == BREAKPOINT)
+    }
+
+    pub fn found(&self, memory: &impl Bytes) -> Result<Found> {
+        let n_own = self.kept.len() + self.original.len();
+        let mut kept = memory.read_vec(self.start(), n_own + self.behind.len())?;
+        let behind = kept.split_off(n_own);
+        let now = kept.split_off(self.kept.len());
+        Ok(self.judge(&kept, now, &behind))
+    }
+
+    fn judge(&self, kept: &[u8], now: Vec<u8>, behind: &[u8]) -> Found {
         let is_covered = kept.iter().chain(&now).next() == Some(&BREAKPOINT);
-        if kept == self.kept && now == self.patched {
+        if kept == self.kept && now == self.patched && !self.is_our_distance(behind) {
+            Found::Other([kept, &now, behind].concat())
+        } else if kept == self.kept && now == self.patched {
             Found::Ours
         } else if kept == self.kept && now == self.original {
             Found::Original
@@ -111,7 +129,13 @@ impl Patch {
     pub fn change(&self, memory: &impl Bytes, direction: Direction) -> Result<Option<Found>> {
         let found = self.found(memory)?;
         let (bytes, is_expected) = match direction {
-            Direction::In => (&self.patched, matches!(found, Found::Original | Found::FirstByteBack)),
+            Direction::In => {
+                let behind = memory.read_vec(self.end(), self.behind.len())?;
+                if !self.is_our_distance(&behind) {
+                    return Ok(Some(Found::Other([&self.original[..], &behind].concat())));
+                }
+                (&self.patched, matches!(found, Found::Original | Found::FirstByteBack))
+            }
             Direction::Out => (
                 &self.original,
                 matches!(found, Found::Ours | Found::FirstByteBack)
@@ -195,8 +219,10 @@ mod tests {
             kept: kept.to_vec(),
             original: original.to_vec(),
             patched: patched.to_vec(),
+            behind: Vec::new(),
         };
         let pun = patch(&[], &[0x90], &[0xe9]);
+        let entry = Patch { behind: vec![1, 2, 3, 4], ..pun.clone() };
         let nop5 = patch(&[], &[0x0f, 0x1f, 0x44, 0, 0], &[0xe9, 0x1f, 0x44, 1, 2]);
         let prefixed = patch(&[0x48], &[0x8d, 5], &[0xe9, 7]);
         for (patch, now, expected) in [
@@ -204,6 +230,12 @@ mod tests {
             (&pun, &[0x90], Found::Original),
             (&pun, &[0xcc], Found::Breakpoint),
             (&pun, &[0x91], Found::Other(vec![0x91])),
+            (&entry, &[0xe9, 1, 2, 3, 4], Found::Ours),
+            (&entry, &[0xe9, 1, 0xcc, 3, 4], Found::Ours),
+            // A jump of the program's own.
+            (&entry, &[0xe9, 1, 2, 3, 5], Found::Other(vec![0xe9, 1, 2, 3, 5])),
+            (&entry, &[0x90, 1, 2, 3, 5], Found::Original),
+            (&entry, &[0xcc, 1, 2, 3, 5], Found::Breakpoint),
             (&nop5, &[0xe9, 0x1f, 0x44, 1, 2], Found::Ours),
             (&nop5, &[0x0f, 0x1f, 0x44, 1, 2], Found::FirstByteBack),
             (&nop5, &[0xcc, 0x1f, 0x44, 1, 2], Found::Breakpoint),
@@ -220,7 +252,8 @@ mod tests {
             (&prefixed, &[0x49, 0xe9, 7], Found::Other(vec![0x49, 0xe9, 7])),
         ] {
             let (kept, rest) = now.split_at(patch.kept.len());
-            assert_eq!(patch.judge(kept, rest.to_vec()), expected, "{now:02x?}");
+            let (rest, behind) = rest.split_at(patch.patched.len());
+            assert_eq!(patch.judge(kept, rest.to_vec(), behind), expected, "{now:02x?}");
         }
     }
 
@@ -235,7 +268,13 @@ mod tests {
         ] {
             let place = now.clone();
             let address = place.as_ptr() as u64 + kept.len() as u64;
-            let patch = Patch { address, kept: kept.to_vec(), original: vec![0x8d], patched: vec![0xe9] };
+            let patch = Patch {
+                address,
+                kept: kept.to_vec(),
+                original: vec![0x8d],
+                patched: vec![0xe9],
+                behind: Vec::new(),
+            };
             apply(&me, &[patch], Direction::Out, &[]).unwrap();
             let bytes = me.read_vec(place.as_ptr() as u64, place.len()).unwrap();
             assert_eq!(bytes, after, "{now:02x?}");

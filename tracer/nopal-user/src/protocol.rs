@@ -354,6 +354,7 @@ mod tests {
             kept: kept.to_vec(),
             original: vec![0x90],
             patched: vec![0xe9],
+            behind: Vec::new(),
         };
         let mut n_states = 0;
         for patch in [one_byte(&[]), one_byte(&[0x48])] {

@@ -207,6 +207,11 @@ impl Way {
         [&[JUMP][..], &distance.to_le_bytes(), &NOP5].concat()
     }
 
+    /// How many bytes of a jump's distance lie behind the changed ones, and stay.
+    pub fn n_behind(patch_len: usize) -> usize {
+        JUMP_BYTES.saturating_sub(patch_len)
+    }
+
     pub fn form(&self) -> PatchForm {
         match self.tactic {
             Tactic::Jump | Tactic::Pun | Tactic::OwnPun | Tactic::Further => PatchForm::Jump,

@@ -232,11 +232,13 @@ impl Work<'_, '_> {
             return Err(Refusal::OpenedOtherwise.into());
         }
         let (distance, pieces) = self.choose(n, way, place)?;
+        let n_behind = if way.patch == way.jump { Way::n_behind(way.patch_len) } else { 0 };
         let patch = Patch {
             address: way.patch,
             kept: code[from - way.kept_len..from].to_vec(),
             original: code[from..after].to_vec(),
             patched: way.patched(distance),
+            behind: code.get(after..after + n_behind).unwrap_or_default().to_vec(),
         };
         match patch.found(self.entered.memory).map_err(Failure::All)? {
             Found::Original | Found::Ours | Found::FirstByteBack => {}

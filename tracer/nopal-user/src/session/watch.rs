@@ -301,8 +301,9 @@ fn is_untouched(traced: &Traced) -> bool {
     let is_well = |site: &OpenSite| traced.health.get(&site.address) == Some(&Health::Well);
     let patches = traced.sites.iter().map(|site| &site.patch);
     let kept = patches.clone().filter(|p| !p.kept.is_empty()).map(|p| (p.start(), &p.kept[..]));
+    let behind = patches.clone().filter(|p| !p.behind.is_empty()).map(|p| (p.end(), &p.behind[..]));
     let patched = patches.map(|p| (p.address, &p.patched[..]));
-    traced.sites.iter().all(is_well) && traced.memory.has_all(kept.chain(patched))
+    traced.sites.iter().all(is_well) && traced.memory.has_all(kept.chain(patched).chain(behind))
 }
 
 fn opened_again(pid: i32, site: &OpenSite, was_taken_over: bool) -> Notice {
