@@ -2,7 +2,7 @@
 //! a program whose one slow span is planned.
 
 use crate::answers::{Plan, Planned, answer};
-use crate::sessions::Place;
+use crate::sessions_place::Place;
 use nopal_tests::asking::number;
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};

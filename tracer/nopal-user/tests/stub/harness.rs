@@ -376,3 +376,36 @@ pub(crate) fn distinct() -> State {
     state.gpr[4] = 0;
     state
 }
+
+/// A timer that interrupts the calling thread with a signal again and again, until dropped.
+pub(crate) struct Timer(libc::timer_t);
+
+impl Timer {
+    /// The handler may only do what a handler may.
+    pub(crate) fn start(signal: i32, handler: extern "C" fn(i32), period_ns: i64) -> Timer {
+        // SAFETY: zeroed is valid for these plain structures.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = signal;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer = std::mem::zeroed();
+            assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), 0);
+            let period = libc::timespec { tv_sec: 0, tv_nsec: period_ns };
+            let spec = libc::itimerspec { it_interval: period, it_value: period };
+            assert_eq!(libc::timer_settime(timer, 0, &spec, std::ptr::null_mut()), 0);
+            Timer(timer)
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: made by timer_create, deleted once.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}

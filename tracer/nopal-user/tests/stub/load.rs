@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nopal_capture::record::{RecordKind, Value};
 use nopal_user::ring::Set;
 
-use crate::harness::{Harness, Place, distinct, has_rseq, hit2, record, value};
+use crate::harness::{Harness, Place, Timer, distinct, has_rseq, hit2, record, value};
 
 thread_local! {
     /// This thread's number and how many hits its signal handler has made.
@@ -26,38 +26,6 @@ extern "C" fn on_signal(_: i32) {
         let n = IN_HANDLER.get();
         IN_HANDLER.set(n + 1);
         hit2(number | HANDLER, n);
-    }
-}
-
-/// A 10 kHz timer that interrupts the calling thread, until dropped.
-struct Timer(libc::timer_t);
-
-impl Timer {
-    fn start() -> Timer {
-        // SAFETY: zeroed is valid for these plain structures; the handler only touches its thread's cells and the site.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
-            let mut event: libc::sigevent = std::mem::zeroed();
-            event.sigev_notify = libc::SIGEV_THREAD_ID;
-            event.sigev_signo = libc::SIGUSR2;
-            event.sigev_notify_thread_id = libc::gettid();
-            let mut timer = std::mem::zeroed();
-            assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), 0);
-            let period = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
-            let spec = libc::itimerspec { it_interval: period, it_value: period };
-            assert_eq!(libc::timer_settime(timer, 0, &spec, std::ptr::null_mut()), 0);
-            Timer(timer)
-        }
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        // SAFETY: made by timer_create, deleted once.
-        unsafe { libc::timer_delete(self.0) };
     }
 }
 
@@ -135,7 +103,7 @@ impl Seen {
 /// Hits until `n` are made or told to stop; gives the two numbers of hits.
 fn work(number: u64, n: u64) -> Vec<(u64, u64)> {
     MY_NUMBER.set(number);
-    let timer = Timer::start();
+    let timer = Timer::start(libc::SIGUSR2, on_signal, 100_000);
     for count in 0..n {
         hit2(number, count);
     }
@@ -309,7 +277,7 @@ fn signals_inside_stubs_leave_registers_alone() {
         for number in 1..=2 {
             scope.spawn(move || {
                 MY_NUMBER.set(number);
-                let timer = Timer::start();
+                let timer = Timer::start(libc::SIGUSR2, on_signal, 100_000);
                 let mut state = distinct();
                 for round in 0..30_000u64 {
                     state.gpr[0] = round;

@@ -1,5 +1,6 @@
 //! Runs generated stubs on sites of this process.
 
+mod calls;
 mod cells;
 mod harness;
 mod hostile;
