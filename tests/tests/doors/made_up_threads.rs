@@ -21,7 +21,8 @@ struct Crowd {
 impl Crowd {
     fn start() -> Crowd {
         let program = build("crowd", &["crowd.c"], Build::Pie);
-        let mut running = Running::start(Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let mut command = Command::new(program);
+        let mut running = Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
         let out = BufReader::new(running.0.stdout.take().unwrap());
         Crowd { running, out }
     }
