@@ -227,3 +227,23 @@ fn intervals_on_a_terminal() {
     let screen = tmux.wait_for("an interval", |screen| screen.contains("per s"));
     assert!(screen.lines().any(|line| line.starts_with("time ")), "{screen}");
 }
+
+/// A line that is too long for the terminal is broken between words, by nopal and not in the middle of one by the terminal.
+#[test]
+fn lists_on_a_terminal_break_between_words() {
+    let postgres = "/usr/lib/postgresql/15/bin/postgres";
+    for more in [&[][..], &["-v"]] {
+        let words = [&["list", postgres], more].concat();
+        let piped = run(Command::new(nopal()).args(&words));
+        assert!(piped.lines().any(|line| line.len() > 80), "nothing is too long: {piped}");
+        let tmux = Tmux::start("list", (80, 1000), &["NO_COLOR=1"], &words);
+        tmux.wait_for_end();
+        let screen = tmux.wait_for("the last probe", |screen| screen.contains("wal__switch"));
+        // What tmux says at the end may push the heading out.
+        let words_of = |text: &str| -> Vec<String> {
+            text.split_whitespace().skip_while(|word| *word != "PROBE").map(str::to_owned).collect()
+        };
+        let (on_screen, expected) = (words_of(&screen), words_of(&piped));
+        assert!(on_screen.starts_with(&expected), "{screen}");
+    }
+}

@@ -33,6 +33,30 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
+fn a_command_that_outlives_its_tracing_is_named() {
+    let folder = scratch("targets_outlives");
+    let program = ticker(&folder, &unique("long"), &[]);
+    let program = program.to_str().unwrap();
+    for args in [
+        vec!["trace", "--limit", "1", "ticker:tick", "--", program],
+        vec!["count", "--duration", "300ms", "ticker:tick", "--", program],
+        vec!["record", "-e", "ticker:tick", "-o", "rec", "--duration", "300ms", "--", program],
+    ] {
+        // A pipe would be open as long as the command runs, which has it, too.
+        let file = std::fs::File::create(folder.join("said")).unwrap();
+        let mut command = Command::new(nopal());
+        command.args(&args).current_dir(&folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        assert!(command.status().unwrap().success(), "{args:?}");
+        let said = std::fs::read_to_string(folder.join("said")).unwrap();
+        let pid = said.split("the command goes on as process ").nth(1).and_then(|rest| rest.lines().next());
+        let pid = pid.unwrap_or_else(|| panic!("{args:?}: {said}"));
+        let running = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+        assert_eq!(running.to_str(), Some(program), "{args:?}");
+        run(Command::new("kill").arg(pid));
+    }
+}
+
+#[test]
 fn all_processes_of_a_program() {
     let folder = scratch("targets_name");
     let name = unique("tick");

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, failure_of};
 use crate::needs::Needs;
 use crate::processes::ProcessArgs;
+use crate::signals;
 use nopal_live::{self, BY_TRACEFS, Live, LiveError, News, Opened, Way, closed_in_words};
 use nopal_trace::Verdict;
 use std::collections::BTreeSet;
@@ -122,6 +123,16 @@ impl Open {
         let news = self.live.take_news();
         self.tell(news);
         failures
+    }
+
+    /// Says so if the command has not ended with the tracing of it.
+    pub(crate) fn tell_what_goes_on(&mut self) {
+        // Ctrl-C at a terminal has reached the command, too.
+        if let Some(child) = self.child.as_mut().filter(|_| self.exit.is_none() && !signals::is_stopped())
+            && matches!(child.try_wait(), Ok(None))
+        {
+            tell!("nopal: tracing has ended; the command goes on as process {}", child.id());
+        }
     }
 
     fn tell(&mut self, news: Vec<News>) {

@@ -76,7 +76,7 @@ impl Chrome {
         let host = self.hosts.get(class).cloned().unwrap_or_default();
         let (shown, is_new) = self.processes.get(&host, pid);
         if is_new {
-            let args = json!({ "name": name(&host, pid) });
+            let args = json!({ "name": name(&host, pid, shown) });
             self.put(&json!({ "ph": "M", "name": "process_name", "pid": shown, "tid": 0, "args": args }));
         }
         if self.processes.is_new_thread(shown, tid) {

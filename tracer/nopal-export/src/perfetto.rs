@@ -11,7 +11,7 @@
 //! ```
 
 use crate::out::Out;
-use crate::processes::{Processes, name};
+use crate::processes::{MAX_THREADS, Processes, name};
 use crate::protobuf::Message;
 use crate::run::{Exporter, is_wanted};
 use nopal_answers::slices::{Slice, Taker, Wish, is_apart};
@@ -118,7 +118,7 @@ impl Perfetto {
         let (shown, is_new) = self.processes.get(&host, pid);
         if is_new {
             let uuid = self.new_uuid();
-            let title = name(&host, pid);
+            let title = name(&host, pid, shown);
             self.threads.insert((shown, u32::MAX), uuid);
             self.describe(uuid, |descriptor| {
                 let mut process = Message::default();
@@ -134,6 +134,11 @@ impl Perfetto {
     fn thread(&mut self, class: usize, pid: u32, tid: u32) -> (u32, u64) {
         let shown = self.process(class, pid);
         if let Some(uuid) = self.threads.get(&(shown, tid)) {
+            return (shown, *uuid);
+        }
+        if self.threads.len() >= MAX_THREADS
+            && let Some(uuid) = self.threads.get(&(shown, u32::MAX))
+        {
             return (shown, *uuid);
         }
         let uuid = self.new_uuid();

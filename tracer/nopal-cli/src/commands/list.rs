@@ -8,6 +8,7 @@ mod json;
 mod running;
 mod text;
 
+use crate::commands::answers::render::width;
 use crate::failure::Failure;
 use crate::processes::ProcessArgs;
 use crate::reading::provider_file;
@@ -101,7 +102,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     if args.json {
         print(&json::render(&findings.found))?;
     } else {
-        print(&text::render(&findings.found, args.verbose, is_coloured()))?;
+        print(&text::render(&findings.found, args.verbose, is_coloured(), width()))?;
     }
     for warning in &findings.warnings {
         tell!("nopal: {warning}");

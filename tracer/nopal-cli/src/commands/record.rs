@@ -248,6 +248,7 @@ fn gather(
     for failure in open.close() {
         tell!("nopal: cannot close every site: {failure}; `nopal detach -p PID` tries again");
     }
+    open.tell_what_goes_on();
     let error = match (error, &mut flight, args.limit) {
         (None, Some(flight), _) => flight.pass(&mut open.live, &mut Kept(&mut recorder), true).err(),
         (None, None, Some(limit)) => recorder.pass_first(&mut open.live, limit, true).err(),

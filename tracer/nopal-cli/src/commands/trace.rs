@@ -95,6 +95,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     verdict.n_malformed += printing.n_malformed;
     verdict.n_undecided = open.live.registry().take_undecided();
     let verdict = open.verdict(verdict);
+    open.tell_what_goes_on();
     if args.json {
         let more = serde_json::json!({ "events": printing.n_printed });
         anstream::eprintln!("{}", verdict::json_with(&verdict, more));

@@ -319,6 +319,7 @@ impl Source {
         stream.poll(&mut open.live, consumer, true).count(&mut verdict);
         let seen = stream.seen();
         status.clear();
+        open.tell_what_goes_on();
         if let Some(failure) = failed {
             return Err(failure);
         }

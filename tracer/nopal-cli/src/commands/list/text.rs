@@ -2,6 +2,7 @@
 
 use super::findings::Found;
 use crate::needs::started_as;
+use crate::words::wrapped;
 use clap::builder::styling::{AnsiColor, Style};
 use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::{ArgDescription, Kind, PairRole, Probe, Site};
@@ -11,6 +12,10 @@ use std::fmt::Write;
 
 /// Names longer than this do not push the columns of all others to the right.
 const WIDEST_NAME: usize = 56;
+/// Arguments that have less room than this behind the other columns stand on lines of their own.
+const LEAST_ROOM: usize = 36;
+/// Where lines about a probe begin.
+const INDENT: usize = 6;
 
 struct Styles {
     file: Style,
@@ -34,7 +39,8 @@ impl Styles {
     }
 }
 
-pub(super) fn render(all: &[Found], is_verbose: bool, is_coloured: bool) -> String {
+/// For a screen of so many columns.
+pub(super) fn render(all: &[Found], is_verbose: bool, is_coloured: bool, screen: usize) -> String {
     let styles = Styles::new(is_coloured);
     let names = all.iter().flat_map(|found| &found.object.probes);
     let width = names.map(full_width).filter(|&width| width <= WIDEST_NAME).max().unwrap_or(0).max(5);
@@ -43,44 +49,55 @@ pub(super) fn render(all: &[Found], is_verbose: bool, is_coloured: bool) -> Stri
         if idx > 0 {
             out.push('\n');
         }
-        heading(&mut out, found, is_verbose, &styles);
+        heading(&mut out, found, is_verbose, &styles, screen);
         let quiet = styles.quiet;
         let _ = writeln!(out, "  {quiet}{:width$}  SITES  SEMAPHORE  ARGUMENTS{quiet:#}", "PROBE");
         for probe in &found.object.probes {
-            line(&mut out, probe, width, &styles);
+            line(&mut out, probe, width, &styles, screen);
             if is_verbose {
-                details(&mut out, found, probe, &styles);
+                details(&mut out, found, probe, &styles, screen);
             }
         }
     }
     out
 }
 
-fn heading(out: &mut String, found: &Found, is_verbose: bool, styles: &Styles) {
+fn heading(out: &mut String, found: &Found, is_verbose: bool, styles: &Styles, screen: usize) {
     let object = &found.object;
     let file = styles.file;
     let path = printable(&found.path.to_string_lossy());
-    let _ = write!(out, "{file}{path}{file:#}: ");
-    let _ = write!(out, "{}, {}", count(object.probes.len(), "probe"), count(object.n_sites(), "site"));
+    let mut parts = vec![count(object.probes.len(), "probe"), count(object.n_sites(), "site")];
     if object.n_ghosts > 0 {
-        let _ = write!(out, ", {} of discarded code left out", count(object.n_ghosts, "note"));
+        parts.push(format!("{} of discarded code left out", count(object.n_ghosts, "note")));
     }
     if is_verbose && object.n_duplicates > 0 {
-        let _ = write!(out, ", {} left out", count(object.n_duplicates, "duplicate note"));
+        parts.push(format!("{} left out", count(object.n_duplicates, "duplicate note")));
     }
     if let (true, Some(pid)) = (is_verbose, found.pid) {
-        let _ = write!(out, ", in process {pid}");
+        parts.push(format!("in process {pid}"));
     }
     if let (true, Some(bias)) = (is_verbose, found.bias) {
-        let _ = write!(out, ", loaded at {bias:#x}");
+        parts.push(format!("loaded at {bias:#x}"));
     }
     if let (true, Some(build_id)) = (is_verbose, &object.build_id) {
-        out.push_str(", build ID ");
-        for byte in build_id {
-            let _ = write!(out, "{byte:02x}");
-        }
+        let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        parts.push(format!("build ID {digits}"));
     }
-    out.push('\n');
+    let text = whole(parts).join(", ");
+    let column = path.chars().count() + 2;
+    let is_fit = text.chars().count() + column <= screen;
+    let text = if is_fit { text } else { format!("\n  {}", wrapped(&text, 2, screen)) };
+    let gap = if is_fit { " " } else { "" };
+    let _ = writeln!(out, "{file}{path}{file:#}:{gap}{}", with_spaces(&text));
+}
+
+/// Parts that stay on one line each.
+fn whole(parts: Vec<String>) -> Vec<String> {
+    parts.into_iter().map(|part| part.replace(' ', "\u{a0}")).collect()
+}
+
+fn with_spaces(text: &str) -> String {
+    text.replace('\u{a0}', " ")
 }
 
 fn count(n: usize, what: &str) -> String {
@@ -91,7 +108,7 @@ fn full_width(probe: &Probe) -> usize {
     probe.provider.chars().count() + 1 + probe.name.chars().count()
 }
 
-fn line(out: &mut String, probe: &Probe, width: usize, styles: &Styles) {
+fn line(out: &mut String, probe: &Probe, width: usize, styles: &Styles, screen: usize) {
     let (provider, name) = (styles.provider, styles.name);
     let _ = write!(
         out,
@@ -103,22 +120,27 @@ fn line(out: &mut String, probe: &Probe, width: usize, styles: &Styles) {
     let has_semaphore = probe.sites.iter().any(|site| site.semaphore.is_some());
     let semaphore = if has_semaphore { "yes" } else { "-" };
     let _ = write!(out, "{:padding$}  {:>5}  ", "", probe.sites.len());
-    let args = printable(&arguments(probe).join(", "));
+    let args = whole(arguments(probe).iter().map(|arg| printable(arg)).collect()).join(", ");
+    let column = width.max(full_width(probe)) + "    12345  SEMAPHORE  ".len();
+    let room = screen.saturating_sub(column);
     // No blanks at the end of a line.
-    let _ = match args.is_empty() {
-        true => writeln!(out, "{semaphore}"),
-        false => writeln!(out, "{semaphore:9}  {args}"),
+    let _ = if args.is_empty() {
+        writeln!(out, "{semaphore}")
+    } else if room >= LEAST_ROOM || args.chars().count() <= room {
+        writeln!(out, "{semaphore:9}  {}", with_spaces(&wrapped(&args, column, screen)))
+    } else {
+        writeln!(out, "{semaphore}\n{:INDENT$}{}", "", with_spaces(&wrapped(&args, INDENT, screen)))
     };
 }
 
-fn details(out: &mut String, found: &Found, probe: &Probe, styles: &Styles) {
+fn details(out: &mut String, found: &Found, probe: &Probe, styles: &Styles, screen: usize) {
     let description = probe.description.as_ref();
     if let Some(description) = description {
         for line in description.doc.lines() {
-            let _ = writeln!(out, "      {}", printable(line));
+            let _ = writeln!(out, "      {}", wrapped(&printable(line), INDENT, screen));
         }
         for arg in &description.args {
-            argument_details(out, arg);
+            argument_details(out, arg, screen);
         }
         if let Some(pair) = &description.pair {
             let role = match pair.role {
@@ -131,26 +153,26 @@ fn details(out: &mut String, found: &Found, probe: &Probe, styles: &Styles) {
     // A process that was started as its probes need it has nothing to be told.
     let is_met = |trap: &Trap| found.pid.is_some_and(|pid| started_as(pid).has_what_it_needs(trap));
     if let Some(trap) = catalog::trap(&probe.provider, &probe.name).filter(|trap| !is_met(trap)) {
-        let _ = writeln!(out, "      note: {}", trap.needs);
+        let _ = writeln!(out, "      note: {}", wrapped(&trap.needs, INDENT + "note: ".len(), screen));
     }
     let quiet = styles.quiet;
     for site in &probe.sites {
-        let _ = write!(out, "      {quiet}site{quiet:#} {:#x}", site.address);
+        let mut facts = vec![("site", format!("{:#x}", site.address))];
         if !found.object.is_debug_copy {
-            let _ = write!(out, " {quiet}offset{quiet:#} {:#x}", site.file_offset);
+            facts.push(("offset", format!("{:#x}", site.file_offset)));
         }
         if let Some(bias) = found.bias.filter(|&bias| bias != 0) {
-            let _ = write!(out, " {quiet}in memory{quiet:#} {:#x}", site.address.wrapping_add(bias));
+            facts.push(("in memory", format!("{:#x}", site.address.wrapping_add(bias))));
         }
         if let Some(semaphore) = site.semaphore {
-            let (address, offset) = (semaphore.address, semaphore.file_offset);
-            let _ = write!(out, " {quiet}semaphore{quiet:#} {address:#x} {quiet}offset{quiet:#} {offset:#x}");
+            facts.push(("semaphore", format!("{:#x}", semaphore.address)));
+            facts.push(("offset", format!("{:#x}", semaphore.file_offset)));
         }
         let operands: Vec<&str> = site.args.iter().map(|arg| arg.text.as_str()).collect();
         if !operands.is_empty() {
-            let _ = write!(out, " {quiet}operands{quiet:#} {}", printable(&operands.join(" ")));
+            facts.push(("operands", printable(&operands.join(" "))));
         }
-        out.push('\n');
+        facts_of_site(out, &facts, quiet, screen);
         for (number, arg) in (1..).zip(&site.args) {
             if let Err(error) = &arg.operand {
                 let reason = printable(&error.reason);
@@ -160,7 +182,24 @@ fn details(out: &mut String, found: &Found, probe: &Probe, styles: &Styles) {
     }
 }
 
-fn argument_details(out: &mut String, arg: &ArgDescription) {
+/// What is known of a site, in as many lines as it needs.
+fn facts_of_site(out: &mut String, facts: &[(&str, String)], quiet: Style, screen: usize) {
+    let mut column = 0;
+    for (name, value) in facts {
+        let n = name.chars().count() + 1 + value.chars().count();
+        if column > 0 && column + 1 + n > screen {
+            out.push('\n');
+            column = 0;
+        }
+        let indent = if column == 0 { INDENT + if *name == "site" { 0 } else { 2 } } else { 1 };
+        let value = wrapped(value, INDENT + 4, screen.saturating_sub(name.len()));
+        let _ = write!(out, "{:indent$}{quiet}{name}{quiet:#} {value}", "");
+        column += indent + n;
+    }
+    out.push('\n');
+}
+
+fn argument_details(out: &mut String, arg: &ArgDescription, screen: usize) {
     if arg.doc.is_empty() && arg.labels.is_empty() {
         return;
     }
@@ -175,7 +214,7 @@ fn argument_details(out: &mut String, arg: &ArgDescription) {
     let doc = arg.doc.split_whitespace().collect::<Vec<_>>().join(" ");
     let separator = if doc.is_empty() || labels.is_empty() { "" } else { "; " };
     let text = printable(&format!("{}: {doc}{separator}{}", arg.name, labels.join(", ")));
-    let _ = writeln!(out, "      {text}");
+    let _ = writeln!(out, "      {}", wrapped(&text, INDENT, screen));
 }
 
 /// The arguments as a C programmer would declare them; those nobody named by the type of their operand.
