@@ -233,7 +233,10 @@ mod tests {
                 assert!(probes.iter().any(|probe| glob(name, &probe.name)), "{pattern}");
             }
         }
-        assert_eq!(trap("python", "function__entry").and_then(|t| t.with.as_deref()), Some("python:line"));
+        assert_eq!(
+            trap("python", "function__entry").and_then(|t| t.with.as_ref()).map(|with| with.probe.as_str()),
+            Some("python:line")
+        );
         assert!(trap("hotspot", "monitor__wait").is_some() && trap("hotspot", "gc__begin").is_none());
     }
 }

@@ -38,7 +38,16 @@ pub struct Trap {
     pub unless: Vec<String>,
     /// A probe that must be traced beside it.
     #[serde(default)]
-    pub with: Option<String>,
+    pub with: Option<Companion>,
+}
+
+/// A probe that is traced so that others fire.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Companion {
+    pub probe: String,
+    /// A condition on one of its fields that its hits do not meet, so that they cost little.
+    pub never: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -137,6 +137,17 @@ fn a_function_that_the_program_replaces_is_left_alone() {
         std::thread::sleep(std::time::Duration::from_millis(100));
         ask("as before");
     }
+    // Whoever comes later does not get in, and says so.
+    ask("replaced");
+    for door in ["auto", "kernel"] {
+        let mut command = Command::new(nopal());
+        command.args(["run", "--door", door, "--duration", "200ms", "-e", &script]);
+        let output = command.args(["-p", &target.pid().to_string()]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("its code there is no longer the file's"), "{door}: {said}");
+        assert!(!said.lines().any(|line| line == "complete"), "{door}: {said}");
+    }
+    ask("as before");
     // SAFETY: sends a signal to a child that has not been waited for.
     unsafe { libc::kill(target.0.id() as i32, libc::SIGTERM) };
     let mut rest = String::new();

@@ -1,6 +1,7 @@
 //! The two doors into a process, on programs of many kinds: what they trace, leave alone, tell and put back.
 
 mod complete;
+mod function_boundaries;
 mod function_changes;
 mod function_go;
 mod function_programs;

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+pub(super) const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 const N_FUNCTIONS: usize = 1000;
 
 /// Who says how often functions are entered in a piece of work.

@@ -103,6 +103,37 @@ fn names_that_nothing_has_are_told() {
     }
 }
 
+/// As most containers have it: all system calls are allowed, by a filter.
+const FILTER: &str = "#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+__attribute__((constructor)) static void sandbox(void)
+{
+    struct sock_filter all[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+    struct sock_fprog filter = { 1, all };
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}";
+
+/// The user door enters none of these, with probes or without; they were there before, and are no newcomers.
+#[test]
+fn a_control_group_behind_a_filter_of_system_calls() {
+    let folder = scratch("targets_filtered");
+    let (filter, plain) = (folder.join("filter.c"), folder.join("plain"));
+    std::fs::write(&filter, FILTER).unwrap();
+    std::fs::write(folder.join("plain.c"), "#include <unistd.h>\nint main(void) { sleep(200); }").unwrap();
+    let program = ticker(&folder, &unique("filtered"), &[filter.to_str().unwrap()]);
+    run(Command::new("gcc").arg("-o").arg(&plain).arg(folder.join("plain.c")).arg(&filter));
+    let group = Cgroup::new("nopal-test-filtered");
+    let both = [program, plain].map(|program| Running::start(&mut Command::new(program)));
+    both.iter().for_each(|one| group.add(one.pid()));
+    let mut count = Command::new(nopal());
+    count.args(["count", "--json", "--duration", "2s", "ticker:*", "--cgroup"]).arg(&group.0);
+    let answer: Value = serde_json::from_str(&run(&mut count)).unwrap();
+    assert_eq!(answer["complete"], true, "{answer}");
+    assert!(answer["events"].as_u64() > Some(100), "{answer}");
+}
+
 #[test]
 fn a_control_group_and_what_joins_it() {
     let folder = scratch("targets_cgroup");

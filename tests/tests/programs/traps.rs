@@ -108,3 +108,54 @@ fn a_jvm_that_was_started_for_it_is_told_nothing_of_options() {
         }
     }
 }
+
+/// A script and the doctor know what the other verbs know: that a probe of Python needs another one, and gets it.
+#[test]
+fn functions_of_python_are_seen_by_scripts_and_by_the_doctor() {
+    let folder = scratch("traps-python");
+    fs::write(folder.join("calls.py"), "def price(x): return x + 1\nfor i in range(200): price(i)\n")
+        .unwrap();
+    let script = "usdt::python:function__entry { @[str(args.funcname)] = count(); }";
+    for door in ["user", "kernel"] {
+        let mut command = Command::new(nopal());
+        command.args(["run", "--json", "--door", door, "-e", script, "--", "/usr/bin/python3", "calls.py"]);
+        let answer = answered(command.current_dir(&folder));
+        let row = answer["rows"].as_array().and_then(|rows| rows.iter().find(|row| row["key"][0] == "price"));
+        assert_eq!(row.map(|row| &row["value"]), Some(&200.into()), "{door}: {answer}");
+    }
+    fs::write(
+        folder.join("loop.py"),
+        "import time\ndef price(x): return x\nwhile price(1): time.sleep(0.001)\n",
+    )
+    .unwrap();
+    let python = Running::start(Command::new("/usr/bin/python3").arg("loop.py").current_dir(&folder));
+    let mut doctor = Command::new(nopal());
+    doctor.args(["doctor", "-p", &python.pid().to_string(), "python:function__entry", "--wait", "1s"]);
+    let said = run(&mut doctor);
+    assert!(said.contains("python:function__entry fired "), "{said}");
+}
+
+/// What nobody but the program can do is said by scripts and by the doctor.
+#[test]
+fn methods_of_ruby_that_stay_silent_are_explained() {
+    let ruby = Running::start(Command::new("ruby").args(["-e", "def a; end; loop { a; sleep 0.001 }"]));
+    let pid = ruby.pid().to_string();
+    nopal_tests::process::wait_until("Ruby runs", 60, || {
+        fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libruby"))
+    });
+    for door in ["user", "kernel"] {
+        let script = |probe: &str| {
+            let script = format!("usdt:ruby:{probe} {{ @ = count(); }}");
+            let mut command = Command::new(nopal());
+            command.args(["run", "--door", door, "--duration", "500ms", "-e", &script, "-p", &pid]);
+            String::from_utf8(command.output().unwrap().stderr).unwrap()
+        };
+        assert!(script("method__entry").contains("TracePoint"), "{door}");
+        assert!(!script("cmethod__entry").contains("TracePoint"), "{door}");
+    }
+    let mut doctor = Command::new(nopal());
+    doctor.args(["doctor", "-p", &pid, "ruby:method__entry", "--wait", "500ms"]);
+    let output = doctor.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && said.contains("TracePoint"), "{said}");
+}

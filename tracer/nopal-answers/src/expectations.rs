@@ -5,7 +5,7 @@ use crate::ask::{Wrong, spans};
 use crate::event::{At, Consumer, OrderWithin};
 use crate::latency::{Latency, LatencyAsk};
 use crate::table::Cell;
-use crate::trigger::duration_ns;
+use crate::trigger::duration_with_unit_ns;
 use nopal_sdt::Pattern;
 use nopal_spans::{Available, Fields, Needs, Span, Summary, Task};
 use nopal_trace::EventType;
@@ -143,8 +143,8 @@ impl Rule {
         if matches!(op, Op::Equal | Op::NotEqual) {
             return Err(wrong("a time is never exactly another; use `<`, `<=`, `>` or `>=`"));
         }
-        let ns =
-            duration_ns(right).ok_or(wrong("what follows the comparison is not a time such as `5ms`"))?;
+        let ns = duration_with_unit_ns(right)
+            .ok_or(wrong("what follows the comparison is not a time with its unit, such as `5ms`"))?;
         let mut words: Vec<String> = left.split_whitespace().map(str::to_owned).collect();
         let metric = words.pop().as_deref().and_then(Metric::parse);
         let metric = metric
@@ -539,7 +539,7 @@ mod tests {
             ("query p99.9 <= 1s", 1, Metric::Quantile(0.999), 1_000_000_000),
             ("query p5 > 1us", 1, Metric::Quantile(0.05), 1000),
             ("a:b a:c max < 7ns", 2, Metric::Max, 7),
-            ("a:b avg < 2", 1, Metric::Mean, 2_000_000_000),
+            ("a:b avg < 2s", 1, Metric::Mean, 2_000_000_000),
         ] {
             let kind = Rule::latency(text).expect(text).kind;
             let Kind::Latency { words, metric: m, ns, .. } = kind else { panic!("{text}") };
@@ -558,6 +558,7 @@ mod tests {
             "query p100 < 1s",
             "query p < 1s",
             "query p99 < x",
+            "query p99 < 500",
             "query p99 == 1s",
             "a b c max < 1s",
             "query p1e3 < 1s",

@@ -6,7 +6,7 @@ use crate::condition::Condition;
 use crate::decode::FieldReader;
 use crate::event::visible_fields;
 use crate::groups::MAX_GROUPS;
-use crate::latency::{Latency, LatencyAsk, add_ends, keep_telling};
+use crate::latency::{Latency, LatencyAsk, SpanAsk, add_ends, keep_telling};
 use crate::table::{Cell, Slow};
 use nopal_capture::span::{MAX_QUESTIONS, MAX_SPANS};
 use nopal_capture::{Formula, Hit, SlowSpan, StreamKind};
@@ -346,7 +346,7 @@ impl Kept {
                         self_ns,
                         task: Task { pid: task.pid, tid: task.tid },
                         is_error: slow.is_error(),
-                        fields: self.read_fields(live, &sides, latency.is_call(span)),
+                        fields: self.read_fields(live, &sides, latency.ask_of(span)),
                     },
                 );
             }
@@ -399,7 +399,12 @@ impl Kept {
     }
 
     /// The fields of a slow span, of its begin and then of its end.
-    fn read_fields(&mut self, live: &Live, sides: &[(u32, Vec<u8>)], is_call: bool) -> Vec<(String, Cell)> {
+    fn read_fields(
+        &mut self,
+        live: &Live,
+        sides: &[(u32, Vec<u8>)],
+        ask: Option<&SpanAsk>,
+    ) -> Vec<(String, Cell)> {
         let registry = live.registry();
         let mut shown = Vec::new();
         for (event, payload) in sides {
@@ -420,7 +425,9 @@ impl Kept {
                 add_ends(&mut shown, cells);
             }
         }
-        keep_telling(&mut shown, is_call);
+        if let Some(ask) = ask {
+            keep_telling(&mut shown, ask);
+        }
         shown
     }
 }

@@ -86,6 +86,8 @@ pub(crate) struct SpanAsk {
     condition: Option<Condition>,
     pub error: Option<Condition>,
     pub carries: Vec<String>,
+    /// Fields that are worth showing, the most telling first.
+    telling: Vec<String>,
     is_call: bool,
 }
 
@@ -309,8 +311,8 @@ impl Latency {
         self.sums.asks.get(span).map_or("", |ask| &ask.name)
     }
 
-    pub(crate) fn is_call(&self, span: usize) -> bool {
-        self.sums.asks.get(span).is_some_and(|ask| ask.is_call)
+    pub(crate) fn ask_of(&self, span: usize) -> Option<&SpanAsk> {
+        self.sums.asks.get(span)
     }
 
     /// The answer, with rows in no order yet.
@@ -376,6 +378,7 @@ impl SpanAsk {
             },
             by: found,
             carries: span.carries.iter().map(|carry| carry.name.clone()).collect(),
+            telling: span.fields.clone(),
             is_call: span.is_call,
             name,
         })
@@ -523,15 +526,18 @@ pub(crate) fn shown(span: &Finished<'_>, ask: &SpanAsk, names: &[Vec<String>]) -
         let ends = names[class].iter().enumerate().map(|(at, name)| (name.clone(), Cell::from(end.get(at))));
         add_ends(&mut shown, ends);
     }
-    keep_telling(&mut shown, ask.is_call);
+    keep_telling(&mut shown, ask);
     shown
 }
 
-/// Keeps the fields that are there. What tells calls apart tells people nothing.
-pub(crate) fn keep_telling(shown: &mut Vec<(String, Cell)>, is_call: bool) {
+/// Keeps the fields that are there, the most telling first. What tells calls apart tells people nothing.
+pub(crate) fn keep_telling(shown: &mut Vec<(String, Cell)>, ask: &SpanAsk) {
     const APART: [&str; 3] = [STACK, STACK_END, GOROUTINE];
     let is_apart = |name: &str| APART.contains(&name.strip_prefix("end.").unwrap_or(name));
-    shown.retain(|(name, cell)| *cell != Cell::None && !(is_call && is_apart(name)));
+    shown.retain(|(name, cell)| *cell != Cell::None && !(ask.is_call && is_apart(name)));
+    shown.sort_by_key(|(name, _)| {
+        ask.telling.iter().position(|telling| telling == name).unwrap_or(usize::MAX)
+    });
 }
 
 /// Adds the fields of a span's end to those of its begin: what is new.

@@ -32,7 +32,8 @@ impl TriggerText {
             (None, Some(time)) => (time, false),
             (None, None) => return Err(wrong("`>` and a time must follow the `)`")),
         };
-        let ns = duration_ns(time.trim()).ok_or(wrong("what follows `>` is not a time"))?;
+        let ns = duration_with_unit_ns(time.trim())
+            .ok_or(wrong("what follows `>` is not a time with its unit, such as `5ms`"))?;
         Ok(TriggerText { words, above_ns: if is_included { ns.saturating_sub(1) } else { ns } })
     }
 }
@@ -51,6 +52,11 @@ pub fn duration_ns(text: &str) -> Option<u64> {
     };
     let ns = digits.parse::<f64>().ok()? * factor;
     (0.0..=9e18).contains(&ns).then(|| ns.round() as u64)
+}
+
+/// The same, but a bare number is none: a limit in seconds that was meant in milliseconds would never be reached.
+pub(crate) fn duration_with_unit_ns(text: &str) -> Option<u64> {
+    duration_ns(text).filter(|_| text.ends_with(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// Spans being watched.

@@ -1,30 +1,74 @@
 //! Probes that fire only if something else is done, too: what it is, and doing it where a tracer can.
 
 use crate::known;
+use crate::needs::started_as;
 use crate::open::Open;
 use crate::target_args::TargetArgs;
+use nopal_program::{PointKind, Program};
 use nopal_sdt::Pattern;
-use nopal_spans::{Available, FieldKind, ProbeName, catalog};
+use nopal_spans::file::{Companion, Trap};
+use nopal_spans::{Available, ProbeName, Started, catalog};
+use std::collections::BTreeSet;
 
 /// A probe that must be traced for these to fire, with a condition that none of its hits meets.
 pub(crate) fn companions(probes: &[ProbeName], available: &Available) -> Vec<String> {
     let mut companions = Vec::new();
     for probe in probes {
-        let Some(with) = catalog::trap(&probe.provider, &probe.name).and_then(|trap| trap.with.as_ref())
-        else {
+        let trap = catalog::trap(&probe.provider, &probe.name);
+        let Some(Companion { probe: with, never }) = trap.and_then(|trap| trap.with.as_ref()) else {
             continue;
         };
         let with = ProbeName::parse(with, &probe.provider);
-        let is_asked_for = probes.contains(&with);
-        let field = available
-            .probe(&with)
-            .and_then(|known| known.fields.iter().find(|field| field.kind == FieldKind::Number));
-        if let (false, Some(field)) = (is_asked_for, field) {
-            companions.push(format!("{with} if {field} < 0 && {field} > 0", field = field.name));
+        if !probes.contains(&with) && available.probe(&with).is_some() {
+            companions.push(format!("{with} if {never}"));
         }
     }
     companions.dedup();
     companions
+}
+
+/// File, provider and name of the probes of a script.
+fn probes_of(program: &Program) -> BTreeSet<(&str, &str, &str)> {
+    let points = program.clauses.iter().flat_map(|clause| &clause.points);
+    points
+        .filter_map(|point| match &point.kind {
+            PointKind::Usdt { path, provider, name } => {
+                Some((path.as_str(), provider.as_str(), name.as_str()))
+            }
+            PointKind::UsdtLater(later) => {
+                Some((later.file.as_str(), later.provider.as_str(), later.name.as_str()))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// What probes of a script need that these processes may be without.
+pub(crate) fn needs_of_script(program: &Program, pids: &[u32]) -> BTreeSet<&'static str> {
+    let started: Vec<Started> = pids.iter().map(|pid| started_as(*pid)).collect();
+    let traps =
+        probes_of(program).into_iter().filter_map(|(_, provider, name)| catalog::trap(provider, name));
+    let has_all = |trap: &Trap| !started.is_empty() && started.iter().all(|one| one.has_what_it_needs(trap));
+    traps.filter(|trap| trap.with.is_none() && !has_all(trap)).map(|trap| trap.needs.as_str()).collect()
+}
+
+/// What must be traced for the probes of a script to fire, as more of its text.
+pub(crate) fn companions_of_script(program: &Program) -> String {
+    let named = probes_of(program);
+    let mut clauses = BTreeSet::new();
+    for (path, provider, name) in &named {
+        // A point without a file means every file.
+        if !path.is_empty() && named.contains(&("", *provider, *name)) {
+            continue;
+        }
+        let trap = catalog::trap(provider, name);
+        let Some(Companion { probe, never }) = trap.and_then(|trap| trap.with.as_ref()) else { continue };
+        let with = ProbeName::parse(probe, provider);
+        if !named.contains(&(*path, with.provider.as_str(), with.name.as_str())) {
+            clauses.insert(format!("\nusdt:{path}:{with} /args.{never}/ {{ }}"));
+        }
+    }
+    clauses.into_iter().collect()
 }
 
 /// The patterns of a command line with what they need beside them.

@@ -163,9 +163,9 @@ fn code(pid: u32) -> Vec<Finding> {
     if is_entered(pid) {
         findings.push(Finding::notice(
             "nopal",
-            "nopal traces it, or did until it was killed",
+            "nopal traces it or has traced it: pages for its code stay until the program ends",
             format!(
-                "`nopal detach -p {pid}` puts back what a killed tracer left; living ones are not disturbed"
+                "nothing is to be done, unless a tracer was killed: `nopal detach -p {pid}` puts back what that one left"
             ),
         ));
     }
@@ -232,10 +232,10 @@ fn places(pid: u32, mapped: &MappedObject, object: &Object, probe: &Probe) -> Ve
     let Ok(memory) = Memory::open(pid as i32) else {
         return vec![Finding::fine("mapped", format!("{name} is in {}", mapped.path.display()))];
     };
-    let mut findings = vec![Finding::fine(
-        "mapped",
-        format!("{name} is in {}, at {} places", mapped.path.display(), probe.sites.len() * biases.len()),
-    )];
+    let n = probe.sites.len() * biases.len();
+    let places = if n == 1 { "place" } else { "places" };
+    let mut findings =
+        vec![Finding::fine("mapped", format!("{name} is in {}, at {n} {places}", mapped.path.display()))];
     let at = || probe.sites.iter().flat_map(|site| biases.iter().map(move |bias| (site, *bias)));
     let here = |site: &Site, bias: u64| {
         memory.read_vec(site.address.wrapping_add(bias), site.code.len().min(5)).unwrap_or_default()

@@ -3,6 +3,7 @@
 mod self_test;
 
 use crate::failure::{Failure, failure_of};
+use crate::needs::started_as;
 use crate::processes::ProcessArgs;
 use crate::reading::cannot_read;
 use crate::signals;
@@ -14,6 +15,8 @@ use nopal_live::plan::Limits;
 use nopal_live::registry::Choice;
 use nopal_live::{Door, Live, Options, Request};
 use nopal_proc::Image;
+use nopal_spans::file::{Companion, Trap};
+use nopal_spans::{ProbeName, catalog};
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -104,6 +107,11 @@ fn wait_for(pid: u32, probe: &str, wait: Duration) -> Vec<Finding> {
             let remedy = failure.hint.clone().unwrap_or_else(|| "`nopal doctor` says what this machine allows".into());
             Finding::problem("not-opened", failure.message, remedy)
         }
+        Ok(0) if let Some(trap) = unmet(pid, probe) => Finding::problem(
+            "silent",
+            format!("{probe} was open for {} s and did not fire", wait.as_secs_f32()),
+            trap.needs.clone(),
+        ),
         Ok(0) => Finding::problem(
             "silent",
             format!("{probe} was open for {} s and did not fire: the program does not pass there", wait.as_secs_f32()),
@@ -115,12 +123,24 @@ fn wait_for(pid: u32, probe: &str, wait: Duration) -> Vec<Finding> {
     findings
 }
 
+fn trap_of(probe: &str) -> Option<&'static Trap> {
+    let ProbeName { provider, name } = ProbeName::parse(probe, "");
+    catalog::trap(&provider, &name)
+}
+
+/// What the probe needs that the process may be without.
+fn unmet(pid: u32, probe: &str) -> Option<&'static Trap> {
+    trap_of(probe).filter(|trap| trap.with.is_none() && !started_as(pid).has_what_it_needs(trap))
+}
+
 fn count(pid: u32, probe: &str, wait: Duration) -> Result<u64, Failure> {
+    let companion = trap_of(probe).and_then(|trap| trap.with.as_ref());
+    let companion = companion.map(|Companion { probe, never }| Choice::parse(&format!("{probe} if {never}")));
     let options = Options::new(Door::from(DoorArg::Auto), target_args::default_ring_bytes());
     let request = Request {
         spans: None,
         without_arguments: HashSet::new(),
-        choices: vec![Choice::parse(probe)],
+        choices: [Choice::parse(probe)].into_iter().chain(companion).collect(),
         given: Vec::new(),
         limits: Limits::default(),
         options,

@@ -7,12 +7,15 @@ use nopal_doctor::{Finding, Level, Machine};
 use nopal_proc::capability::Capability;
 use nopal_proc::{MappedObject, Process, mapped_objects};
 use nopal_spans::{Available, KnownProbe, Span};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::Path;
 
 /// Rows that fit a screen with the rest.
 const MAX_PROGRAMS: usize = 8;
+/// What programs do for others, if they say: these come first.
+const TELLING: [&str; 6] = ["query", "command", "request", "method", "function", "call"];
 /// Letters of the spans of one row, so that it fits 80 columns.
 const MAX_LETTERS: usize = 40;
 
@@ -59,7 +62,7 @@ pub(super) fn programs() -> (Vec<Program>, usize) {
     }
     let mut programs: Vec<Program> =
         by_name.into_iter().filter_map(|(name, family)| program(name, family)).collect();
-    programs.sort_by_key(|program| std::cmp::Reverse((program.spans.len().min(1), program.probes.len())));
+    programs.sort_by_key(|program| Reverse((program.spans.len().min(1), program.probes.len())));
     (programs, n_hidden)
 }
 
@@ -75,7 +78,11 @@ fn program(name: String, mut family: Vec<Process>) -> Option<Program> {
     family.sort_by_key(|process| process.start_time_ticks);
     let pids: Vec<u32> = family.iter().map(|process| process.pid).collect();
     let probes = inventory::of_targets(&pids[..1], None, &[]).ok()?;
-    let spans = Available::new(Vec::new(), probes.clone(), false).spans;
+    let mut spans = Available::new(Vec::new(), probes.clone(), false).spans;
+    // A library that every program of C++ has is not what people look for.
+    let n_probes = |provider: &str| probes.iter().filter(|probe| probe.name.provider == provider).count();
+    let rank = |name: &str| TELLING.iter().position(|telling| *telling == name).unwrap_or(usize::MAX);
+    spans.sort_by_cached_key(|span| (Reverse(n_probes(&span.provider)), rank(&span.name)));
     Some(Program { name, pids, probes, spans })
 }
 

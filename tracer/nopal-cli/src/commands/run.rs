@@ -13,6 +13,7 @@ use crate::failure::{self, Failure};
 use crate::processes::ProcessArgs;
 use crate::signals;
 use crate::target_args::DoorArg;
+use crate::traps;
 use crate::words;
 use input::Source;
 use nopal_proc::launch::HeldCommand;
@@ -25,6 +26,7 @@ use nopal_script::render::Form;
 use nopal_trace::Recording;
 use output::Out;
 use running::Running;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -213,7 +215,17 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
                 Some(_) | None => None,
             };
             catalog.child_pid = held.as_ref().map(HeldCommand::pid);
-            let program = compile(&source, &script, &catalog, &args)?;
+            let mut program = compile(&source, &script, &catalog, &args)?;
+            // bpftrace leaves it to its user.
+            let more =
+                if args.manner.is_bpftrace { String::new() } else { traps::companions_of_script(&program) };
+            if !more.is_empty() {
+                let text = format!("{}{more}", source.text);
+                let with_more = nopal_script::parse(&text, &source.name, &args.words, &options).ok();
+                // What those clauses name may be missing in this version of the program.
+                let compiled = with_more.and_then(|script| nopal_script::compile(&script, &catalog).ok());
+                program = compiled.map_or(program, Arc::new);
+            }
             drop(catalog);
             live(&args, source, given, program, held)
         }
@@ -324,6 +336,11 @@ fn live(
         ));
     }
     let mut out = Out::of(args, source)?;
+    let needs = if args.manner.is_bpftrace {
+        BTreeSet::new()
+    } else {
+        traps::needs_of_script(&program, &args.processes.pids)
+    };
     let n_later = later_points(&program).count();
     let prints_maps = program.limits.prints_maps;
     // What a point without a file may mean later is counted only if there is nothing that it means now.
@@ -415,6 +432,9 @@ fn live(
         running.print_maps();
     }
     out.take(running.performer())?;
+    if !needs.is_empty() && running.was_silent() {
+        needs.iter().for_each(|why| tell!("nopal: {why}"));
+    }
     let unmatched = running.performer().unmatched();
     out.conclude(args, &running.verdict(), unmatched, rows)?;
     if let Some(failure) = failures.first() {

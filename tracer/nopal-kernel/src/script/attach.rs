@@ -530,7 +530,7 @@ fn verify(found: &Found, sites: &[PointSite], pid: Option<u32>) -> State {
     };
     let mapped = if pid.is_some() { found.mapped.clone() } else { anybody() };
     let Some(mapped) = mapped else { return State::Waiting { n_sites } };
-    let places: Vec<(u64, u8)> = sites.iter().map(|site| (site.address, site.first_byte)).collect();
+    let places: Vec<u64> = sites.iter().map(|site| site.address).collect();
     let missing = landed::missing(&mapped, &found.code, &places);
     match missing.iter().filter(|is_missing| **is_missing).count() {
         0 => State::Armed { n_sites },

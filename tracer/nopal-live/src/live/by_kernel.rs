@@ -197,8 +197,8 @@ impl Kernel {
         // A library may have come and gone: then its uprobes are there when it comes again.
         let objects = nopal_proc::mapped_objects(pid).unwrap_or_default();
         if let Some(mapped) = objects.iter().find(|object| object.file() == mapped.file()) {
-            let place = |w: &Wanted| (w.site.address, w.site.code.first().copied().unwrap_or(0));
-            let missing = landed::missing(mapped, &file, &safe.iter().map(place).collect::<Vec<_>>());
+            let places: Vec<u64> = safe.iter().map(|wanted| wanted.site.address).collect();
+            let missing = landed::missing(mapped, &file, &places);
             for (wanted, _) in safe.iter().zip(missing).filter(|(_, is_missing)| *is_missing) {
                 let why = Refusal::NotInMemory { pid, n_missing: 1, n_sites: 1 };
                 refused.entry(wanted.event).or_insert(NotByKernel::Site(why));

@@ -429,7 +429,11 @@ impl<S: Selection> Live<S> {
     /// The processes that are traced, also those whose parents have ended.
     pub fn processes(&self) -> Vec<u32> {
         match &self.user {
-            Some((session, _)) => session.processes().iter().map(|traced| traced.pid as u32).collect(),
+            // Some the user door does not enter at all.
+            Some((session, _)) => {
+                let entered = session.processes().iter().map(|traced| traced.pid as u32);
+                entered.chain(self.left.keys().copied()).collect()
+            }
             None => self.roots.iter().flat_map(|root| self.family(*root)).collect(),
         }
     }

@@ -178,7 +178,7 @@ pub(crate) fn unmatched(unmatched: &Unmatched) -> Option<String> {
     }
     let mut parts = Vec::new();
     for (n, what) in [
-        (unmatched.n_ends, "had begun before"),
+        (unmatched.n_ends, "ended without a begin"),
         (unmatched.n_open, "had not ended yet"),
         (unmatched.n_begins, "never ended"),
         (unmatched.n_by_loss, "dropped because events were lost"),
@@ -323,7 +323,10 @@ mod tests {
     fn what_has_no_partner_is_said() {
         assert_eq!(unmatched(&Unmatched::default()), None);
         let some = Unmatched { n_ends: 2, n_open: 1, ..Unmatched::default() };
-        assert_eq!(unmatched(&some).as_deref(), Some("3 unmatched: 2 had begun before, 1 had not ended yet"));
+        assert_eq!(
+            unmatched(&some).as_deref(),
+            Some("3 unmatched: 2 ended without a begin, 1 had not ended yet")
+        );
     }
 
     #[test]

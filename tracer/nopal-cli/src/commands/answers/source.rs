@@ -370,7 +370,7 @@ impl Source {
             // A recording that was made without a probe that another needs has a part only.
             let is_partial = !self.recordings.is_empty()
                 && trap.with.as_ref().is_some_and(|with| {
-                    self.available.probe(&ProbeName::parse(with, &probe.provider)).is_none()
+                    self.available.probe(&ProbeName::parse(&with.probe, &probe.provider)).is_none()
                 });
             let why_not = trap.with.is_none() && needs.may_lack(trap) || !self.recordings.is_empty();
             if (n_events == 0 && why_not || is_partial) && !notes.contains(&trap.needs) {

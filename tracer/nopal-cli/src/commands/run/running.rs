@@ -227,6 +227,17 @@ impl Running {
         }
     }
 
+    /// Whether no hit has left anything in a map, or was sent.
+    pub(super) fn was_silent(&mut self) -> bool {
+        let n_sent = match self {
+            Running::User(run) => run.n_hits,
+            Running::Kernel(_) => 0,
+        };
+        let rows = [b"[", &self.rows()[..], b"]"].concat();
+        let rows: Vec<serde_json::Value> = serde_json::from_slice(&rows).unwrap_or_default();
+        n_sent == 0 && rows.iter().all(|row| row["value"] == 0)
+    }
+
     /// What could not be restored.
     pub(super) fn finish(&mut self) -> Result<Vec<String>, Failure> {
         match self {

@@ -122,17 +122,12 @@ fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
                 s.user_sites,
                 s.kernel_sites
             );
-            let snapshots = if config.snapshot {
-                format!(", {}", counted(s.n_snapshots.into(), "snapshot"))
-            } else {
-                String::new()
-            };
-            show!(
-                "  so far    {}, {}, {} lost{snapshots}",
-                counted(s.n_events, "event"),
-                bytes_in_words(s.n_bytes),
-                s.n_lost
-            );
+            let snapshots = config.snapshot.then(|| counted(s.n_snapshots.into(), "snapshot"));
+            // Where all is kept in memory there are no events but those of snapshots.
+            let recorded = (!config.snapshot || s.n_events > 0)
+                .then(|| format!("{}, {}", counted(s.n_events, "event"), bytes_in_words(s.n_bytes)));
+            let so_far: Vec<String> = recorded.into_iter().chain(snapshots).collect();
+            show!("  so far    {}, {} lost", so_far.join(", "), s.n_lost);
             s.gaps.iter().for_each(|gap| show!("  gap       {gap}"));
         }
         (Life::Started, Err(error)) => show!("  recorder  {error}"),

@@ -55,11 +55,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 is_overwriting,
                 ..Verdict::default()
             };
+            let held = match config.snapshot && status.n_events == 0 {
+                true => counted(status.n_snapshots.into(), "snapshot"),
+                false => {
+                    format!("{}, {}", counted(status.n_events, "event"), bytes_in_words(status.n_bytes))
+                }
+            };
             let text = format!(
-                "Session `{}` stopped; {}, {} in {}, {}",
+                "Session `{}` stopped; {held} in {}, {}",
                 session.name,
-                counted(status.n_events, "event"),
-                bytes_in_words(status.n_bytes),
                 output.display(),
                 verdict::text(&verdict, Manner::SESSION)
             );
