@@ -158,7 +158,7 @@ mod tests {
             ("latency(query) > 10ms", &["query"][..], 10_000_000),
             ("latency( a:b , a:c )>1s", &["a:b", "a:c"], 1_000_000_000),
             ("latency (query) >= 5us", &["query"], 4_999),
-            ("latency(query) > 0.5", &["query"], 500_000_000),
+            ("latency(query) > 0.5s", &["query"], 500_000_000),
         ] {
             let words = words.iter().map(|word| (*word).to_owned()).collect();
             assert_eq!(TriggerText::parse(text), Ok(TriggerText { words, above_ns }), "{text}");
@@ -169,6 +169,7 @@ mod tests {
             ("latency(a,) > 10ms", "a span is missing"),
             ("latency(query) < 10ms", "`>` and a time"),
             ("latency(query) > 10 parsecs", "is not a time"),
+            ("latency(query) > 10", "its unit"),
             ("query > 10ms", "does not begin"),
         ] {
             let said = TriggerText::parse(text).expect_err(text).to_string();
