@@ -236,6 +236,33 @@ fn nopal_trace_sees_the_first_hits() {
     assert!(seen("loads:first") > 0 && seen("loads:call") > 0);
 }
 
+/// The loading thread waits for both doors: what is left to the kernel's is there as early as the rest.
+#[test]
+fn sites_of_the_kernel_door_are_open_before_a_library_runs() {
+    let library = build_with(
+        "twodoors_library",
+        &["twodoors.c"],
+        Build::Pie,
+        &["-shared", "-fPIC", "-DHITS_WHEN_LOADED=7"],
+    );
+    let load = format!("import ctypes; ctypes.CDLL('{}')", library.display());
+    let mut n_complete = 0;
+    for _ in 0..10 {
+        let mut trace = Command::new(nopal());
+        let output =
+            trace.args(["trace", "-v", "two:*", "--", "/usr/bin/python3", "-c", &load]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("1 user door, 1 kernel door"), "{said}");
+        if said.contains("events, complete") {
+            n_complete += 1;
+            let lines = String::from_utf8_lossy(&output.stdout);
+            let counts = [" two:begin: ", " two:end: "].map(|probe| lines.matches(probe).count());
+            assert_eq!(counts, [7, 7], "{lines}");
+        }
+    }
+    assert!(n_complete > 0, "never complete");
+}
+
 #[test]
 fn bpftrace_on_another_probe_is_not_disturbed() {
     let mut loads = Loads::start("bpftrace", Build::Pie, 20, 0, false);

@@ -41,6 +41,14 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// Restarts that are kept for whoever asks.
 const MAX_RESTARTS: usize = 1 << 16;
 
+/// What threads do that have loaded a library, while it is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loaders {
+    /// Nothing of it has run; one that loses patience is told of.
+    Wait,
+    GoOn,
+}
+
 impl<S: Selection> Live<S> {
     /// Whether it is time for [`Live::look_after`].
     pub fn is_look_due(&mut self) -> bool {
@@ -107,7 +115,7 @@ impl<S: Selection> Live<S> {
         let mut news = std::mem::take(&mut self.pending);
         self.take_back(&mut news);
         let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
-        self.apply_notices(notices, &mut news);
+        self.apply_notices(notices, &mut news, Loaders::GoOn);
         news
     }
 
@@ -126,7 +134,7 @@ impl<S: Selection> Live<S> {
         if has_news {
             let notices = session.follow_libraries();
             let mut news = std::mem::take(&mut self.pending);
-            self.apply_notices(notices, &mut news);
+            self.apply_notices(notices, &mut news, Loaders::Wait);
             self.pending = news;
             if let Some((session, _)) = &self.user {
                 session.release();
@@ -164,7 +172,7 @@ impl<S: Selection> Live<S> {
     }
 
     /// What the user door has noticed, in words, with the kernel door opened for what is left to it.
-    fn apply_notices(&mut self, notices: Vec<Notice>, news: &mut Vec<News>) {
+    fn apply_notices(&mut self, notices: Vec<Notice>, news: &mut Vec<News>, loaders: Loaders) {
         let mut reports = Vec::new();
         let has_ended = notices.iter().any(|notice| matches!(notice, Notice::Ended { .. }));
         for notice in notices {
@@ -242,7 +250,9 @@ impl<S: Selection> Live<S> {
                     let opened = by_kernel.opened;
                     let by_user = opened.iter().filter(|o| matches!(o.way, Way::User(_))).count();
                     // Otherwise it was found by looking, after its program or library had begun.
-                    let n_sites = by_kernel.n_fresh + if is_at_once { 0 } else { by_user };
+                    let n_by_kernel =
+                        if is_at_once && loaders == Loaders::Wait { 0 } else { by_kernel.n_fresh };
+                    let n_sites = n_by_kernel + if is_at_once { 0 } else { by_user };
                     if n_sites > 0 {
                         news.push(News::Late { pid, n_sites });
                     }
