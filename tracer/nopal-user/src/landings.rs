@@ -287,6 +287,88 @@ mod tests {
         assert!(n_shown > 1000 && n_pages * 8 < n_shown, "{n_shown} at {n_pages}");
     }
 
+    /// Where a jump to this address ends up, by the bytes that are there.
+    fn reached(n: &Neighbourhood, mut at: u64) -> Option<u64> {
+        for _ in 0..64 {
+            let offset = n.space.landing_at(page_of(at))? + at % PAGE;
+            let code = n.space.get(offset as usize, (PAGE - at % PAGE).min(14) as usize);
+            match code[..] {
+                [NOP, ..] => at += 1,
+                [0xe9, a, b, c, d, ..] => {
+                    let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
+                    at = (at + JUMP_BYTES as u64).wrapping_add_signed(distance);
+                    if n.space.landing_at(page_of(at)).is_none() {
+                        return Some(at);
+                    }
+                }
+                [0xff, 0x25, 0, 0, 0, 0, ref address @ ..] => {
+                    return Some(u64::from_le_bytes(address.try_into().ok()?));
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Jumps with distances as they come, near to each other and far, each with a guard for every set of breakpoints in it:
+    /// what was opened once leads where it should after all others were.
+    #[test]
+    fn however_jumps_land_none_leads_astray() {
+        for seed in 1..=4u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = move || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state
+            };
+            let n = Neighbourhood::create(0x5000_0000_0000, 0x5305_3053).unwrap();
+            let landings = Landings::of(&n);
+            let (mut open, mut n_refused) = (Vec::new(), 0);
+            for number in 0..1500u64 {
+                let site = 0x5000_2000_0000 + random() % 0x1000_0000;
+                // Real instructions have few different bytes, so that many jumps land in few places.
+                let few = [0x00, 0x48, 0x8b, 0x05, 0xe8, 0x89, 0xc3, 0x0f];
+                let byte =
+                    |r: u64| if r.is_multiple_of(3) { (r >> 8) as u8 } else { few[(r >> 8) as usize % 8] };
+                let distance = [byte(random()), byte(random()), byte(random()), byte(random())];
+                let places: Vec<usize> = (0..4).filter(|_| random().is_multiple_of(3)).collect();
+                let addresses: BTreeSet<u64> = (0..1 << places.len())
+                    .map(|subset: u32| {
+                        let mut distance = distance;
+                        for (bit, place) in places.iter().enumerate() {
+                            if subset & 1 << bit != 0 {
+                                distance[*place] = 0xcc;
+                            }
+                        }
+                        (site + 5).wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
+                    })
+                    .collect();
+                // Memory that is taken is no place to land on.
+                if addresses.iter().any(|at| (n.address()..n.address() + 0x10_0000).contains(at)) {
+                    continue;
+                }
+                let thunk = n.address() + 0x1_0000 + 64 * number;
+                let made = (0..ATTEMPTS)
+                    .filter_map(|attempt| pieces(addresses.iter().copied(), thunk, attempt))
+                    .find(|pieces| landings.fit(pieces));
+                match made {
+                    Some(pieces) => {
+                        landings.write(&pieces).unwrap();
+                        open.push((thunk, addresses));
+                    }
+                    None => n_refused += 1,
+                }
+            }
+            assert!(open.len() > 1000, "{n_refused} refused");
+            for (thunk, addresses) in open {
+                for address in addresses {
+                    assert_eq!(reached(&n, address), Some(thunk), "seed {seed}, {address:#x}");
+                }
+            }
+        }
+    }
+
     /// A jump and its guard, a multiple of a page apart, in pages of which one or both are there already and show the same
     /// page of the memfd.
     #[test]
