@@ -152,6 +152,12 @@ fn methods_of_ruby_that_stay_silent_are_explained() {
         };
         assert!(script("method__entry").contains("TracePoint"), "{door}");
         assert!(!script("cmethod__entry").contains("TracePoint"), "{door}");
+        let printing = "usdt:ruby:method__entry,usdt:ruby:cmethod__entry { printf(\"%d\\n\", tid); }";
+        let mut command = Command::new(nopal());
+        command.args(["run", "--door", door, "--duration", "500ms", "-e", printing, "-p", &pid]);
+        let output = command.output().unwrap();
+        assert!(!output.stdout.is_empty(), "{door}");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("TracePoint"), "{door}: {output:?}");
     }
     let mut doctor = Command::new(nopal());
     doctor.args(["doctor", "-p", &pid, "ruby:method__entry", "--wait", "500ms"]);

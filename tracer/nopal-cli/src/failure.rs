@@ -70,6 +70,9 @@ pub(crate) fn failure_of(error: &LiveError) -> Failure {
                     failure.hint("it is there, but excluded, or less severe than the log level asked for")
                 }
                 (Some(suggestion), _) => failure.hint(format!("did you mean `{suggestion}`?")),
+                (None, _) if pattern.starts_with("function:") => failure.hint(
+                    "`nopal list --functions FILE` shows the functions of a program or library",
+                ),
                 (None, true) => failure.hint(
                     "`nopal list -p PID` shows the probes of a process, `nopal list FILE` of a program",
                 ),

@@ -57,6 +57,8 @@ pub struct Performer {
     pub out: Vec<u8>,
     /// What `errorf()` and `warnf()` said.
     pub messages: Vec<Message>,
+    /// Something has been written there.
+    pub has_written: bool,
     /// Set by `exit()`: nothing is performed any more.
     pub exit: Option<u8>,
 }
@@ -79,7 +81,8 @@ impl Performer {
     pub fn new(program: Arc<Program>, form: Form) -> Performer {
         let names = TracerNames::new(Arc::clone(&program));
         let spans = ScriptSpans::new(&program);
-        Performer { program, names, spans, form, out: Vec::new(), messages: Vec::new(), exit: None }
+        let (out, messages) = (Vec::new(), Vec::new());
+        Performer { program, names, spans, form, out, messages, has_written: false, exit: None }
     }
 
     pub fn is_over(&self) -> bool {
@@ -88,6 +91,12 @@ impl Performer {
 
     /// Does one action with what a hit handed over.
     pub fn perform(&mut self, maps: &mut dyn MapAccess, action: u32, payload: &[u8]) {
+        let n_before = self.out.len();
+        self.act(maps, action, payload);
+        self.has_written |= self.out.len() > n_before;
+    }
+
+    fn act(&mut self, maps: &mut dyn MapAccess, action: u32, payload: &[u8]) {
         let program = Arc::clone(&self.program);
         let Some(action) = program.actions.get(action as usize) else { return };
         if self.is_over() {

@@ -216,11 +216,13 @@ fn value(metric: Metric, value: f64) -> String {
 /// `1.20ms -> 1.50ms, +25.0 % (+18 to +31)`
 fn in_words(metric: Metric, change: &Change) -> String {
     let mut text = format!("{} -> {}", value(metric, change.before), value(metric, change.after));
+    // No `-0.0 %`.
+    let percent = |share: f64| if share.abs() < 0.0005 { 0.0 } else { share * 100.0 };
     if let Some(share) = change.share {
-        let _ = write!(text, ", {:+.1} %", share * 100.0);
+        let _ = write!(text, ", {:+.1} %", percent(share));
     }
     if let Some((low, high)) = change.interval {
-        let _ = write!(text, " ({:+.1} to {:+.1})", low * 100.0, high * 100.0);
+        let _ = write!(text, " ({:+.1} to {:+.1})", percent(low), percent(high));
     }
     text
 }

@@ -2,6 +2,7 @@
 
 use super::{Args, find, print};
 use crate::failure::Failure;
+use crate::words::counted;
 use nopal_dwarf::{DebugInfo, Parameter, Place, Signature};
 use nopal_proc::Image;
 use nopal_proc::file_functions::FileFunctions;
@@ -238,9 +239,9 @@ fn render(rows: &[FunctionJson], tally: &Tally, is_verbose: bool) -> String {
     let percent = |n: usize| 100.0 * n as f64 / tally.n_all.max(1) as f64;
     let _ = writeln!(
         text,
-        "{} functions; by the user door {} entries ({:.1} %), {} with all their exits ({:.1} %)",
-        tally.n_all,
-        tally.n_entered,
+        "{}; by the user door {} ({:.1} %), {} with all their exits ({:.1} %)",
+        counted(tally.n_all as u64, "function"),
+        if tally.n_entered == 1 { "1 entry".to_owned() } else { format!("{} entries", tally.n_entered) },
         percent(tally.n_entered),
         tally.n_whole,
         percent(tally.n_whole)

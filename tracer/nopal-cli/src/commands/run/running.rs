@@ -227,15 +227,18 @@ impl Running {
         }
     }
 
-    /// Whether no hit has left anything in a map, or was sent.
+    /// Whether no hit has left anything in a map, was sent, or had anything printed.
     pub(super) fn was_silent(&mut self) -> bool {
         let n_sent = match self {
             Running::User(run) => run.n_hits,
             Running::Kernel(_) => 0,
         };
+        if n_sent > 0 || self.performer().has_written {
+            return false;
+        }
         let rows = [b"[", &self.rows()[..], b"]"].concat();
         let rows: Vec<serde_json::Value> = serde_json::from_slice(&rows).unwrap_or_default();
-        n_sent == 0 && rows.iter().all(|row| row["value"] == 0)
+        rows.iter().all(|row| row["value"] == 0)
     }
 
     /// What could not be restored.
