@@ -103,6 +103,32 @@ fn names_that_nothing_has_are_told() {
     }
 }
 
+/// A script names a file of another mount namespace, where this one has another file.
+#[test]
+fn a_file_below_the_root_of_a_process() {
+    let folder = scratch("targets_root");
+    let program = ticker(&folder, &unique("inner"), &[]);
+    let mount = folder.join("mount");
+    std::fs::create_dir(&mount).unwrap();
+    let inner = mount.join(program.file_name().unwrap());
+    std::fs::copy("/bin/true", &inner).unwrap();
+    let (mount, from, to) = (mount.display(), program.display(), inner.display());
+    let line = format!("mount -t tmpfs t {mount} && cp {from} {to} && exec {to}");
+    let running = Running::start(Command::new("unshare").args(["-m", "sh", "-c", &line]));
+    let pid = running.pid();
+    wait_until("it runs", 60, || {
+        std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.file_name() == inner.file_name())
+    });
+    let script = format!("usdt:/proc/{pid}/root{to}:ticker:tick {{ @ = count(); }}");
+    for door in ["user", "kernel"] {
+        let mut command = Command::new(nopal());
+        command.args(["run", "--json", "--door", door, "--duration", "500ms", "-e", &script]);
+        let text = run(command.args(["-p", &pid.to_string()]));
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert!(answer["rows"][0]["value"].as_u64() > Some(20), "{door}: {answer}");
+    }
+}
+
 /// As most containers have it: all system calls are allowed, by a filter.
 const FILTER: &str = "#include <linux/filter.h>
 #include <linux/seccomp.h>

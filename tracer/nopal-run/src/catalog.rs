@@ -16,6 +16,7 @@ use nopal_sdt::probe::{Kind, Probe};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -125,7 +126,7 @@ impl LiveCatalog {
     }
 
     fn named_file(&self, path: &Path) -> Option<Arc<ProbedFile>> {
-        let path = fs::canonicalize(path).ok()?;
+        let path = own_path(path)?;
         if let Some(known) = self.files.iter().find(|file| file.path == path) {
             return Some(Arc::clone(known));
         }
@@ -433,6 +434,16 @@ impl Catalog for LiveCatalog {
             (kind, _) => Err(no_point(format!("there are no points of the kind `{kind}`"), None)),
         }
     }
+}
+
+/// The path of a file without links. One that leads through another mount namespace, as `/proc/PID/root` does, stays as it is:
+/// without the link it would be another file here, or none.
+fn own_path(path: &Path) -> Option<PathBuf> {
+    let is = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let named = is(fs::metadata(path).ok()?);
+    let plain = fs::canonicalize(path).ok();
+    let is_same = |plain: &PathBuf| fs::metadata(plain).is_ok_and(|metadata| is(metadata) == named);
+    plain.filter(is_same).or_else(|| std::path::absolute(path).ok())
 }
 
 fn file_name(path: &Path) -> &str {

@@ -33,6 +33,9 @@ impl Source {
             let failure = Failure::new("no-script", format!("cannot read {name}: {e}"));
             match name.contains(['{', '}']) {
                 true => failure.hint("give the text of a script with -e"),
+                false if name.contains(':') && !name.contains('/') => failure.hint(format!(
+                    "`nopal trace {name}` prints the hits of a probe; a script is given with -e"
+                )),
                 false => match tools::near(&name) {
                     Some(near) => failure.hint(format!("did you mean the tool `{near}`?")),
                     None => failure.hint("`nopal run --list` shows the scripts that come with nopal"),
