@@ -89,7 +89,9 @@ impl Open {
         // A group that has ended has no processes to trace.
         let Ok(members) = self.groups.members() else { return };
         let known = self.live.processes();
-        let joined = |pid: &&u32| !known.contains(pid) && !self.not_followed.contains(pid);
+        let joined = |pid: &&u32| {
+            !known.contains(pid) && !self.live.is_attached(**pid) && !self.not_followed.contains(pid)
+        };
         for pid in members.iter().filter(joined).copied().collect::<Vec<u32>>() {
             let is_older =
                 nopal_proc::Process::read(pid).is_ok_and(|process| known.contains(&process.parent));

@@ -436,14 +436,15 @@ impl<S: Selection> Live<S> {
         self.unseen.iter().filter(|pid| !self.tasks.knows(**pid)).count()
     }
 
+    /// Whether a process has been attached to, also one that the user door does not enter.
+    pub fn is_attached(&self, pid: u32) -> bool {
+        self.left.contains_key(&pid)
+    }
+
     /// The processes that are traced, also those whose parents have ended.
     pub fn processes(&self) -> Vec<u32> {
         match &self.user {
-            // Some the user door does not enter at all.
-            Some((session, _)) => {
-                let entered = session.processes().iter().map(|traced| traced.pid as u32);
-                entered.chain(self.left.keys().copied()).collect()
-            }
+            Some((session, _)) => session.processes().iter().map(|traced| traced.pid as u32).collect(),
             None => self.roots.iter().flat_map(|root| self.family(*root)).collect(),
         }
     }
