@@ -203,6 +203,23 @@ fn a_library_that_comes_and_goes_is_counted_or_told_of() {
     }
 }
 
+/// However the moments fall at which a tracer looks: before, between or while the library is there.
+#[test]
+fn a_tracer_that_comes_while_a_library_comes_and_goes_hears_of_it() {
+    let place = Place::new("plug-meanwhile");
+    let target = place.start(&[&format!("load:1000000000:{}", plug())]);
+    let pid = target.pid().to_string();
+    for n in 0..rounds(10) {
+        for door in ["auto", "kernel"] {
+            let trace = ["trace", "--json", "--door", door, "--limit", "3", "--duration", "60s", "-p", &pid];
+            let output = place.nopal(&trace).arg("counted:*").output().unwrap();
+            let heard = String::from_utf8_lossy(&output.stdout).lines().count();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && heard == 3, "{n}, {door}: {heard} events: {said}");
+        }
+    }
+}
+
 /// Scripts that name probes of a library without its path, which is loaded only when they run already.
 const UNNAMED: [&str; 4] = ["usdt::counted:plug", "usdt:*:counted:plug", "usdt:counted:pl*", "usdt:plug"];
 

@@ -102,7 +102,9 @@ fn functions_are_counted_where_they_are_entered_and_left() {
     }
     assert!(by_kernel("f_get", "another jump of ours is too near"), "{errors}");
     assert!(by_kernel("f_get", "another edge of the function"), "{errors}");
-    assert!(by_user("f_sum at") && by_user("f_choice at") && errors.contains("door: user"), "{errors}");
+    assert!(by_user("f_sum at") && errors.contains("door: user"), "{errors}");
+    // One of its exits has a jump whose bytes say where it lands: now and then the heap is there.
+    assert!(by_user("f_choice at") || by_kernel("f_choice", "its jump would land at"), "{errors}");
     // A part of a function is not a function.
     assert!(!errors.contains("f_choice.cold"), "{errors}");
     // Where only entries are asked for, there is nothing to be put in order.

@@ -396,11 +396,11 @@ pub fn attach_when_free<S: Selection>(
 
 /// Every wanted site of the files a process maps, as the kernel door opens it.
 fn wanted_in<S: Selection>(selection: &Mutex<S>, pid: u32) -> Result<Vec<Wanted>, TargetError> {
-    let mut wanted = Vec::new();
-    for mapped in changeable_objects(pid)? {
-        wanted.extend(wanted_in_file(selection, &mapped).unwrap_or_default());
-    }
-    Ok(wanted)
+    Ok(wanted_in_objects(selection, &changeable_objects(pid)?))
+}
+
+fn wanted_in_objects<S: Selection>(selection: &Mutex<S>, objects: &[MappedObject]) -> Vec<Wanted> {
+    objects.iter().flat_map(|mapped| wanted_in_file(selection, mapped).unwrap_or_default()).collect()
 }
 
 /// Fails only if the file cannot be opened; what is no ELF file has no sites.

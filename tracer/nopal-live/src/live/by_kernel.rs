@@ -63,6 +63,8 @@ pub(crate) struct ByKernel {
     pub opened: Vec<Opened>,
     /// Sites that were not armed before, so that hits may have been missed if the process was not just being attached.
     pub n_fresh: usize,
+    /// Events of files that the process has unmapped meanwhile: none of them is open, nor told.
+    pub unmapped: Vec<u32>,
 }
 
 impl Kernel {
@@ -434,6 +436,9 @@ pub(super) fn open_objects<S: Selection>(
         let Some(sites) = mapped.file().and_then(|file| by_file.remove(&file)) else { continue };
         match kernel.arm(pid, &mapped, sites.clone(), &mut done) {
             Ok(()) => {}
+            Err(LiveError::Target(_)) if has_unmapped(&mapped) => {
+                done.unmapped.extend(sites.iter().map(|(wanted, _)| wanted.event));
+            }
             // What is left of the user door's sites is no failure of the whole.
             Err(LiveError::Kernel(error)) if how.door != Door::Kernel => {
                 let why = NotByKernel::Door(Arc::new(error));
@@ -451,7 +456,14 @@ pub(super) fn open_objects<S: Selection>(
             Err(error) => return Err(error),
         }
     }
+    done.unmapped.extend(by_file.into_values().flatten().map(|(wanted, _)| wanted.event));
     Ok(done)
+}
+
+/// Whether a process that lives has given back the file since its mappings were read.
+fn has_unmapped(mapped: &nopal_proc::MappedObject) -> bool {
+    let objects = nopal_proc::mapped_objects(mapped.pid).unwrap_or_default();
+    !objects.is_empty() && objects.iter().all(|object| object.file() != mapped.file())
 }
 
 /// Whether a uprobe at a site leaves the program as it is, and tells what is asked for.

@@ -1,13 +1,13 @@
 //! What happens to traced processes: re-opens what others closed, follows children, libraries and programs started
 //! later, and gives the kernel door what the user door leaves.
 
-use super::by_kernel::{ByKernel, open_by_kernel, open_objects};
+use super::by_kernel::{ByKernel, open_objects};
 use super::{
     Door, LOOK, Live, LiveError, News, NotByUser, Selection, Way, closed, divide, lock, wanted_in,
-    wanted_in_file,
+    wanted_in_file, wanted_in_objects,
 };
 use nopal_capture::Wanted;
-use nopal_proc::MappedObject;
+use nopal_proc::{MappedObject, changeable_objects};
 use nopal_trace::clock::monotonic_ns;
 use nopal_user::STUBS_NAME;
 use nopal_user::libraries::{LIBRARY_PROBE, Libraries, WAIT_MS};
@@ -364,7 +364,6 @@ impl<S: Selection> Live<S> {
     /// kernel puts the uprobes in when they come the next time.
     fn open_loaded(&mut self, news: &mut Vec<News>) {
         news.extend(self.missed_execs.take_lost().map(|untold| News::Gap(untold.to_string())));
-        let how = self.how();
         for object in std::mem::take(&mut self.loaded) {
             let pid = object.pid;
             // It ended before anybody had looked at it.
@@ -379,7 +378,7 @@ impl<S: Selection> Live<S> {
                 .map(|w| (w, NotByUser::AskedFor))
                 .collect();
             known.extend(sites.iter().cloned());
-            match open_objects(&mut self.kernel, &self.selection, how, vec![object], sites) {
+            match self.attach_objects(pid, vec![object], sites) {
                 Ok(done) if done.opened.is_empty() => {}
                 Ok(done) => {
                     if done.n_fresh > 0 {
@@ -424,9 +423,7 @@ impl<S: Selection> Live<S> {
     /// Whether a process maps code of other files than when this was last asked.
     fn has_other_code(&mut self, pid: u32) -> bool {
         let Ok(objects) = nopal_proc::mapped_objects(pid) else { return false };
-        let mut inodes: Vec<u64> =
-            objects.iter().filter_map(|o| o.mappings.first().map(|m| m.inode)).collect();
-        inodes.sort_unstable();
+        let inodes = inodes(&objects);
         let before = self.code.insert(pid, inodes.clone());
         before.is_some_and(|before| before != inodes)
     }
@@ -530,9 +527,11 @@ impl<S: Selection> Live<S> {
     /// Opens every wanted site of one process by the kernel door, but those it has already.
     pub(super) fn attach_by_kernel(&mut self, pid: u32) -> Result<ByKernel, LiveError> {
         self.tasks.add(pid);
-        let wanted = wanted_in(&self.selection, pid).map_err(LiveError::Target)?;
+        // Read once: what is mapped or unmapped from here on is other code at the next look.
+        let objects = changeable_objects(pid).map_err(LiveError::Target)?;
+        let wanted = wanted_in_objects(&self.selection, &objects);
         self.look_at(pid);
-        self.has_other_code(pid);
+        self.code.insert(pid, inodes(&objects));
         let known = self.left.entry(pid).or_default();
         let sites: Vec<_> = wanted
             .into_iter()
@@ -540,7 +539,7 @@ impl<S: Selection> Live<S> {
             .map(|w| (w, NotByUser::AskedFor))
             .collect();
         known.extend(sites.iter().cloned());
-        if sites.is_empty() { Ok(ByKernel::default()) } else { self.attach_kernel(pid, sites) }
+        if sites.is_empty() { Ok(ByKernel::default()) } else { self.attach_objects(pid, objects, sites) }
     }
 
     pub(super) fn family(&self, pid: u32) -> Vec<u32> {
@@ -552,9 +551,30 @@ impl<S: Selection> Live<S> {
     }
 
     fn attach_kernel(&mut self, pid: u32, sites: Vec<(Wanted, NotByUser)>) -> Result<ByKernel, LiveError> {
-        let how = self.how();
-        open_by_kernel(&mut self.kernel, &self.selection, how, pid, sites)
+        let objects = changeable_objects(pid).map_err(LiveError::Target)?;
+        self.attach_objects(pid, objects, sites)
     }
+
+    /// Of sites whose files the process has unmapped meanwhile nothing is known, so that they are opened when they come back.
+    fn attach_objects(
+        &mut self,
+        pid: u32,
+        objects: Vec<MappedObject>,
+        sites: Vec<(Wanted, NotByUser)>,
+    ) -> Result<ByKernel, LiveError> {
+        let how = self.how();
+        let done = open_objects(&mut self.kernel, &self.selection, how, objects, sites)?;
+        if let Some(known) = self.left.get_mut(&pid) {
+            known.retain(|(wanted, _)| !done.unmapped.contains(&wanted.event));
+        }
+        Ok(done)
+    }
+}
+
+fn inodes(objects: &[MappedObject]) -> Vec<u64> {
+    let mut inodes: Vec<u64> = objects.iter().filter_map(|o| o.mappings.first().map(|m| m.inode)).collect();
+    inodes.sort_unstable();
+    inodes
 }
 
 fn is_alive(pid: &u32) -> bool {
