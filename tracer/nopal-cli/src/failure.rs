@@ -69,6 +69,9 @@ pub(crate) fn failure_of(error: &LiveError) -> Failure {
                 (Some(suggestion), _) if suggestion == pattern => {
                     failure.hint("it is there, but excluded, or less severe than the log level asked for")
                 }
+                _ if pattern.contains('{') || pattern.ends_with(".bt") => {
+                    failure.hint("it looks like a script: `nopal run -e SCRIPT` or `nopal run FILE` runs those")
+                }
                 (Some(suggestion), _) => failure.hint(format!("did you mean `{suggestion}`?")),
                 (None, _) if pattern.starts_with("function:") => failure.hint(
                     "`nopal list --functions FILE` shows the functions of a program or library",

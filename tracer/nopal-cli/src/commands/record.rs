@@ -389,7 +389,11 @@ fn default_dir() -> PathBuf {
     // `2026-11-15 15:30:19.123` becomes `20261115-153019`.
     let digits: String = stamp.chars().filter(char::is_ascii_digit).take(14).collect();
     let (date, time) = digits.split_at(digits.len().min(8));
-    PathBuf::from(format!("nopal-{date}-{time}"))
+    let name = format!("nopal-{date}-{time}");
+    // Another of the same second.
+    let others = (2..100).map(|n| PathBuf::from(format!("{name}-{n}")));
+    let mut names = std::iter::once(PathBuf::from(&name)).chain(others);
+    names.find(|dir| dir.symlink_metadata().is_err()).unwrap_or_else(|| PathBuf::from(name))
 }
 
 fn exists(dir: &Path) -> Failure {

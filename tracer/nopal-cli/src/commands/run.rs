@@ -307,11 +307,12 @@ fn over_recording(
     if let Some(failure) = failed {
         return Err(failure);
     }
+    out.take(&mut run.performer)?;
     let rows = if args.json { Some(run.rows()) } else { None };
     if rows.is_none() && prints_maps {
         run.print_maps();
     }
-    out.take(&mut run.performer)?;
+    out.take_maps(&mut run.performer)?;
     out.conclude(args, &replayed.verdict, run.performer.unmatched(), rows)?;
     if replayed.is_truncated && !args.json {
         tell!("the recording was cut short while it was made");
@@ -427,11 +428,12 @@ fn live(
     if args.manner.is_bpftrace && args.format == FormArg::Text {
         running.performer().out.extend_from_slice(b"\n\n");
     }
+    out.take(running.performer())?;
     let rows = if args.json { Some(running.rows()) } else { None };
     if rows.is_none() && prints_maps {
         running.print_maps();
     }
-    out.take(running.performer())?;
+    out.take_maps(running.performer())?;
     if !needs.is_empty() && running.was_silent() {
         needs.iter().for_each(|why| tell!("nopal: {why}"));
     }

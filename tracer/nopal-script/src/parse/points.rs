@@ -21,6 +21,11 @@ const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 11] = [
     (&["software", "s"], "software", 1..=2, "software:EVENT:COUNT"),
 ];
 
+/// Whether a word begins a probe.
+pub(super) fn is_probe_kind(word: &str) -> bool {
+    KINDS.iter().any(|(names, ..)| names.contains(&word))
+}
+
 /// What bpftrace has beyond that.
 const LEFT_OUT: [&str; 19] = [
     "hardware",

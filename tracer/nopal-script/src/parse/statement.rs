@@ -1,5 +1,6 @@
 //! Statements and blocks.
 
+use super::points::is_probe_kind;
 use super::{Parsed, Parser};
 use crate::ast::{BinaryOp, Expr, ExprKind, Stmt, StmtKind};
 use crate::diagnostic::{Diagnostic, Span};
@@ -60,6 +61,11 @@ impl Parser<'_> {
                 let error =
                     Diagnostic::error(after, format!("expected `;` after this, found {}", token.text()));
                 return Err(match (&statements.last().map(|last| &last.kind), token) {
+                    (Some(StmtKind::Expr(Expr { kind: ExprKind::Name(name), span, .. })), token)
+                        if begins_probe(name, &token) =>
+                    {
+                        no_end(*span, open)
+                    }
                     // `int x = 5`, as in C.
                     (Some(StmtKind::Expr(Expr { kind: ExprKind::Name(_), .. })), Token::Name(name)) => {
                         error.help(format!("a variable is declared by what it is given: `${name} = ...`"))
@@ -226,6 +232,12 @@ impl Parser<'_> {
                 .help("a variable is `$name`, a map `@name` or `@name[key]`")),
         }
     }
+}
+
+/// A further probe in the middle of a body, as `usdt:` or `END {`.
+fn begins_probe(name: &str, next: &Token) -> bool {
+    let is_alone = matches!(name, "BEGIN" | "begin" | "END" | "end");
+    is_probe_kind(name) && *next == Token::Punct(if is_alone { "{" } else { ":" })
 }
 
 fn no_end(at: Span, open: Span) -> Diagnostic {

@@ -97,10 +97,10 @@ impl Out {
         if bytes.is_empty() {
             return Ok(true);
         }
+        self.is_within_line = bytes.last() != Some(&b'\n');
         let written = match &mut self.file {
             Some(file) => file.write_all(bytes),
             None => {
-                self.is_within_line = bytes.last() != Some(&b'\n');
                 let mut stdout = std::io::stdout().lock();
                 stdout.write_all(bytes).and_then(|()| stdout.flush())
             }
@@ -111,6 +111,14 @@ impl Out {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
             Err(error) => Err(Failure::new("output", format!("cannot print: {error}"))),
         }
+    }
+
+    /// Writes the maps at the end, behind what the script printed before: on a line of their own.
+    pub(crate) fn take_maps(&mut self, performer: &mut Performer) -> Result<bool, Failure> {
+        if self.is_within_line && !performer.out.is_empty() {
+            self.write(b"\n")?;
+        }
+        self.take(performer)
     }
 
     /// How many points there are: called as bpftrace, where and as its newest release says it. `nopal run` says it in the
@@ -167,7 +175,7 @@ impl Out {
             return Ok(());
         }
         // What we say would stand behind what the script has printed.
-        if self.is_within_line && is_one_place() {
+        if self.is_within_line && self.file.is_none() && is_one_place() {
             self.write(b"\n")?;
         }
         if verdict.n_cut > 0 {
