@@ -107,7 +107,7 @@ impl fmt::Display for TargetError {
             ),
             TargetError::Deleted { pid, path } => write!(
                 f,
-                "{} was deleted or replaced after process {pid} mapped it; only root can still read it",
+                "{} was deleted or replaced after process {pid} mapped it; only root with CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE can still read it",
                 path.display()
             ),
             TargetError::NotAFile { path } => write!(f, "{} is not a regular file", path.display()),

@@ -116,8 +116,17 @@ fn compare_keys(types: &[Type], a: &[u8], b: &[u8]) -> Ordering {
     Ordering::Equal
 }
 
-pub(super) fn text(def: &MapDef, entries: &[Entry], div: u64, names: &dyn Names, out: &mut Vec<u8>) {
-    let div = div.max(1);
+/// How the numbers of a map are shown.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    /// At least 1.
+    pub div: u64,
+    /// Behind the values of quantiles.
+    pub unit: &'static str,
+}
+
+pub(super) fn text(def: &MapDef, entries: &[Entry], scale: Scale, names: &dyn Names, out: &mut Vec<u8>) {
+    let div = scale.div;
     for (key, words) in entries {
         out.extend_from_slice(def.name.as_bytes());
         if !def.key.is_empty() {
@@ -138,7 +147,7 @@ pub(super) fn text(def: &MapDef, entries: &[Entry], div: u64, names: &dyn Names,
                 value::value(value_type, &bytes, names, out);
                 out.push(b'\n');
             }
-            MapValue::Aggregate(aggregate) => aggregated(*aggregate, words, div, out),
+            MapValue::Aggregate(aggregate) => aggregated(*aggregate, words, scale, out),
         }
     }
     if entries.is_empty() {
@@ -149,7 +158,8 @@ pub(super) fn text(def: &MapDef, entries: &[Entry], div: u64, names: &dyn Names,
     }
 }
 
-fn aggregated(aggregate: Aggregate, words: &[u64], div: u64, out: &mut Vec<u8>) {
+fn aggregated(aggregate: Aggregate, words: &[u64], scale: Scale, out: &mut Vec<u8>) {
+    let Scale { div, unit } = scale;
     let line = match aggregate {
         Aggregate::Count => divided(words[0], false, div),
         Aggregate::Sum { is_signed } => divided(words[0], is_signed, div),
@@ -163,15 +173,10 @@ fn aggregated(aggregate: Aggregate, words: &[u64], div: u64, out: &mut Vec<u8>) 
         ),
         Aggregate::Quantiles { bits } => {
             let q = Quantiles::of(words, bits);
-            let at = q.at.map(|value| value / div as i64);
+            let [p50, p90, p99, p999] = q.at.map(|value| value / div as i64);
+            let (count, max) = (q.count, q.max / div);
             format!(
-                "count {}, p50 {}, p90 {}, p99 {}, p99.9 {}, max {}",
-                q.count,
-                at[0],
-                at[1],
-                at[2],
-                at[3],
-                q.max / div
+                "count {count}, p50 {p50}{unit}, p90 {p90}{unit}, p99 {p99}{unit}, p99.9 {p999}{unit}, max {max}{unit}"
             )
         }
         Aggregate::Hist { .. } | Aggregate::Lhist { .. } => {
@@ -337,7 +342,13 @@ mod tests {
 
     fn shown(def: &MapDef, entries: Vec<Entry>, top: u32, div: u64) -> String {
         let mut out = Vec::new();
-        text(def, &sorted(def, entries, top, Rank::Usual), div, &TestNames, &mut out);
+        text(
+            def,
+            &sorted(def, entries, top, Rank::Usual),
+            Scale { div: div.max(1), unit: "" },
+            &TestNames,
+            &mut out,
+        );
         String::from_utf8(out).unwrap()
     }
 

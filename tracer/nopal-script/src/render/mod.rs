@@ -11,7 +11,8 @@ pub use map::{Entry, MapShown, sorted};
 pub use printf::printf;
 pub use value::value;
 
-use nopal_program::{Field, MapDef, Program};
+use map::Scale;
+use nopal_program::{Field, MapDef, Program, SpanDef};
 
 /// What numbers are called.
 pub trait Names {
@@ -90,7 +91,7 @@ impl Renderer<'_> {
         let MapShown { top, div, rank } = shown;
         let entries = sorted(def, entries, top, rank);
         match self.form {
-            Form::Text => map::text(def, &entries, div, self.names, out),
+            Form::Text => map::text(def, &entries, self.scale(def, div), self.names, out),
             Form::Json => json::map(def, &entries, div, self.names, out),
         }
     }
@@ -98,9 +99,18 @@ impl Renderer<'_> {
     /// `print(@map[key])`.
     pub fn entry(&self, def: &MapDef, entry: Entry, out: &mut Vec<u8>) {
         match self.form {
-            Form::Text => map::text(def, &[entry], 1, self.names, out),
+            Form::Text => map::text(def, &[entry], self.scale(def, 1), self.names, out),
             Form::Json => json::map(def, &[entry], 1, self.names, out),
         }
+    }
+
+    /// What `latency()` measures is known to be nanoseconds, unless the script divides them.
+    fn scale(&self, def: &MapDef, div: u64) -> Scale {
+        let is_of_spans = |span: &SpanDef| {
+            self.program.maps.get(span.map as usize).is_some_and(|measured| measured.name == def.name)
+        };
+        let is_time = div <= 1 && self.program.spans.iter().any(is_of_spans);
+        Scale { div: div.max(1), unit: if is_time { " ns" } else { "" } }
     }
 }
 
