@@ -151,6 +151,19 @@ fn bad_sql_is_answered_with_the_next_step() {
 }
 
 #[test]
+fn columns_that_a_narrow_terminal_has_no_room_for_are_named() {
+    let sql = "SELECT 1 AS one, 'a text of thirty-six characters, or so' AS two, 3 AS three, 4 AS four";
+    let query = format!("'{}' query '{}' \"{sql}\"", nopal().display(), planned().dir.display());
+    for (width, is_told) in [(40, true), (80, false)] {
+        let mut shown = Command::new("script");
+        let shown = shown.args(["-qec", &format!("stty cols {width} rows 24; {query}"), "/dev/null"]);
+        let text = run(shown.stdin(Stdio::null()));
+        assert_eq!(text.contains("no room for 2 columns: three, four; a wider"), is_told, "{width}: {text}");
+        assert_eq!(text.contains("three  four"), !is_told, "{width}: {text}");
+    }
+}
+
+#[test]
 fn several_recordings_with_different_events_are_one_database() {
     let folder = scratch("pictures-query-mixed");
     let program = nopal_tests::targets::build("spans", &["spans.c"], nopal_tests::targets::Build::Pie);

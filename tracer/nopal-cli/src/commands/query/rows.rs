@@ -24,6 +24,8 @@ pub(super) struct Printer {
     /// Rows that wait until the widths of the columns are known.
     waiting: Vec<Vec<String>>,
     widths: Vec<usize>,
+    /// Columns for which the screen has no room.
+    beyond: Vec<String>,
     text: String,
     n_rows: u64,
     failure: Option<Failure>,
@@ -41,6 +43,7 @@ impl Printer {
             is_number: Vec::new(),
             waiting: Vec::new(),
             widths: Vec::new(),
+            beyond: Vec::new(),
             text: String::new(),
             n_rows: 0,
             failure: None,
@@ -68,6 +71,14 @@ impl Printer {
             };
             self.widths = (0..self.columns.len()).map(width).collect();
             let names = self.columns.clone();
+            let ends = self.widths.iter().scan(0, |end, width| {
+                *end += width + 2;
+                Some(*end)
+            });
+            let starts = std::iter::once(0).chain(ends);
+            let is_beyond = |start: usize| start + 2 >= render::width();
+            let beyond = names.iter().zip(starts).filter(|(_, start)| is_beyond(*start));
+            self.beyond.extend(beyond.map(|(name, _)| name.clone()));
             let line = self.line(&names);
             let _ = writeln!(self.text, "{}", render::heading(&line));
         }
@@ -115,6 +126,11 @@ impl Printer {
             );
         }
         self.flush();
+        if !self.beyond.is_empty() {
+            let columns = crate::words::counted(self.beyond.len() as u64, "column");
+            let names = self.beyond.join(", ");
+            tell!("no room for {columns}: {names}; a wider terminal, --json or --csv shows them");
+        }
         self.failure.map_or(Ok(self.n_rows), Err)
     }
 
