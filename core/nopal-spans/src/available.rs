@@ -209,7 +209,10 @@ impl Available {
         if self.probes.iter().any(|probe| is_probe(word, &probe.name)) {
             return Err(NoSpan::IsProbe { word: word.to_owned() });
         }
-        if let [first, ..] = &later[..] {
+        // A short name that programs of several kinds have says nothing of which of them was meant.
+        if let [first, ..] = &later[..]
+            && later.iter().all(|span| span.provider == first.provider)
+        {
             return Err(self.absent(first));
         }
         let there_are: Vec<String> = self.spans.iter().map(Span::full_name).collect();

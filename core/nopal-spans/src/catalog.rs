@@ -171,7 +171,7 @@ mod tests {
             ("php:request", "request__startup", "request__shutdown", "thread"),
             ("php:compile", "compile__file__entry", "compile__file__return", "thread compile_file"),
             ("php:execute", "execute__entry", "execute__return", "thread"),
-            ("memcached:command", "process__command__start", "process__command__end", "thread connid"),
+            ("memcached:command", "process__command__start", "process__command__end", "key connid"),
             ("redis:call", "call__start", "call__end", "thread id"),
             ("redis:command", "process__command__start", "process__command__end", "thread clientid"),
             ("valkey_commands:command_call", "command_call", "", "duration x 1000 ns"),

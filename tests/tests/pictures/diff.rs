@@ -97,6 +97,11 @@ fn what_is_new_and_what_has_vanished_is_told_and_rules_are_kept() {
     assert_eq!(rule("count > +50%").status.code(), Some(0));
     let (words, code) = refusal(&[&"diff", recording, &less, &"--fail-if", &"p98 > 3%"]);
     assert!(words.contains("not a rule: `p98 > 3%`") && code == 2, "{words}");
+    let (words, code) = refusal(&[&"diff", recording, &less, &"--fail-if", &"p50 > +50"]);
+    assert!(
+        words.contains("not a rule: `p50 > +50`") && words.contains("`max > 5ms`") && code == 2,
+        "{words}"
+    );
     let (words, code) = refusal(&[&"diff", recording, &less, &"--spans", &spans, &"--by", &"nothing"]);
     assert!(words.contains("has no field `nothing`") && code == 1, "{words}");
 }

@@ -3,6 +3,7 @@
 //! Quantiles of a few hundred spans move by themselves from run to run. The interval beside a change says how far: both
 //! histograms are drawn anew many times from themselves (a bootstrap), and 95 % of the changes that come out lie within it.
 
+use crate::trigger::duration_with_unit_ns;
 use nopal_spans::Summary;
 use nopal_spans::histogram::Bucket;
 use std::fmt;
@@ -37,6 +38,10 @@ impl Metric {
 
     pub fn name(self) -> &'static str {
         Metric::ALL.iter().find(|(_, metric)| *metric == self).map_or("", |(name, _)| name)
+    }
+
+    fn is_time(self) -> bool {
+        !matches!(self, Metric::Count | Metric::Rate | Metric::Errors)
     }
 
     fn share(self) -> Option<f64> {
@@ -178,7 +183,7 @@ impl Random {
     }
 }
 
-/// `p99 > +10%`, `rate < -5%`, `errors > 0`.
+/// `p99 > +10%`, `rate < -5%`, `errors > 0`, `max > 5ms`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
     pub metric: Metric,
@@ -194,7 +199,7 @@ pub struct BadRule(pub String);
 
 impl fmt::Display for BadRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a rule: `{}`; write `p99 > +10%`, `rate < -5%` or `errors > 0`", self.0)
+        write!(f, "not a rule: `{}`; write `p99 > +10%`, `rate < -5%`, `errors > 0` or `max > 5ms`", self.0)
     }
 }
 
@@ -205,15 +210,14 @@ impl Rule {
         let name = text[..at].trim();
         let metric = Metric::ALL.iter().find(|(known, _)| *known == name).ok_or_else(bad)?.1;
         let limit = text[at + 1..].trim();
-        let (number, is_share) = match limit.strip_suffix('%') {
-            Some(number) => (number.trim(), true),
-            None => (limit, false),
+        let number = |digits: &str| digits.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+        let (limit, is_share) = match limit.strip_suffix('%') {
+            Some(percent) => (number(percent).map(|percent| percent / 100.0), true),
+            // A bare number may have been meant as a share, or in another unit.
+            None if metric.is_time() => (duration_with_unit_ns(limit).map(|ns| ns as f64), false),
+            None => (number(limit).filter(|_| !limit.starts_with('+')), false),
         };
-        let number: f64 = number.parse().map_err(|_| bad())?;
-        if !number.is_finite() {
-            return Err(bad());
-        }
-        let limit = if is_share { number / 100.0 } else { number };
+        let limit = limit.ok_or_else(bad)?;
         Ok(Rule { metric, is_above: text.as_bytes()[at] == b'>', is_share, limit })
     }
 
@@ -281,7 +285,21 @@ mod tests {
         assert!(Rule::parse("rate < -5%").unwrap().is_broken(&change(-0.2, -0.3, -0.1)));
         let errors = Rule::parse("errors>0").unwrap();
         assert!(errors.is_broken(&Change { before: 0.0, after: 1.0, share: None, interval: None }));
-        for text in ["", "p99", "p98 > 10%", "p99 > ten", "p99 = 10%", "p99 > inf%"] {
+        let longest = Rule::parse("max > 5ms").unwrap();
+        let after = |after| Change { before: 0.0, after, share: None, interval: None };
+        assert!(longest.is_broken(&after(5e6 + 1.0)) && !longest.is_broken(&after(5e6)));
+        for text in [
+            "",
+            "p99",
+            "p98 > 10%",
+            "p99 > ten",
+            "p99 = 10%",
+            "p99 > inf%",
+            "p50 > +50",
+            "p50 > 50",
+            "count > +5",
+            "count > 5ms",
+        ] {
             assert!(Rule::parse(text).is_err(), "{text}");
         }
     }

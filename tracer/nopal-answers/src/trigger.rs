@@ -55,7 +55,7 @@ pub fn duration_ns(text: &str) -> Option<u64> {
 }
 
 /// The same, but a bare number is none: a limit in seconds that was meant in milliseconds would never be reached.
-pub(crate) fn duration_with_unit_ns(text: &str) -> Option<u64> {
+pub fn duration_with_unit_ns(text: &str) -> Option<u64> {
     duration_ns(text).filter(|_| text.ends_with(|c: char| c.is_ascii_alphabetic()))
 }
 

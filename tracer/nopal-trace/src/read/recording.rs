@@ -210,7 +210,10 @@ fn origin(env: &[(String, EnvValue)]) -> String {
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |e| Error::io(dir, "list", e);
+    let failed = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotADirectory => Error::NotARecording { path: dir.to_owned() },
+        _ => Error::io(dir, "list", e),
+    };
     fs::read_dir(dir).map_err(failed)?.map(|e| e.map(|e| e.path()).map_err(failed)).collect()
 }
 

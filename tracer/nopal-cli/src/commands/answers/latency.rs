@@ -2,7 +2,7 @@
 
 use super::functions::FunctionArgs;
 use super::source::{Gathered, Source};
-use super::{AnswerArgs, measure, numbers, picture, positive_time, print, render, time};
+use super::{AnswerArgs, measure, numbers, picture, positive_time, print, render, time_with_unit};
 use crate::failure::Failure;
 use nopal_answers::{Answer, Cell, Column, Interval, Latency, LatencyAsk, ask};
 use nopal_spans::{Span, Summary};
@@ -39,10 +39,10 @@ pub(crate) struct Args {
     #[arg(long = "where", value_name = "COND")]
     pub condition: Option<String>,
     /// Only spans at least this long.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time_with_unit)]
     pub min: Option<u64>,
     /// Only spans at most this long.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time_with_unit)]
     pub max: Option<u64>,
     /// How many of the slowest to show, with time, thread and arguments.
     #[arg(long, value_name = "N", default_value_t = 3)]

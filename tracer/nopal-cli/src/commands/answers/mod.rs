@@ -52,6 +52,12 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("not a valid duration: `{text}`; use `500us`, `10ms`, `2s` or `1m`"))
 }
 
+/// The same where a bare number might have been meant in another unit.
+pub(super) fn time_with_unit(text: &str) -> Result<u64, String> {
+    nopal_answers::trigger::duration_with_unit_ns(text)
+        .ok_or_else(|| format!("not a time with its unit: `{text}`; use `500us`, `10ms`, `2s` or `1m`"))
+}
+
 /// The same for what must be longer than nothing.
 pub(super) fn positive_time(text: &str) -> Result<u64, String> {
     match time(text)? {
@@ -100,6 +106,7 @@ mod tests {
             let said = time(text).expect_err(text);
             assert!(said.contains("use `500us`"), "{said}");
         }
+        assert!(time_with_unit("300").is_err() && time_with_unit("300us") == Ok(300_000));
         assert!(positive_time("0").is_err() && positive_time("1ms").is_ok());
     }
 }

@@ -131,9 +131,10 @@ pub(super) fn run(keeps: bool, is_json: bool) -> Result<(), Failure> {
     let kept = keeps.then(|| folder.keep().join("recording"));
     if is_json {
         let lost: u64 = results.iter().filter_map(|result| result["lost"].as_u64()).max().unwrap_or(0);
+        let is_complete = results.iter().all(|result| result["complete"] != false);
         anstream::println!(
             "{}",
-            json!({ "complete": lost == 0, "lost": lost, "steps": results, "recording": kept })
+            json!({ "complete": is_complete, "lost": lost, "steps": results, "recording": kept })
         );
     } else {
         say_goodbye(&program, kept.as_deref());
