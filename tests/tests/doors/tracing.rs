@@ -245,7 +245,13 @@ fn wrong_requests_get_one_clear_sentence() {
         (vec!["trace", "-p", &pid, "python:line if funcname > 1"], 1, "`funcname` is a string"),
         (vec!["trace", "-p", &pid, "python:line", "--max-string", "0"], 2, "1 byte to 8k"),
         (vec!["trace", "-p", &pid, "python:line", "--buffer-size", "1"], 2, "64k to 1G"),
-        (vec!["trace", "spoken:values", "--", "/no/such/program"], 1, "/no/such/program"),
+        (vec!["trace", "spoken:values", "--", "/no/such/program"], 1, "check its path"),
+        (vec!["trace", "-p", &pid], 2, "`nopal list -p PID` shows the probes"),
+        (vec!["trace", "-p", &pid, "x:y", "--limit", "few"], 2, "not a whole number"),
+        (vec!["latency", "-p", &pid], 2, "`nopal spans -p PID` shows the spans"),
+        (vec!["trace", "-p"], 2, "`nopal list -u` shows the processes"),
+        (vec!["trace", "-p", &pid, "python:line { exit(); }"], 1, "it looks like a script"),
+        (vec!["latency", "-p", &pid, "query"], 1, "no span is called `query`"),
         (vec!["trace", "spoken:nothing", "--", program], 1, "no probe matches `spoken:nothing`"),
         (vec!["record", "-e", "python:*", "-p", &pid, "-o", "/proc/nopal.rec"], 1, "/proc/nopal.rec"),
         (vec!["detach", "-p", "4194000"], 1, "no process"),
@@ -261,6 +267,7 @@ fn wrong_requests_get_one_clear_sentence() {
         (&["trace", "--json", "-p", "x", "x:y"], "usage", "invalid value 'x'", ""),
         (&["record", "--json", "--evnt", "x:y"], "usage", "'--evnt'", "Usage: nopal record"),
         (&["trace", "--json"], "usage", "<PROBE>", "Usage: nopal trace"),
+        (&["trace", "--json"], "usage", "<PROBE>", "`nopal list -p PID` shows the probes"),
         (&["detach", "--json"], "usage", "no process named", "add -p PID or -n NAME"),
     ] {
         let json = output_of(Command::new(nopal()).args(arguments));

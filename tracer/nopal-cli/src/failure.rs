@@ -3,6 +3,7 @@
 use nopal_live::registry::Unfit;
 use nopal_live::{Closed, LiveError, NotByUser};
 use nopal_proc::TargetError;
+use nopal_proc::launch::LaunchError;
 use nopal_trace::{escape_lines, escape_styled};
 use std::fmt;
 
@@ -60,7 +61,7 @@ pub(crate) fn failure_of(error: &LiveError) -> Failure {
         LiveError::Kernel(_) => Failure::new("kernel-door", error.to_string())
             .hint("--door user needs no privilege for your own processes"),
         LiveError::Target(error) => target_failure(error),
-        LiveError::Launch(_) => Failure::new("not-started", error.to_string()),
+        LiveError::Launch(error) => launch_failure(error),
         LiveError::Unfit(Unfit::Condition(e)) => Failure::new("bad-condition", error.to_string())
             .hint(format!("its arguments are: {}", e.arguments.join(", "))),
         LiveError::Unfit(Unfit::NoProbe { pattern, suggestion, has_probes }) => {
@@ -98,7 +99,20 @@ pub(crate) fn failure_of(error: &LiveError) -> Failure {
     }
 }
 
+fn launch_failure(error: &LaunchError) -> Failure {
+    let failure = Failure::new("not-started", error.to_string());
+    match error {
+        LaunchError::NotStarted { .. } => {
+            failure.hint("check its path (`./program` for one in this folder) and that it may be executed")
+        }
+        _ => failure,
+    }
+}
+
 fn user_failure(error: &nopal_user::Error) -> Failure {
+    if let nopal_user::Error::Launch(error) = error {
+        return launch_failure(error);
+    }
     let code = match error {
         nopal_user::Error::NoSuchProcess { .. } => "no-such-process",
         nopal_user::Error::Gone { .. } | nopal_user::Error::EndedEarly { .. } => "gone",
@@ -106,7 +120,6 @@ fn user_failure(error: &nopal_user::Error) -> Failure {
         nopal_user::Error::AlreadyTraced { .. } => "already-traced",
         nopal_user::Error::ThirtyTwoBit { .. } => "32-bit",
         nopal_user::Error::Seccomp { .. } => "seccomp",
-        nopal_user::Error::Launch(_) => "not-started",
         _ => "user-door",
     };
     let errno = match error {

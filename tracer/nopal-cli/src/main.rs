@@ -16,6 +16,7 @@ mod rhythm;
 mod signals;
 mod target_args;
 mod traps;
+mod usage;
 mod verdict;
 mod words;
 

@@ -35,9 +35,11 @@ pub(crate) fn broken_time(args: &[OsString]) -> Option<(String, String)> {
         args.iter().map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
     words.windows(3).find_map(|three| match three {
-        [option @ ("--duration" | "--every" | "--before" | "--after" | "--wait"), number, unit]
-            if is_number(number) && matches!(*unit, "s" | "ms" | "us" | "ns" | "m" | "h") =>
-        {
+        [
+            option @ ("--duration" | "--every" | "--before" | "--after" | "--wait" | "--min" | "--max"),
+            number,
+            unit,
+        ] if is_number(number) && matches!(*unit, "s" | "ms" | "us" | "ns" | "m" | "h") => {
             Some(((*option).to_owned(), format!("{number}{unit}")))
         }
         _ => None,

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 use crate::failure::Failure;
+use crate::usage;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
@@ -115,13 +116,12 @@ pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
         let failure = Failure::usage(format!("a time is one word: {option} {time}"));
         return finish(Err(failure), wants_json);
     }
-    let cli = match Cli::try_parse_from(crate::pids::spread(args)) {
+    let cli = match Cli::try_parse_from(crate::pids::spread(args.clone())) {
         Ok(cli) => cli,
-        // Help and version are errors to clap that succeed.
         Err(error) if wants_json && error.exit_code() != 0 => {
-            return finish(Err(usage_failure(&error)), true);
+            return finish(Err(usage::failure(&error, &args)), true);
         }
-        Err(error) => error.exit(),
+        Err(error) => return usage::refuse(&error, &args),
     };
     let Some(verb) = cli.verb else { return finish(overview::run(), false) };
     let (is_json, result) = match verb {
@@ -178,18 +178,6 @@ pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
         Verb::Man(args) => (false, completions::man(args, Cli::command())),
     };
     finish(result, is_json)
-}
-
-/// What is wrong with the command line, of which clap says more than one thing.
-fn usage_failure(error: &clap::Error) -> Failure {
-    let text = error.to_string();
-    let mut parts = text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
-    let message = parts.next().unwrap_or_default();
-    let rest: Vec<String> =
-        parts.filter(|part| !part.is_empty() && !part.starts_with("For more information")).collect();
-    let mut failure = Failure::usage(message.trim_start_matches("error: "));
-    failure.hint = (!rest.is_empty()).then(|| rest.join("; "));
-    failure
 }
 
 /// Prints a failure the way the user asked for and turns it into the exit code.

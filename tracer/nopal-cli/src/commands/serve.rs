@@ -88,7 +88,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 /// The file, and those that it names.
 fn read(path: &Path) -> Result<(Config, Vec<Files>), Failure> {
     let cannot = |why: &str| Failure::new("cannot-read", format!("{}: {why}", path.display()));
-    let about = std::fs::metadata(path).map_err(|error| cannot(&error.to_string()))?;
+    let about = std::fs::metadata(path)
+        .map_err(|error| cannot(&error.to_string()).hint("`nopal serve --help` shows such a file"))?;
     if !about.is_file() || about.len() > MAX_BYTES {
         return Err(cannot("this is not a file of settings").hint("`nopal serve --help` shows one"));
     }
