@@ -186,8 +186,9 @@ fn other_tools_and_what_they_left() {
     wait_until("nopal is there", 60, || bytes_of_site() != untouched);
     stop(tracer.pid(), libc::SIGKILL);
     tracer.0.wait().unwrap();
-    finds(&["-p", &pid], "nopal", "notice");
+    finds(&["-p", &pid], "leftovers", "notice");
     run(Command::new(nopal()).args(["detach", "-p", &pid]));
+    finds(&["-p", &pid], "nopal", "notice");
     finds(&["-p", &pid, "patient:pulse"], "fires", "fine");
 }
 

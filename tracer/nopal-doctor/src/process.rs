@@ -161,13 +161,17 @@ fn code(pid: u32) -> Vec<Finding> {
         n => Finding::fine("probes", format!("it has {n} probes; `nopal list -p {pid}` shows them")),
     });
     if is_entered(pid) {
-        findings.push(Finding::notice(
-            "nopal",
-            "nopal traces it or has traced it: pages for its code stay until the program ends",
-            format!(
-                "nothing is to be done, unless a tracer was killed: `nopal detach -p {pid}` puts back what that one left"
-            ),
-        ));
+        let detach = format!("`nopal detach -p {pid}` puts back what a killed tracer left");
+        let (code, about, remedy) = match nopal_user::leave::has_leftovers(pid as i32) {
+            Some(true) => ("leftovers", "a tracer was killed and has left changes in its code", detach),
+            Some(false) => {
+                let about =
+                    "nopal traces it or has traced it: pages for its code stay until the program ends";
+                ("nopal", about, "nothing is to be done".to_owned())
+            }
+            None => ("nopal", "nopal traces it or has traced it", detach),
+        };
+        findings.push(Finding::notice(code, about, remedy));
     }
     findings
 }

@@ -158,6 +158,11 @@ fn is_of_this_process(n: &Neighbourhood, session: u16) -> bool {
     n.space.session_line(session).tracer_pid == std::process::id()
 }
 
+/// Whether a process has something that a killed tracer left; `None` if that cannot be seen. Only looks.
+pub fn has_leftovers(pid: i32) -> Option<bool> {
+    look_for_changes(pid, &all_spaces, Whose::Dead).ok()
+}
+
 /// Puts back what killed tracers left in a process and in every other that shares its stubs. Sessions whose tracer is
 /// alive are not touched.
 pub fn detach(pid: i32) -> Result<LeaveReport> {
@@ -251,17 +256,22 @@ fn close_newborn<'c>(
 
 /// Whether a process has something to be put back.
 fn is_touched<'c>(pid: i32, views: &impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>>, whose: Whose) -> bool {
-    let look = || -> Result<bool> {
-        let (memory, maps, mut files) = (Memory::open(pid)?, Maps::read(pid)?, Files::of(pid)?);
-        let all = views(&maps, &memory)?;
-        let mut changed = all.iter().map(|view| {
-            let n = view.get();
-            Changes::of(n, &Ending::of(n, whose), &mut files, &memory, &maps)
-        });
-        Ok(changed.any(|changes| !changes.patches.is_empty() || !changes.semaphores.is_empty()))
-    };
     // What cannot be looked at is closed, if that can be.
-    look().unwrap_or(true)
+    look_for_changes(pid, views, whose).unwrap_or(true)
+}
+
+fn look_for_changes<'c>(
+    pid: i32,
+    views: &impl Fn(&Maps, &Memory) -> Result<Vec<View<'c>>>,
+    whose: Whose,
+) -> Result<bool> {
+    let (memory, maps, mut files) = (Memory::open(pid)?, Maps::read(pid)?, Files::of(pid)?);
+    let all = views(&maps, &memory)?;
+    let mut changed = all.iter().map(|view| {
+        let n = view.get();
+        Changes::of(n, &Ending::of(n, whose), &mut files, &memory, &maps)
+    });
+    Ok(changed.any(|changes| !changes.patches.is_empty() || !changes.semaphores.is_empty()))
 }
 
 /// Processes that map one of these stub spaces.
