@@ -67,12 +67,14 @@ fn the_page_names_files_that_are_there() {
     let absent: Vec<&str> =
         named.filter(|name| !files.iter().any(|file| file.ends_with(&format!("/{name}")))).collect();
     assert!(absent.is_empty(), "ARCHITECTURE.md names {absent:?}");
-    let folders: Vec<String> =
-        ["bench", "bindings", "core", "dist", "docs", "fuzz", "include", "tests", "tracee", "tracer"]
-            .iter()
-            .flat_map(|f| folders(&root().join(f)))
-            .map(|f| format!("{}/", f.display()))
-            .collect();
+    let folders: Vec<String> = [
+        "bench", "bindings", "core", "dist", "docs", "examples", "fleet", "fuzz", "include", "tests",
+        "tools", "tracee", "tracer",
+    ]
+    .iter()
+    .flat_map(|f| folders(&root().join(f)))
+    .map(|f| format!("{}/", f.display()))
+    .collect();
     let named = page.split('`').skip(1).step_by(2).filter(|word| word.ends_with('/'));
     let absent: Vec<&str> =
         named.filter(|name| !folders.iter().any(|folder| folder.ends_with(&format!("/{name}")))).collect();
