@@ -97,6 +97,18 @@ impl Harm {
         }
     }
 
+    /// Whether this is a uprobe at the byte where gdb is. If it comes between gdb's look at the byte and gdb's breakpoint, gdb
+    /// takes it for the program's own byte and puts it back when the uprobe has gone: the program dies, without nopal as well.
+    pub(super) fn is_deadly_beside(self, gdb: Harm) -> bool {
+        let Harm::Gdb { is_beside } = gdb else { return false };
+        match self {
+            Harm::Perf { .. } => is_beside,
+            Harm::Bpftrace { .. } => !is_beside,
+            Harm::SecondNopal { door, .. } => !is_beside && door != Door::User,
+            _ => false,
+        }
+    }
+
     /// Another program that comes and goes by itself; the others are done at once.
     pub(crate) fn visitor(&self, plan: &Plan, dir: &Path, pid: u32) -> Option<Command> {
         let (file, probe) = plan.kind.site();

@@ -108,6 +108,9 @@ impl Plan {
         let mut harms: Vec<Planned> =
             (0..1 + chance.below(4)).map(|_| Harm::drawn(&mut chance, &kind)).collect();
         harms.sort_by_key(|planned| planned.at);
+        let gdb: Vec<Harm> =
+            harms.iter().map(|p| p.harm).filter(|harm| matches!(harm, Harm::Gdb { .. })).collect();
+        harms.retain(|planned| gdb.iter().all(|gdb| !planned.harm.is_deadly_beside(*gdb)));
         Plan {
             seed,
             kind,
