@@ -254,6 +254,9 @@ fn wrong_requests_get_one_clear_sentence() {
         (vec!["latency", "-p", &pid, "query"], 1, "no span is called `query`"),
         (vec!["trace", "spoken:nothing", "--", program], 1, "no probe matches `spoken:nothing`"),
         (vec!["record", "-e", "python:*", "-p", &pid, "-o", "/proc/nopal.rec"], 1, "/proc/nopal.rec"),
+        (vec!["record", "-e", "python:*", "-p", &pid, "-o", "/etc/passwd"], 1, "/etc/passwd is not a folder"),
+        (vec!["record", "-e", "python:*", "-p", &pid, "-o", "/no/such/rec"], 1, "mkdir -p /no/such"),
+        (vec!["create", "-o", "/no/such/rec"], 1, "there is no folder /no/such"),
         (vec!["detach", "-p", "4194000"], 1, "no process"),
     ] {
         let output = output_of(Command::new(nopal()).args(&arguments));

@@ -108,6 +108,8 @@ fn what_cannot_be_reported_is_said() {
     let new = folder.join("new.html");
     let (words, _) = refusal(&[&"report", &planned().dir, &"-o", &new, &"--span", &"nothing"]);
     assert!(words.contains("no span is called `nothing`"), "{words}");
+    let (words, _) = refusal(&[&"report", &planned().dir, &"-o", &"/no/such/page.html"]);
+    assert!(words.contains("there is no folder /no/such") && !Path::new("/no/such").exists(), "{words}");
     let (words, _) = refusal(&[&"report", &folder, &"-o", &new]);
     assert!(words.contains("nopal:"), "{words}");
     assert!(!new.exists());

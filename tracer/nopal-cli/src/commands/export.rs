@@ -2,7 +2,7 @@
 
 use super::answers::source::Status;
 use super::answers::{numbers, print_json};
-use super::recordings::{NewFile, Opened, Pace, Part, interrupted, verdict_on};
+use super::recordings::{NewFile, Opened, Pace, Part, check_above, interrupted, verdict_on};
 use super::view;
 use crate::failure::Failure;
 use crate::signals;
@@ -247,6 +247,7 @@ fn ctf2(args: &Args) -> Result<(), Failure> {
     let (Some(output), [name]) = (&args.output, args.recordings.as_slice()) else {
         return Err(Failure::usage("ctf2 makes a folder of one recording").hint("name it with -o DIR"));
     };
+    check_above(output)?;
     let opened = Opened::open(std::slice::from_ref(name), None)?;
     let (dir, recording) = &opened.all[0];
     signals::stop_on_signals();

@@ -1,6 +1,7 @@
 //! `nopal record`: events into a recording.
 
 use super::answers;
+use super::recordings::check_above;
 use crate::failure::Failure;
 use crate::known;
 use crate::open::{Open, announce, count_sites};
@@ -115,11 +116,11 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     if dir.join("metadata").exists() {
         return Err(exists(&dir));
     }
-    // A command is not started in vain. A folder above that is not there is more likely a slip than a wish.
-    let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
-    if let Some(above) = above.filter(|above| !above.exists()) {
-        return Err(Failure::new("recording", format!("there is no folder {}", above.display()))
-            .hint(format!("make it (mkdir -p {}), or choose another with -o", above.display())));
+    // A command is not started in vain.
+    check_above(&dir)?;
+    if dir.exists() && !dir.is_dir() {
+        return Err(Failure::new("output", format!("{} is not a folder", dir.display()))
+            .hint("a recording is a folder of files; choose another name with -o"));
     }
     let is_new = !dir.exists();
     Folder::make(&dir).and_then(|folder| folder.try_writing()).map_err(|e| {

@@ -84,8 +84,19 @@ pub(super) struct NewFile {
     is_kept: bool,
 }
 
+/// A folder above what is to be written that is not there is more likely a slip than a wish.
+pub(super) fn check_above(output: &Path) -> Result<(), Failure> {
+    let above = output.parent().filter(|above| !above.as_os_str().is_empty());
+    match above.filter(|above| !above.exists()) {
+        None => Ok(()),
+        Some(above) => Err(Failure::new("output", format!("there is no folder {}", above.display()))
+            .hint(format!("make it (mkdir -p {}), or choose another with -o", above.display()))),
+    }
+}
+
 impl NewFile {
     pub(super) fn create(path: &Path) -> Result<(NewFile, File), Failure> {
+        check_above(path)?;
         let failed = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 Failure::new("exists", format!("{} is there already", path.display()))

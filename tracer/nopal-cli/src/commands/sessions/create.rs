@@ -2,6 +2,7 @@
 
 use super::enable_event::{check_event, check_filter};
 use super::{EXIT_HELP, say};
+use crate::commands::recordings::check_above;
 use crate::failure::Failure;
 use nopal_answers::trigger::TriggerText;
 use nopal_files::own::Folder;
@@ -58,7 +59,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     check_name("a session", &name)?;
     args.trigger.iter().try_for_each(|trigger| check_trigger(trigger))?;
     let output = match args.output {
-        Some(output) => output,
+        Some(output) => {
+            check_above(&output)?;
+            output
+        }
         None => default_output(&name)?,
     };
     let output = std::path::absolute(&output)
