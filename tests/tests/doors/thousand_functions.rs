@@ -25,8 +25,22 @@ enum Told {
     ByPlan(&'static [(&'static str, i64)]),
 }
 
-/// Counts of bpftrace over one piece of work.
+/// Counts of bpftrace over one piece of work. The kernel may count a hit twice that something interrupts: two times must be alike.
 fn by_bpftrace(program: &mut dyn AtWork, file: &str, names: &[&str], folder: &Path) -> BTreeMap<String, i64> {
+    let mut all: Vec<_> = (0..2).map(|_| counted_once(program, file, names, folder)).collect();
+    while all[all.len() - 1] != all[all.len() - 2] {
+        assert!(all.len() < 5, "bpftrace counts something else each time: {all:?}");
+        all.push(counted_once(program, file, names, folder));
+    }
+    all.pop().expect("there are two")
+}
+
+fn counted_once(
+    program: &mut dyn AtWork,
+    file: &str,
+    names: &[&str],
+    folder: &Path,
+) -> BTreeMap<String, i64> {
     let points: Vec<String> = names.iter().map(|name| format!("uprobe:{file}:{name}")).collect();
     let script = format!("BEGIN {{ printf(\"ready\\n\"); }} {} {{ @[probe] = count(); }}", points.join(","));
     let out = folder.join("bpftrace");
