@@ -30,8 +30,8 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_enum, default_value_t = DoorArg::Auto)]
     pub door: DoorArg,
     /// Lets the user door move up to five bytes of instructions where a site allows nothing else. Risk: an address inside
-    /// them that a signal frame or a jump buffer of the program holds is not seen and would crash it; other tracers see
-    /// nothing in such a page (4 KiB) of code while nopal is there.
+    /// them that the program holds elsewhere than on the last 64 KiB of its threads' stacks (a jump buffer, a signal far
+    /// below) is not seen and would crash it; other tracers see nothing in such a page (4 KiB) of code while nopal is there.
     #[arg(long)]
     pub relocate: bool,
     /// Longest string or byte string to keep of an argument, 1 to 8k.

@@ -2,6 +2,7 @@
 
 use super::distance::BREAKPOINT;
 use super::error::{Error, Result};
+use super::maps::Maps;
 use super::memory::{Bytes, Memory};
 use super::stopped_thread::stop_all;
 use super::stub::space::Entry;
@@ -10,6 +11,7 @@ use nopal_abi::stub_space::PatchForm;
 use nopal_proc::ptrace;
 use nopal_proc::{Image, MappedObject, mapped_objects};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// The files of a process's code, opened as they are needed.
@@ -47,6 +49,22 @@ pub struct Patch {
     /// Bytes behind them that a jump of ours has for a distance, as the file has them: a program that puts its own jump here
     /// has others there. Others may have breakpoints on them.
     pub behind: Vec<u8>,
+}
+
+const NOP: u8 = 0x90;
+/// How far up a stack the frame of a signal is looked for.
+const STACK_BYTES: u64 = 64 << 10;
+
+impl Patch {
+    /// Whether it lies over several instructions, a nop of one byte and what follows it: somebody may stand between them.
+    fn moves_instructions(&self) -> bool {
+        self.kept.is_empty() && self.original.len() > 1 && self.original[0] == NOP
+    }
+
+    /// Where neither the old instructions nor the new one can be gone on with.
+    fn inside(&self) -> Range<u64> {
+        self.address + 1..self.address + self.original.len() as u64
+    }
 }
 
 /// What stands at a patch's address.
@@ -166,6 +184,24 @@ pub enum Direction {
     Out,
 }
 
+/// What stopped threads have on their stacks that lies in one of these windows: a signal handler goes back to the address that
+/// its frame has there.
+fn on_stacks(memory: &Memory, tids: impl Iterator<Item = i32>, windows: &[Range<u64>]) -> Result<Vec<u64>> {
+    let maps = Maps::read(memory.pid())?;
+    let mut found = Vec::new();
+    for tid in tids {
+        let sp = ptrace::regs(tid).map_err(Error::on(memory.pid(), "read registers"))?.rsp;
+        let Some(stack) = maps.find(sp) else { continue };
+        let len = (stack.end - sp).min(STACK_BYTES) as usize;
+        // A stack that cannot be read is not one that a handler goes back from.
+        let Ok(bytes) = memory.read_vec(sp, len) else { continue };
+        let words =
+            bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        found.extend(words.filter(|word| windows.iter().any(|window| window.contains(word))));
+    }
+    Ok(found)
+}
+
 /// Makes the changes where the bytes are as expected and returns what stood at the others. The caller holds the lock;
 /// `held` are threads it has stopped itself, with the instruction pointers they will go on at.
 pub(crate) fn apply(
@@ -181,6 +217,8 @@ pub(crate) fn apply(
     }
     let tids: Vec<i32> = held.iter().map(|h| h.0).collect();
     let mut several = (0..patches.len()).filter(|i| patches[*i].original.len() > 1).peekable();
+    let moved = patches.iter().filter(|patch| direction == Direction::In && patch.moves_instructions());
+    let moved: Vec<Range<u64>> = moved.map(Patch::inside).collect();
     while several.peek().is_some() {
         let others = stop_all(pid, &tids)?;
         let end = Instant::now() + SLICE;
@@ -188,11 +226,14 @@ pub(crate) fn apply(
         for thread in &others {
             pointers.push(ptrace::regs(thread.tid).map_err(Error::on(pid, "read registers"))?.rip);
         }
+        if !moved.is_empty() {
+            let stopped = tids.iter().copied().chain(others.iter().map(|thread| thread.tid));
+            pointers.extend(on_stacks(memory, stopped, &moved)?);
+        }
         for (n_changed, i) in (1..).zip(several.by_ref()) {
             let patch = &patches[i];
             // At the first byte a thread executes the old instruction or the new one; between, neither.
-            let inside = patch.address + 1..patch.address + patch.original.len() as u64;
-            outcome[i] = match pointers.iter().any(|p| inside.contains(p)) {
+            outcome[i] = match pointers.iter().any(|p| patch.inside().contains(p)) {
                 true => Some(Found::Other(Vec::new())),
                 false => patch.change(memory, direction)?,
             };
