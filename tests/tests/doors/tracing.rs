@@ -230,7 +230,7 @@ fn wrong_requests_get_one_clear_sentence() {
     let program = compile(&folder, "spoken");
     let program = program.to_str().unwrap();
     let python =
-        Running::start(Command::new("/usr/bin/python3.11").args(["-c", "import time; time.sleep(60)"]));
+        Running::start(Command::new("/usr/bin/python3.11").args(["-c", "import time; time.sleep(600)"]));
     let pid = python.pid().to_string();
     wait_until("python runs", 10, || {
         fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("python3.11"))
