@@ -8,11 +8,13 @@ pub mod layout;
 pub mod lower;
 pub mod op;
 pub mod rank;
+pub mod series;
 pub mod show;
 
 use layout::Layout;
 use op::Op;
 use rank::Rank;
+use series::Series;
 
 /// A compiled script.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -29,6 +31,17 @@ pub struct Program {
     pub spans: Vec<SpanDef>,
     /// By map: what was declared of its room. Maps beyond its end have what `limits` says.
     pub rooms: Vec<Room>,
+    pub look: Look,
+}
+
+/// Which release of bpftrace results look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Look {
+    /// 0.17, which Debian 12 has.
+    #[default]
+    Old,
+    /// 0.27.
+    New,
 }
 
 impl Program {
@@ -171,13 +184,21 @@ pub struct Limits {
     pub string_bytes: u32,
     pub map_entries: u32,
     pub stack_frames: u32,
+    /// Of a file, as much as `cat` shows.
+    pub cat_bytes: u32,
     /// Maps are printed when the script ends.
     pub prints_maps: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { string_bytes: 256, map_entries: 4096, stack_frames: 127, prints_maps: true }
+        Limits {
+            string_bytes: 256,
+            map_entries: 4096,
+            stack_frames: 127,
+            cat_bytes: 10 << 10,
+            prints_maps: true,
+        }
     }
 }
 
@@ -330,6 +351,7 @@ impl MapDef {
         match &self.value {
             MapValue::Plain(value_type) => value_type.size_bytes(),
             MapValue::Aggregate(aggregate) => 8 * aggregate.n_words(),
+            MapValue::Series(_) => 8,
         }
     }
 }
@@ -340,6 +362,8 @@ pub enum MapValue {
     Plain(Type),
     /// A share per CPU, added up when it is read.
     Aggregate(aggregate::Aggregate),
+    /// The tracer keeps them; the map of a door has nothing in it.
+    Series(Series),
 }
 
 /// What the tracer does with an emitted payload. Fields lie in the payload as [`Field`] says.
@@ -389,6 +413,14 @@ pub enum Action {
     SpanEdge {
         span: u32,
         is_end: bool,
+    },
+    /// A value for a time series: u64 nanoseconds, the value, then the key.
+    TakeSeries {
+        map: u32,
+    },
+    /// `delete()` of the time series with this key.
+    ForgetSeries {
+        map: u32,
     },
     /// `errorf()`, `warnf()`: what is wrong, and where in the script that is said: first byte and end.
     Message {

@@ -15,6 +15,9 @@ impl fmt::Display for Program {
             let value = match &map.value {
                 MapValue::Plain(value_type) => type_text(value_type),
                 MapValue::Aggregate(aggregate) => format!("{aggregate:?}").to_lowercase(),
+                MapValue::Series(series) => {
+                    format!("{} intervals of {} ns", series.n, series.interval_ns)
+                }
             };
             writeln!(f, "map {}[{}] = {value}", map.name, key.join(", "))?;
         }
@@ -148,6 +151,8 @@ impl Program {
             Action::Join { at, max_count, max_bytes, separator } => {
                 format!("join(+{at}, {max_count} of {max_bytes} bytes, {separator:?})")
             }
+            Action::TakeSeries { map: id } => format!("tseries({})", map(id)),
+            Action::ForgetSeries { map: id } => format!("delete({})", map(id)),
             Action::SpanEdge { span, is_end } => {
                 let of =
                     self.spans.get(*span as usize).map_or_else(|| format!("span {span}"), |s| map(&s.map));

@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
 
 /// The verbs that have `-p`.
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 15] = [
     "list", "trace", "record", "run", "detach", "track", "untrack", "spans", "latency", "top", "tree",
-    "hist", "count", "doctor",
+    "hist", "count", "test", "doctor",
 ];
 /// A number behind the first one of `nopal run -p`: a script may take it for a parameter.
 const FURTHER: &str = "--further-pid";
@@ -84,6 +84,22 @@ mod tests {
         let words = line.split(' ').map(OsString::from).collect();
         let words = spread(words).into_iter().map(|word| word.into_string().expect("text"));
         words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_verb_with_several_processes_is_known() {
+        let command = crate::commands::command();
+        let takes_several = |verb: &&clap::Command| {
+            let of_pid = |arg: &&clap::Arg| arg.get_long() == Some("pid");
+            verb.get_arguments()
+                .find(of_pid)
+                .is_some_and(|arg| matches!(arg.get_action(), clap::ArgAction::Append))
+        };
+        let verbs: Vec<&str> =
+            command.get_subcommands().filter(takes_several).map(clap::Command::get_name).collect();
+        assert!(verbs.len() > 10, "{verbs:?}");
+        let forgotten: Vec<&&str> = verbs.iter().filter(|verb| !VERBS.contains(verb)).collect();
+        assert!(forgotten.is_empty(), "{forgotten:?}");
     }
 
     #[test]

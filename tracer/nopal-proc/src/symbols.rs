@@ -92,6 +92,13 @@ impl FileSymbols {
         Function { address, size_bytes, name: &self.names[at as usize..(at + len) as usize] }
     }
 
+    /// Those of a program that is loaded where its file says.
+    pub fn of_fixed(path: &Path) -> Option<FileSymbols> {
+        let image = Image::open(path).ok()?;
+        let file = ElfFile64::<object::Endianness, _>::parse(image.bytes()).ok()?;
+        (file.kind() == object::ObjectKind::Executable).then(|| FileSymbols::read(image.bytes()))
+    }
+
     pub fn functions(&self) -> impl Iterator<Item = Function<'_>> {
         (0..self.functions.len()).map(|index| self.function(index))
     }

@@ -409,6 +409,7 @@ impl KernelRun {
                 (loss.n_emitted > 0).then(|| (epoch_ns(loss.first_ns), epoch_ns(loss.last_ns)));
             verdict.n_endless = loss.n_cut;
             verdict.full_maps.extend((loss.n_full > 0).then(|| ("a map".to_owned(), loss.n_full)));
+            verdict.full_maps.extend(self.performer.series.full());
         } else {
             // Nobody knows what was lost.
             verdict.is_cut_short = true;

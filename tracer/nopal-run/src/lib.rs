@@ -14,6 +14,7 @@ pub mod kernel;
 mod names;
 mod perform;
 pub mod recording;
+mod series;
 mod site;
 mod sites;
 mod spans;

@@ -1,13 +1,14 @@
 //! Names for numbers: functions of processes and of the kernel, users, times.
 
 use nopal_proc::file_names::FileNames;
-use nopal_proc::symbols::{Symbol, Symbolizer};
-use nopal_program::{Action, MapValue, Piece, Program, Type};
+use nopal_proc::symbols::{FileSymbols, Symbol, Symbolizer, demangle};
+use nopal_program::{Action, MapValue, Piece, PointKind, Program, Type};
 use nopal_script::render::Names;
 use nopal_trace::CodeTable;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What this machine knows of numbers, looked up once and kept.
@@ -19,6 +20,7 @@ pub struct TracerNames {
     users: RefCell<Option<HashMap<u32, String>>>,
     /// CLOCK_REALTIME less CLOCK_MONOTONIC.
     epoch_offset_ns: i64,
+    fixed: OnceCell<Option<(String, FileSymbols)>>,
     /// Of a recording.
     recorded: Option<(Vec<CodeTable>, FileNames)>,
 }
@@ -32,6 +34,7 @@ impl TracerNames {
             users: RefCell::default(),
             epoch_offset_ns: nopal_trace::clock::monotonic_to_epoch_ns(),
             recorded: None,
+            fixed: OnceCell::new(),
         }
     }
 
@@ -40,6 +43,11 @@ impl TracerNames {
     pub fn set_recorded(&mut self, code: Vec<CodeTable>) {
         self.epoch_offset_ns = 0;
         self.recorded = Some((code, FileNames::default()));
+    }
+
+    /// A time of a hit, since the epoch.
+    pub fn epoch_ns(&self, ns: u64) -> u64 {
+        ns.wrapping_add_signed(self.epoch_offset_ns)
     }
 
     /// Looks at the code a process maps now, so that its addresses can be named when it has ended.
@@ -70,7 +78,16 @@ impl TracerNames {
         }
         let mut symbolizer = self.symbolizer.borrow_mut();
         symbolizer.catch_up();
-        symbolizer.user(pid, address)
+        symbolizer.user(pid, address).or_else(|| self.fixed_function(address))
+    }
+
+    /// Of a process that nobody could look at in time: where all points are in one program that is loaded where its file says,
+    /// the file has the names.
+    fn fixed_function(&self, address: u64) -> Option<Symbol> {
+        let (path, symbols) = self.fixed.get_or_init(|| fixed_program(&self.program)).as_ref()?;
+        let function = symbols.at(address)?;
+        let offset = address - function.address;
+        Some(Symbol { name: demangle(function.name), offset, module: path.clone() })
     }
 
     /// Now, by a strftime format.
@@ -114,6 +131,29 @@ impl Names for TracerNames {
     fn time(&self, format: &str, ns: u64) -> String {
         strftime(format, (ns as i64).wrapping_add(self.epoch_offset_ns))
     }
+
+    fn clock_time(&self, format: &str, epoch_ns: u64) -> String {
+        strftime(format, epoch_ns as i64)
+    }
+}
+
+fn fixed_program(program: &Program) -> Option<(String, FileSymbols)> {
+    let points = program.clauses.iter().flat_map(|clause| &clause.points);
+    let mut path = None;
+    for point in points {
+        let own = match &point.kind {
+            PointKind::Usdt { path, .. }
+            | PointKind::Uprobe { path, .. }
+            | PointKind::Uretprobe { path, .. } => path,
+            PointKind::Begin | PointKind::End | PointKind::Interval { .. } => continue,
+            _ => return None,
+        };
+        if path.replace(own).is_some_and(|known| known != own) {
+            return None;
+        }
+    }
+    let path = path?;
+    FileSymbols::of_fixed(Path::new(path)).map(|symbols| (path.clone(), symbols))
 }
 
 /// Whether a map or an output holds addresses of programs.
@@ -128,7 +168,7 @@ fn shows_functions(program: &Program) -> bool {
     let in_map = |def: &nopal_program::MapDef| {
         let value = match &def.value {
             MapValue::Plain(value) => is_of_function(value),
-            MapValue::Aggregate(_) => false,
+            MapValue::Aggregate(_) | MapValue::Series(_) => false,
         };
         value || def.key.iter().any(is_of_function)
     };

@@ -1,6 +1,7 @@
 //! What a script emits is done here: printed, cleared, run. The output is bytes that somebody else writes.
 
 use super::names::TracerNames;
+use super::series::SeriesMaps;
 use super::spans::ScriptSpans;
 use super::{Maps, entries_of};
 use nopal_program::rank::Rank;
@@ -52,6 +53,7 @@ pub struct Performer {
     program: Arc<Program>,
     pub names: TracerNames,
     pub(crate) spans: ScriptSpans,
+    pub(crate) series: SeriesMaps,
     pub form: Form,
     /// What is to be written to standard output.
     pub out: Vec<u8>,
@@ -74,15 +76,13 @@ pub struct Message {
     pub behind: usize,
 }
 
-/// As much of a file as `cat` shows.
-const CAT_BYTES: u64 = 10 << 10;
-
 impl Performer {
     pub fn new(program: Arc<Program>, form: Form) -> Performer {
         let names = TracerNames::new(Arc::clone(&program));
         let spans = ScriptSpans::new(&program);
+        let series = SeriesMaps::new(&program);
         let (out, messages) = (Vec::new(), Vec::new());
-        Performer { program, names, spans, form, out, messages, has_written: false, exit: None }
+        Performer { program, names, spans, series, form, out, messages, has_written: false, exit: None }
     }
 
     pub fn is_over(&self) -> bool {
@@ -108,6 +108,9 @@ impl Performer {
                 let text = self.formatted(format, payload);
                 renderer.text(&text, "printf", &mut self.out);
             }
+            Action::PrintMap { map, .. } if self.series.is_of(*map) => {
+                self.series.print(*map, &renderer, &mut self.out);
+            }
             Action::PrintMap { map, top, div, rank } => {
                 let shown = MapShown { top: *top, div: *div, rank: *rank };
                 renderer.map(*map, maps.entries(*map), shown, &mut self.out);
@@ -121,7 +124,9 @@ impl Performer {
                 let own = words(payload.get(value.at as usize..).unwrap_or_default(), def.value_bytes());
                 let entry = match def.value {
                     // The value of when it was printed.
-                    nopal_program::MapValue::Plain(_) => (key.to_vec(), own),
+                    nopal_program::MapValue::Plain(_) | nopal_program::MapValue::Series(_) => {
+                        (key.to_vec(), own)
+                    }
                     nopal_program::MapValue::Aggregate(aggregate) => {
                         found.unwrap_or_else(|| (key.to_vec(), vec![0; aggregate.n_words() as usize]))
                     }
@@ -133,6 +138,14 @@ impl Performer {
                 if let Some(duration_ns) = self.spans.edge(*span, *is_end, payload) {
                     maps.take(def.map, duration_ns.min(i64::MAX as u64) as i64);
                 }
+            }
+            Action::TakeSeries { map } => {
+                let names = &self.names;
+                self.series.take(&program, *map, payload, |ns| names.epoch_ns(ns));
+            }
+            Action::ForgetSeries { map } => self.series.forget(*map, payload),
+            Action::Clear { map } | Action::Zero { map } if self.series.is_of(*map) => {
+                self.series.clear(*map)
             }
             Action::Clear { map } => maps.clear(*map),
             Action::Zero { map } => maps.zero(*map),
@@ -155,7 +168,7 @@ impl Performer {
             }
             Action::Cat { format } => {
                 let path = self.formatted(format, payload);
-                let text = read_file(&String::from_utf8_lossy(&path));
+                let text = read_file(&String::from_utf8_lossy(&path), program.limits.cat_bytes);
                 renderer.text(&text, "cat", &mut self.out);
             }
             Action::System { format } => {
@@ -171,13 +184,9 @@ impl Performer {
         let program = Arc::clone(&self.program);
         let renderer = Renderer { program: &program, names: &self.names, form: self.form };
         for map in in_order(&program) {
-            let entries = maps.entries(map);
-            let is_counter = matches!(
-                program.maps[map as usize].value,
-                nopal_program::MapValue::Aggregate(nopal_program::aggregate::Aggregate::Count)
-            ) && program.maps[map as usize].key.is_empty();
-            if !entries.is_empty() || is_counter {
-                renderer.map(map, entries, MapShown { div: 1, ..MapShown::default() }, &mut self.out);
+            match self.series.is_of(map) {
+                true => self.series.print(map, &renderer, &mut self.out),
+                false => renderer.map_at_end(map, maps.entries(map), &mut self.out),
             }
         }
     }
@@ -187,6 +196,10 @@ impl Performer {
         let mut rows = Vec::new();
         for map in in_order(&self.program) {
             let def = &self.program.maps[map as usize];
+            if self.series.is_of(map) {
+                self.series.rows(map, def, &self.names, &mut rows);
+                continue;
+            }
             let entries = nopal_script::render::sorted(def, maps.entries(map), 0, Rank::Usual);
             if !rows.is_empty() && !entries.is_empty() {
                 rows.push(b',');
@@ -242,9 +255,9 @@ fn joined(payload: &[u8], at: u32, max_count: u32, max_bytes: u32, separator: &s
     text
 }
 
-fn read_file(path: &str) -> Vec<u8> {
+fn read_file(path: &str, n_bytes: u32) -> Vec<u8> {
     let mut text = Vec::new();
-    match File::open(path).and_then(|file| file.take(CAT_BYTES).read_to_end(&mut text)) {
+    match File::open(path).and_then(|file| file.take(n_bytes.into()).read_to_end(&mut text)) {
         Ok(_) => text,
         Err(error) => format!("cat: {path}: {error}\n").into_bytes(),
     }
@@ -274,8 +287,8 @@ mod tests {
 
     #[test]
     fn files_and_commands() {
-        assert!(read_file("/proc/version").starts_with(b"Linux"));
-        assert!(read_file("/nonexistent/file").starts_with(b"cat: /nonexistent/file"));
+        assert_eq!(read_file("/proc/version", 5), b"Linux");
+        assert!(read_file("/nonexistent/file", 5).starts_with(b"cat: /nonexistent/file"));
         assert_eq!(run("echo hi"), b"hi\n");
     }
 }

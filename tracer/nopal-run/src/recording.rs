@@ -139,6 +139,7 @@ impl RecordingRun {
         let mut verdict = report.verdict;
         verdict.n_malformed += n_damaged;
         verdict.full_maps = full_maps(&self.program, &self.interpreter.maps);
+        verdict.full_maps.extend(self.performer.series.full());
         verdict.n_endless = self.interpreter.n_endless;
         Ok(Replayed { n_events, verdict, is_truncated: report.is_truncated })
     }

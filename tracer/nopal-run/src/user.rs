@@ -315,6 +315,7 @@ impl UserRun {
     pub fn verdict(&self) -> Verdict {
         let mut verdict = self.verdict.clone();
         verdict.full_maps = full_maps(&self.program, &self.interpreter.maps);
+        verdict.full_maps.extend(self.performer.series.full());
         verdict.n_endless = self.interpreter.n_endless;
         verdict.n_ticks = self.timers.n_missed;
         verdict.n_late += self.live.as_ref().map_or(0, |live| live.n_unseen() as u64);

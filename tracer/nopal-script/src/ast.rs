@@ -7,7 +7,7 @@ pub(crate) mod walk;
 use crate::catalog::PointSpec;
 use crate::ctype::{CType, Records};
 use crate::diagnostic::Span;
-use nopal_program::{Limits, Room, StackForm};
+use nopal_program::{Limits, Look, Room, StackForm};
 
 /// What the script may do, and how it is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,10 +16,13 @@ pub struct Options {
     pub is_unsafe: bool,
     /// Settings from outside, such as those of `BPFTRACE_*` variables; the script's own `config` goes before them.
     pub settings: Vec<(String, String)>,
-    /// `--name`, `--name=value` and `--name value`, for `getopt`.
+    /// `--name` and `--name=value`, for `getopt`.
     pub named: Vec<String>,
     /// Points of the kernel, which every process hits, are those of these processes alone; empty for all.
     pub only_pids: Vec<u32>,
+    pub look: Look,
+    /// The map whose number is the time of each hit for `tseries`, instead of when it was.
+    pub time_map: Option<String>,
 }
 
 /// What becomes of a probe that is not there.
@@ -59,6 +62,25 @@ impl Script {
     /// The points the script names, in its order.
     pub fn specs(&self) -> &[PointSpec] {
         &self.specs
+    }
+
+    /// What `getopt` asks for: names, each once, and what is said of them.
+    pub fn named_parameters(&self) -> Vec<(String, Option<String>)> {
+        let text = |expr: Option<&Expr>| match expr.map(|expr| &expr.kind) {
+            Some(ExprKind::Str(text)) => Some(String::from_utf8_lossy(text).into_owned()),
+            _ => None,
+        };
+        let mut found: Vec<(String, Option<String>)> = Vec::new();
+        for clause in &self.clauses {
+            walk::calls(clause, "getopt", |args| {
+                if let Some(name) = text(args.first())
+                    && !found.iter().any(|(known, _)| *known == name)
+                {
+                    found.push((name, text(args.get(2))));
+                }
+            });
+        }
+        found
     }
 
     /// Whether a body or a predicate uses this builtin.
@@ -113,7 +135,7 @@ pub(crate) enum StmtKind {
     /// `let $x`, `let $x: int64 = 1`.
     Let {
         name: String,
-        declared: Option<CType>,
+        declared: Option<Declared>,
         value: Option<Expr>,
         target: Span,
     },
@@ -163,6 +185,14 @@ pub(crate) struct MapRef {
     pub name: String,
     pub keys: Vec<Expr>,
     pub span: Span,
+}
+
+/// What `let` says of a variable.
+#[derive(Debug, Clone)]
+pub(crate) enum Declared {
+    Type(CType),
+    /// `typeof(value)`.
+    Like(Expr),
 }
 
 #[derive(Debug, Clone)]

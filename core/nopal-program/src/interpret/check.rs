@@ -145,7 +145,7 @@ impl Checker<'_> {
                 self.regs(&[value])?;
                 match self.map(map, key)?.value {
                     MapValue::Aggregate(_) => Ok(()),
-                    MapValue::Plain(_) => Err("the map is not an aggregate"),
+                    MapValue::Plain(_) | MapValue::Series(_) => Err("the map is not an aggregate"),
                 }
             }
             Op::ForEach { map, key, value, end } => {
@@ -206,7 +206,7 @@ impl Checker<'_> {
         match &self.map(map, key)?.value {
             MapValue::Plain(value) if value.size_bytes() >= 8 => Ok(()),
             MapValue::Plain(_) => Err("the map has values without bytes"),
-            MapValue::Aggregate(_) => Err("the map is an aggregate"),
+            MapValue::Aggregate(_) | MapValue::Series(_) => Err("the map holds no values"),
         }
     }
 }

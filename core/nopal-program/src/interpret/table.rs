@@ -34,7 +34,7 @@ impl Table {
             key_bytes: def.key_bytes() as usize,
             value_words: def.value_bytes() as usize / 8,
             aggregate: match &def.value {
-                MapValue::Plain(_) => None,
+                MapValue::Plain(_) | MapValue::Series(_) => None,
                 MapValue::Aggregate(aggregate) => Some(*aggregate),
             },
             // A map without a key has one entry, whatever the limit.

@@ -36,6 +36,12 @@ mod view;
 
 pub(crate) use view::failure_of as recording_failure;
 
+/// The whole command line, for tests.
+#[cfg(test)]
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Userland static tracing: find probes, trace them at the cost of a nop, answer in one command.
 #[derive(Debug, Parser)]
 #[command(name = "nopal", version, max_term_width = 110)]

@@ -17,7 +17,7 @@ use crate::traps;
 use crate::words;
 use input::Source;
 use nopal_proc::launch::HeldCommand;
-use nopal_program::Program;
+use nopal_program::{Look, Program};
 use nopal_run::catalog::LiveCatalog;
 use nopal_run::recording::{RecordingCatalog, RecordingRun};
 use nopal_run::{RunError, Step, later_points, needs_process, takes_stacks, user_door_obstacle};
@@ -183,9 +183,13 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         settings: input::settings_of_environment(),
         named: std::mem::take(&mut args.named),
         only_pids: args.processes.pids.clone(),
+        look: if args.manner.is_bpftrace { Look::New } else { Look::Old },
+        // Test runners of bpftrace set it.
+        time_map: std::env::var("BPFTRACE_DUMMY_TS_MAP").ok().filter(|_| args.manner.is_bpftrace),
     };
     let script = nopal_script::parse(&source.text, &source.name, &args.words, &options)
         .map_err(|diagnostics| source.failure(&diagnostics))?;
+    input::check_named(&script, &options.named)?;
     match &args.recording {
         Some(dir) => {
             let recording = open_recording(&view::find(Some(dir))?.0)?;

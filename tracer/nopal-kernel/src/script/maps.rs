@@ -100,7 +100,7 @@ impl HostMap {
         let (share, _) = self.share();
         let skip = if self.has_key() { 0 } else { PRESENCE_BYTES };
         match self.def.value {
-            MapValue::Plain(_) => raw[skip..].to_vec(),
+            MapValue::Plain(_) | MapValue::Series(_) => raw[skip..].to_vec(),
             MapValue::Aggregate(aggregate) => {
                 let mut sum = vec![0u64; aggregate.n_words() as usize];
                 for share in raw.chunks_exact(share) {

@@ -1,7 +1,7 @@
 //! Macros: a call becomes a block with the macro's body, its parameters replaced and its own variables renamed, so that
 //! neither sees the other's.
 
-use super::{Clause, Expr, ExprKind, MapRef, Stmt, StmtKind};
+use super::{Clause, Declared, Expr, ExprKind, MapRef, Stmt, StmtKind};
 use crate::diagnostic::{Diagnostic, Span};
 use std::collections::HashMap;
 
@@ -97,7 +97,10 @@ impl Expander<'_> {
                 self.map(map, caller)?;
                 self.expr(value, caller)
             }
-            StmtKind::Let { name, value, .. } => {
+            StmtKind::Let { name, value, declared, .. } => {
+                if let Some(Declared::Like(like)) = declared {
+                    self.expr(like, caller)?;
+                }
                 *name = caller.variable(name);
                 value.iter_mut().try_for_each(|value| self.expr(value, caller))
             }
@@ -197,7 +200,7 @@ impl Expander<'_> {
         let is_bare = matches!(at.kind, ExprKind::Name(_));
         let Some(found) = of_name().find(|each| each.params.len() == args.len()) else {
             return match of_name().next() {
-                Some(other) if !is_bare => Err(Diagnostic::error(
+                Some(other) if !is_bare && !crate::compile::is_builtin(name) => Err(Diagnostic::error(
                     at.span,
                     format!("`{name}` takes {} arguments, {} are given", other.params.len(), args.len()),
                 )

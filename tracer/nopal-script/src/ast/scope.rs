@@ -2,7 +2,7 @@
 //! own, the first in a body the one that was written. A script from before bpftrace had scopes may read a variable
 //! behind the block that assigned it: such a variable is one for the whole body.
 
-use super::{Clause, Expr, ExprKind, Stmt, StmtKind};
+use super::{Clause, Declared, Expr, ExprKind, Stmt, StmtKind};
 use std::collections::{HashMap, HashSet};
 
 /// Gives the variables of a clause names that say which they are.
@@ -98,7 +98,10 @@ impl Scopes {
                 map.keys.iter_mut().for_each(|key| self.expr(key));
                 self.expr(value);
             }
-            StmtKind::Let { name, value, .. } => {
+            StmtKind::Let { name, value, declared, .. } => {
+                if let Some(Declared::Like(like)) = declared {
+                    self.expr(like);
+                }
                 value.iter_mut().for_each(|value| self.expr(value));
                 self.make(name);
             }

@@ -1,6 +1,6 @@
 //! Questions about a tree that need no types.
 
-use super::{Clause, Expr, ExprKind, Stmt, StmtKind};
+use super::{Clause, Declared, Expr, ExprKind, Stmt, StmtKind};
 
 /// Whether it has a name of this kind in it.
 pub(crate) fn names(clause: &Clause, is_it: impl Fn(&str) -> bool) -> bool {
@@ -15,6 +15,42 @@ pub(crate) fn names(clause: &Clause, is_it: impl Fn(&str) -> bool) -> bool {
     }
     each_in(&clause.body, &mut look);
     found
+}
+
+/// Whether `probe` is taken for a text: compared, or given to a function of texts.
+pub(crate) fn has_probe_text(clause: &Clause) -> bool {
+    const OF_TEXTS: [&str; 5] = ["strcontains", "strncmp", "strstr", "str_concat", "strlen"];
+    let is_probe = |expr: &Expr| matches!(&expr.kind, ExprKind::Name(name) if name == "probe");
+    let mut found = false;
+    let mut look = |expr: &Expr| {
+        found |= match &expr.kind {
+            ExprKind::Binary { op, left, right } => op.is_comparison() && (is_probe(left) || is_probe(right)),
+            ExprKind::Call { name, args, .. } => {
+                OF_TEXTS.contains(&name.as_str()) && args.iter().any(is_probe)
+            }
+            _ => false,
+        };
+    };
+    if let Some(predicate) = &clause.predicate {
+        each_expr(predicate, &mut look);
+    }
+    each_in(&clause.body, &mut look);
+    found
+}
+
+/// The calls of a function, in the order of the script.
+pub(crate) fn calls(clause: &Clause, function: &str, mut found: impl FnMut(&[Expr])) {
+    let mut look = |expr: &Expr| {
+        if let ExprKind::Call { name, args, .. } = &expr.kind
+            && name == function
+        {
+            found(args);
+        }
+    };
+    if let Some(predicate) = &clause.predicate {
+        each_expr(predicate, &mut look);
+    }
+    each_in(&clause.body, &mut look);
 }
 
 /// Whether a value is chosen, or made by statements, somewhere in it.
@@ -42,7 +78,12 @@ fn each_in(statements: &[Stmt], look: &mut dyn FnMut(&Expr)) {
                 map.keys.iter().for_each(|key| each_expr(key, look));
                 each_expr(value, look);
             }
-            StmtKind::Let { value, .. } => value.iter().for_each(|value| each_expr(value, look)),
+            StmtKind::Let { value, declared, .. } => {
+                if let Some(Declared::Like(like)) = declared {
+                    each_expr(like, look);
+                }
+                value.iter().for_each(|value| each_expr(value, look));
+            }
             StmtKind::If { condition, then, otherwise } => {
                 each_expr(condition, look);
                 each_in(then, look);

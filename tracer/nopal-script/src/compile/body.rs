@@ -7,7 +7,7 @@ use super::types::{At, Ty, Value};
 use super::{Lowered, Shared};
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::op::{Op, Reg, Slot};
-use nopal_program::{Action, Code};
+use nopal_program::{Action, Code, Look};
 
 /// What no sensible body needs.
 const MAX_OPS: usize = 20_000;
@@ -402,6 +402,10 @@ impl<'a, 's> Body<'a, 's> {
     }
 
     /// The number of the action, shared with an equal one.
+    pub(crate) fn look(&self) -> Look {
+        self.shared.script.options.look
+    }
+
     pub(crate) fn action(&mut self, action: Action) -> u32 {
         self.shared.action(action)
     }

@@ -12,7 +12,7 @@ use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span, nearest};
 use nopal_program::aggregate::Aggregate;
 use nopal_program::op::{Binary, Op, Slot};
-use nopal_program::{PointKind, Type};
+use nopal_program::{Look, PointKind, Type};
 
 /// Longer literals are mistakes.
 const MAX_LITERAL_BYTES: usize = 4095;
@@ -127,6 +127,10 @@ impl Body<'_, '_> {
             Some(Ok(value)) => {
                 let ty = if value > i64::MAX as u64 { Ty::U64 } else { Ty::I64 };
                 Ok(Value::new(ty, At::Const(value as i64), span))
+            }
+            _ if self.look() == Look::New => {
+                let text = text.clone();
+                Ok(self.literal(text.as_bytes(), span))
             }
             _ => Err(Diagnostic::error(span, format!("`${index}` is used as a number but is `{text}`"))
                 .help(format!("its text is `str(${index})`"))),
@@ -286,6 +290,10 @@ impl Body<'_, '_> {
                 return Ok(Value::new(Ty::Unknown, At::Const(0), map.span));
             }
             Some((Held::Plain(ty), _)) => ty,
+            Some((Held::Series(_), _)) => {
+                self.shared.maps.check_readable(id, map.span)?;
+                Ty::U64
+            }
             Some((Held::Aggregate(aggregate), first)) => match aggregate {
                 Aggregate::Count => Ty::U64,
                 Aggregate::Sum { is_signed }

@@ -6,7 +6,7 @@ use super::types::{Ty, Value};
 use crate::ast::{Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::op::Slot;
-use nopal_program::{Field, Format, Piece, Spec, Type};
+use nopal_program::{Field, Format, Look, Piece, Spec, Type};
 
 impl Body<'_, '_> {
     /// The format with its fields, and the payload they lie in. `args[0]` is the format.
@@ -26,9 +26,14 @@ impl Body<'_, '_> {
         for piece in parsed {
             match piece {
                 Parsed::Text(text) => pieces.push(Piece::Text(text)),
-                Parsed::Spec(spec) => {
+                Parsed::Spec(mut spec) => {
                     let Some(expr) = values.next() else { break };
                     let field = self.field(start, expr, |value| check(name, &spec, value))?;
+                    // In newer releases `%d` is that of C.
+                    let is_int = matches!(field.value_type, Type::Int { .. });
+                    if is_int && "diuxXo".contains(spec.conversion) && self.look() == Look::New {
+                        spec.size_bytes = spec.size_bytes.or(Some(4));
+                    }
                     pieces.push(Piece::Field { spec, field });
                 }
             }

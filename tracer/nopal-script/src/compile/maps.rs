@@ -4,6 +4,7 @@ use super::Lowered;
 use super::types::Ty;
 use crate::diagnostic::{Diagnostic, Span, nearest};
 use nopal_program::aggregate::Aggregate;
+use nopal_program::series::Series;
 use nopal_program::{MapDef, MapValue};
 use std::collections::HashMap;
 
@@ -25,12 +26,14 @@ pub(crate) struct Map {
 pub(crate) enum Held {
     Plain(Ty),
     Aggregate(Aggregate),
+    Series(Series),
 }
 
 impl Held {
     pub(crate) fn text(&self) -> String {
         match self {
             Held::Plain(ty) => ty.text(),
+            Held::Series(series) => format!("{} intervals of {} ns", series.n, series.interval_ns),
             Held::Aggregate(aggregate) => match aggregate {
                 Aggregate::Count => "count".into(),
                 Aggregate::Sum { .. } => "sum".into(),
@@ -105,7 +108,7 @@ impl Maps {
         let map = &mut self.maps[id];
         let held = match held {
             Held::Plain(ty) => Held::Plain(widened(&ty)),
-            Held::Aggregate(_) => held,
+            Held::Aggregate(_) | Held::Series(_) => held,
         };
         let Some((known, first)) = &mut map.value else {
             if held != Held::Plain(Ty::Unknown) {
@@ -117,7 +120,10 @@ impl Maps {
         let unified = match (&*known, &held) {
             (Held::Plain(a), Held::Plain(b)) => a.unify(b).map(Held::Plain),
             (Held::Aggregate(a), Held::Aggregate(b)) => unify_aggregate(*a, *b).map(Held::Aggregate),
-            (Held::Aggregate(_), Held::Plain(_)) | (Held::Plain(_), Held::Aggregate(_)) => None,
+            (Held::Series(a), Held::Series(b)) => {
+                (*a == Series { is_signed: a.is_signed, ..*b }).then_some(Held::Series(*a))
+            }
+            (Held::Plain(_) | Held::Aggregate(_) | Held::Series(_), _) => None,
         };
         match unified {
             Some(unified) => {
@@ -137,6 +143,23 @@ impl Maps {
         }
     }
 
+    pub(crate) fn is_series(&self, id: usize) -> bool {
+        matches!(self.maps[id].value, Some((Held::Series(_), _)))
+    }
+
+    /// A time series is kept by the tracer, where a body cannot look.
+    pub(crate) fn check_readable(&self, id: usize, span: Span) -> Lowered<()> {
+        match &self.maps[id].value {
+            Some((Held::Series(_), first)) => {
+                let message = format!("`{}` is a time series, not a number", self.maps[id].name);
+                Err(Diagnostic::error(span, message)
+                    .related(*first, "a time series")
+                    .help("it can be printed, cleared and deleted"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn undefined(&self, id: usize, span: Span) -> Diagnostic {
         let name = &self.maps[id].name;
         let defined = self.maps.iter().filter(|map| map.value.is_some()).map(|map| map.name.as_str());
@@ -153,6 +176,7 @@ impl Maps {
             key: map.key.iter().flat_map(|(key, _)| key.iter().map(Ty::to_type)).collect(),
             value: match &map.value {
                 Some((Held::Aggregate(aggregate), _)) => MapValue::Aggregate(*aggregate),
+                Some((Held::Series(series), _)) => MapValue::Series(*series),
                 Some((Held::Plain(ty), _)) => MapValue::Plain(ty.to_type()),
                 None => MapValue::Plain(Ty::U64.to_type()),
             },

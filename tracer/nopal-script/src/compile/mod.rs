@@ -10,6 +10,7 @@ mod memory;
 mod names;
 mod operators;
 pub(crate) mod points;
+mod series;
 mod spans;
 mod statement;
 mod tidy;
@@ -32,6 +33,11 @@ pub(crate) type Lowered<T> = Result<T, Diagnostic>;
 
 /// A type settles after as many walks as it has parts; this is beyond what scripts nest.
 const MAX_WALKS: usize = 32;
+
+/// Whether the language has a function or a variable of this name.
+pub(crate) fn is_builtin(name: &str) -> bool {
+    builtins::variable_names().any(|known| known == name) || builtins::has_function(name)
+}
 
 /// Makes a program of a script. What is wrong with it is told all at once.
 pub fn compile(script: &Script, catalog: &dyn Catalog) -> Result<Program, Vec<Diagnostic>> {
@@ -229,6 +235,7 @@ impl Shared<'_> {
             actions: self.actions,
             constants: self.constants,
             limits: self.script.limits,
+            look: self.script.options.look,
         };
         Ok((program, self.diagnostics))
     }

@@ -6,8 +6,8 @@ use super::expression::both_signed;
 use super::types::{At, Ty, Value};
 use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::diagnostic::{Diagnostic, Span};
-use nopal_program::Type;
 use nopal_program::op::{Binary, Op, Slot, Unary};
+use nopal_program::{Action, Format, Look, Piece, Type};
 
 impl Body<'_, '_> {
     pub(super) fn unary(&mut self, op: UnaryOp, operand: &Expr, span: Span) -> Lowered<Value> {
@@ -91,7 +91,12 @@ impl Body<'_, '_> {
         } else {
             Ty::Int { size_bytes: 8, is_signed: if is_shift { is_left_signed } else { is_signed } }
         };
-        let mut value = self.arithmetic(machine_op, &a, &b, ty, mark, span);
+        let may_be_zero = b.constant().is_none_or(|divisor| divisor == 0);
+        let is_division = matches!(op, BinaryOp::Div | BinaryOp::Rem);
+        let mut value = match is_division && may_be_zero && self.look() == Look::New {
+            true => self.division(machine_op, &a, &b, ty, mark, span),
+            false => self.arithmetic(machine_op, &a, &b, ty, mark, span),
+        };
         value.space = if op.is_comparison() { None } else { space };
         Ok(value)
     }
@@ -115,6 +120,32 @@ impl Body<'_, '_> {
                 .help("cast one of them: `(int64)`"),
             );
         }
+    }
+
+    /// As newer releases do it: what is divided by zero gives 1, and a warning.
+    fn division(
+        &mut self,
+        op: Binary,
+        a: &Value,
+        b: &Value,
+        ty: Ty,
+        mark: super::body::Mark,
+        span: Span,
+    ) -> Value {
+        let (a, b) = (self.reg(a), self.reg(b));
+        let zero = self.jump(Op::JumpUnless { condition: b, to: 0 });
+        let quotient = self.temp();
+        self.emit(Op::Binary { op, dst: quotient, a, b });
+        let end = self.jump(Op::Jump { to: 0 });
+        self.patch(&[zero]);
+        let text = "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result.";
+        let format = Format { pieces: vec![Piece::Text(text.to_owned())] };
+        let place = (span.start, span.end);
+        let action = self.action(Action::Message { format, is_error: false, place });
+        self.emit(Op::Emit { action, payload: Slot { at: 0, len: 0 } });
+        self.emit(Op::Const { dst: quotient, value: 1 });
+        self.patch(&[end]);
+        self.result(mark, ty, span, |dst| Op::Copy { dst, src: quotient })
     }
 
     fn arithmetic(

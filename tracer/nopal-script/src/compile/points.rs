@@ -1,12 +1,12 @@
 //! The points of each body: those that depend on no target are made here, for the others the catalog is asked. Points
 //! whose arguments differ are compiled apart.
 
-use crate::ast::{Clause, PointRef, Script};
+use crate::ast::{Clause, MissingProbes, PointRef, Script, walk};
 use crate::catalog::{Catalog, KnownArg, KnownPoint, PointSpec};
 use crate::diagnostic::{Diagnostic, Severity, nearest};
 use crate::number::parse_number;
 use nopal_program::op::Space;
-use nopal_program::{Point, PointKind, SoftwareEvent};
+use nopal_program::{Look, Point, PointKind, SoftwareEvent};
 
 /// Points of one body for which the same code is right.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct Variant {
     pub points: Vec<Point>,
     pub args: Vec<KnownArg>,
     pub place: PointRef,
+    /// `probe` is a text, so that each point has code of its own.
+    pub has_probe_text: bool,
 }
 
 impl Variant {
@@ -41,6 +43,9 @@ impl Variant {
     }
 }
 
+/// Points of one body whose names it compares.
+const MAX_PROBE_TEXTS: usize = 128;
+
 /// How the code of a body depends on the arguments of its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UsedArgs {
@@ -62,15 +67,18 @@ pub(super) fn variants(
 ) -> Result<Vec<Variant>, Diagnostic> {
     let mut variants: Vec<Variant> = Vec::new();
     let mut absent = Vec::new();
+    let has_probe_text = walk::has_probe_text(clause);
     for place in &clause.points {
-        let points = match known_points(&script.specs[place.spec], *place, catalog, warnings) {
+        let points = match known_points(script, *place, catalog, warnings) {
             Ok(mut points) => {
                 if !has_later && points.len() > 1 {
                     points.retain(|known| !matches!(known.point.kind, PointKind::UsdtLater(_)));
                 }
                 points
             }
-            Err(Missing { diagnostic, is_only_absent: true }) => {
+            Err(Missing { diagnostic, is_only_absent: true })
+                if script.options.look == Look::Old || script.missing_probes != MissingProbes::Error =>
+            {
                 absent.push(diagnostic);
                 continue;
             }
@@ -85,15 +93,22 @@ pub(super) fn variants(
             };
             let same = variants.iter_mut().find(|variant| {
                 let first = &variant.points[0].kind;
-                sort_of(first) == sort_of(&point.kind)
+                !has_probe_text
+                    && sort_of(first) == sort_of(&point.kind)
                     && is_syscall(first) == is_syscall(&point.kind)
                     && variant.args == args
             });
             match same {
                 Some(variant) => variant.points.push(point),
-                None => variants.push(Variant { points: vec![point], args, place: *place }),
+                None => variants.push(Variant { points: vec![point], args, place: *place, has_probe_text }),
             }
         }
+    }
+    if has_probe_text && variants.len() > MAX_PROBE_TEXTS {
+        let message =
+            format!("`probe` is compared at {} points, more than {MAX_PROBE_TEXTS}", variants.len());
+        return Err(Diagnostic::error(clause.points[0].span, message)
+            .help("each has code of its own then; name fewer points, or use `@[probe] = count()`"));
     }
     if variants.is_empty() {
         return Err(absent.swap_remove(0));
@@ -127,11 +142,12 @@ fn is_syscall(kind: &PointKind) -> bool {
 }
 
 fn known_points(
-    spec: &PointSpec,
+    script: &Script,
     place: PointRef,
     catalog: &dyn Catalog,
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<Vec<KnownPoint>, Missing> {
+    let spec = &script.specs[place.spec];
     let name =
         || format!("{}{}", spec.kind, spec.parts.iter().map(|part| format!(":{part}")).collect::<String>());
     let kind = match spec.kind.as_str() {
@@ -155,7 +171,11 @@ fn known_points(
             });
         }
     };
-    Ok(vec![KnownPoint { point: Point { name: name(), kind }, args: Vec::new(), obstacle: None }])
+    let name = match kind {
+        PointKind::Begin | PointKind::End if script.options.look == Look::New => name().to_lowercase(),
+        _ => name(),
+    };
+    Ok(vec![KnownPoint { point: Point { name, kind }, args: Vec::new(), obstacle: None }])
 }
 
 /// Those that may be attached to; the others are told of.

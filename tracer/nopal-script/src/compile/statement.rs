@@ -4,7 +4,7 @@ use super::body::{Body, Loop, Width};
 use super::maps::Held;
 use super::types::{At, Ty, Value};
 use super::{Lowered, builtins};
-use crate::ast::{BinaryOp, Clause, Expr, ExprKind, MapRef, Stmt, StmtKind, scope};
+use crate::ast::{BinaryOp, Clause, Declared, Expr, ExprKind, MapRef, Stmt, StmtKind, scope};
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::PointKind;
@@ -273,20 +273,39 @@ impl Body<'_, '_> {
         }
     }
 
+    /// The type of a value that fits into a register, without its code.
+    fn type_of(&mut self, expr: &Expr) -> Lowered<Option<Ty>> {
+        let (mark, here) = (self.mark(), self.here());
+        let ty = self.expr(expr)?.ty;
+        self.truncate(here);
+        self.release(mark);
+        Ok(Some(ty).filter(|ty| ty.is_scalar() && *ty != Ty::Unknown))
+    }
+
     fn declare(
         &mut self,
         name: &str,
-        declared: Option<&CType>,
+        declared: Option<&Declared>,
         value: Option<&Expr>,
         target: Span,
         span: Span,
     ) -> Lowered<()> {
+        let like = match declared {
+            Some(Declared::Like(like)) => self.type_of(like)?,
+            _ => None,
+        };
+        let declared = match declared {
+            Some(Declared::Type(declared)) => Some(declared),
+            _ => None,
+        };
         let ty = match declared {
-            None => None,
+            None => like,
             Some(CType::Int { size_bytes, is_signed }) => {
                 Some(Ty::Int { size_bytes: *size_bytes, is_signed: *is_signed })
             }
             Some(CType::Bool) => Some(Ty::BOOL),
+            // Whose memory it leads to is known when something is assigned.
+            Some(CType::Pointer(_)) if value.is_none() => None,
             Some(CType::Pointer(to)) => Some(Ty::Pointer { to: (**to).clone(), space: self.variant.space() }),
             Some(other) => {
                 return Err(Diagnostic::error(
@@ -315,6 +334,9 @@ impl Body<'_, '_> {
         match op {
             Some(op) => self.change_map(map, op, value, span),
             None => match &value.kind {
+                ExprKind::Call { name, args, .. } if name == builtins::SERIES => {
+                    self.assign_series(map, args, value.span, span)
+                }
                 ExprKind::Call { name, args, .. } if builtins::is_aggregate(name) => {
                     let (aggregate, number) = builtins::aggregate(self, name, args, value.span)?;
                     let number = map.keys.iter().fold(number, |number, key| self.guarded(number, key));
@@ -462,6 +484,7 @@ impl Body<'_, '_> {
         let value_ty = match held {
             Held::Plain(ty) => ty,
             Held::Aggregate(_) => Ty::I64,
+            Held::Series(_) => return self.shared.maps.check_readable(id, map_span),
         };
         let key = self.alloc(key_ty.size_bytes());
         let value = self.alloc(value_ty.size_bytes());

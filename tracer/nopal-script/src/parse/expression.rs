@@ -1,7 +1,7 @@
 //! Expressions, with the precedence of C.
 
 use super::{MAX_DEPTH, Parsed, Parser, too_deep};
-use crate::ast::{BinaryOp, Expr, ExprKind, MapRef, UnaryOp};
+use crate::ast::{BinaryOp, Declared, Expr, ExprKind, MapRef, UnaryOp};
 use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lex::Token;
@@ -250,7 +250,16 @@ impl Parser<'_> {
 
     fn sizeof(&mut self, start: Span) -> Parsed<Expr> {
         let (kind, depth) = if self.is_type_next()? {
-            (ExprKind::SizeofType(self.type_name()?), 0)
+            match self.type_or_like()? {
+                Declared::Type(named) => {
+                    let at = self.peek()?.1;
+                    (ExprKind::SizeofType(self.array_of(named, at)?), 0)
+                }
+                Declared::Like(operand) => {
+                    let depth = operand.depth;
+                    (ExprKind::SizeofExpr(Box::new(operand)), depth)
+                }
+            }
         } else {
             let operand = self.expression()?;
             let depth = operand.depth;
@@ -343,7 +352,7 @@ impl Parser<'_> {
     }
 }
 
-fn make(kind: ExprKind, span: Span, depth_below: u16) -> Parsed<Expr> {
+pub(super) fn make(kind: ExprKind, span: Span, depth_below: u16) -> Parsed<Expr> {
     if depth_below >= MAX_DEPTH {
         return Err(too_deep(span));
     }

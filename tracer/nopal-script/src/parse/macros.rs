@@ -11,6 +11,8 @@ use nopal_program::Room;
 /// Names that are short for something longer.
 const PROVIDED: &str = r#"
 macro ppid() { ((struct task_struct *)curtask)->real_parent->tgid }
+macro ppid(task) { ((struct task_struct *)(task))->real_parent->tgid }
+macro pcomm(task) { str(((struct task_struct *)(task))->real_parent->comm) }
 macro pcomm() { str(((struct task_struct *)curtask)->real_parent->comm) }
 macro leader_tid() { ((struct task_struct *)curtask)->group_leader->pid }
 macro leader_comm() { str(((struct task_struct *)curtask)->group_leader->comm) }

@@ -14,7 +14,7 @@ use crate::ast::{Clause, MissingProbes, Options, Script, expand, scope};
 use crate::ctype::Records;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lex::{Lexer, Token};
-use nopal_program::{Limits, StackForm};
+use nopal_program::{Limits, Look, StackForm};
 
 /// Levels a tree may have: what walks it later does so by calling itself.
 const MAX_DEPTH: u16 = 120;
@@ -39,6 +39,11 @@ pub fn parse(
     parser.script.options = options.clone();
     parser.script.parameters = parameters.to_vec();
     let read = parser.settings_from_outside().and_then(|()| parser.script());
+    // Since release 0.22 what stands outside goes before the script's own.
+    let read = match options.look {
+        Look::Old => read,
+        Look::New => read.and_then(|()| parser.settings_from_outside()),
+    };
     match read.and_then(|()| parser.resolve()) {
         Ok(()) => Ok(parser.script),
         Err(diagnostic) => Err(vec![diagnostic]),

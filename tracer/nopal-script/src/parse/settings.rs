@@ -6,16 +6,17 @@ use crate::diagnostic::{Diagnostic, Span, nearest};
 use nopal_program::StackForm;
 
 /// Settings that mean something here, with what they are.
-const MEANT: [(&str, &str); 5] = [
+const MEANT: [(&str, &str); 6] = [
     ("max_strlen", "a number from 8 to 4096"),
     ("max_map_keys", "a number from 1 to 16777216"),
+    ("max_cat_bytes", "a number from 1 to 16777216"),
     ("print_maps_on_exit", "true or false"),
     ("missing_probes", "error, warn or ignore"),
     ("stack_mode", "bpftrace, perf, raw or build_id"),
 ];
 
 /// Settings of bpftrace about what nopal finds out by itself, or does not have; they are taken, and change nothing.
-const TAKEN: [&str; 17] = [
+const TAKEN: [&str; 16] = [
     "cache_user_symbols",
     "cpp_demangle",
     "lazy_symbolication",
@@ -23,7 +24,6 @@ const TAKEN: [&str; 17] = [
     "log_size",
     "max_ast_nodes",
     "max_bpf_progs",
-    "max_cat_bytes",
     "max_probes",
     "max_type_res_iterations",
     "on_stack_limit",
@@ -88,6 +88,13 @@ impl Parser<'_> {
             ("max_map_keys", _) => match number().filter(|n| (1..=1 << 24).contains(n)) {
                 Some(n) => {
                     script.limits.map_entries = n as u32;
+                    true
+                }
+                None => false,
+            },
+            ("max_cat_bytes", _) => match number().filter(|n| (1..=1 << 24).contains(n)) {
+                Some(n) => {
+                    script.limits.cat_bytes = n as u32;
                     true
                 }
                 None => false,

@@ -1,5 +1,6 @@
 //! Statements and blocks.
 
+use super::expression::make;
 use super::points::is_probe_kind;
 use super::{Parsed, Parser};
 use crate::ast::{BinaryOp, Expr, ExprKind, Stmt, StmtKind};
@@ -17,6 +18,7 @@ impl Parser<'_> {
         let (mut statements, has_value) = self.block_and_end()?;
         match statements.pop() {
             Some(Stmt { kind: StmtKind::Expr(value), .. }) if has_value => Ok((statements, Some(value))),
+            Some(last) if has_value && gives_value(&last) => Ok((statements, Some(value_of(last)?))),
             last => {
                 statements.extend(last);
                 Ok((statements, None))
@@ -184,7 +186,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `let $x`, `let $x = 1`, `let $x: int64 = 1`.
+    /// `let $x`, `let $x = 1`, `let $x: int64 = 1`, `let $x: typeof($y)`.
     fn let_statement(&mut self) -> Parsed<StmtKind> {
         self.take()?;
         let (name, target) = match self.take()? {
@@ -193,7 +195,7 @@ impl Parser<'_> {
                 return Err(Diagnostic::error(span, format!("expected a variable, found {}", token.text())));
             }
         };
-        let declared = if self.accept(":")? { Some(self.type_name()?) } else { None };
+        let declared = if self.accept(":")? { Some(self.type_or_like()?) } else { None };
         let value = if self.accept("=")? { Some(self.expression()?) } else { None };
         Ok(StmtKind::Let { name, declared, value, target })
     }
@@ -242,4 +244,40 @@ fn begins_probe(name: &str, next: &Token) -> bool {
 
 fn no_end(at: Span, open: Span) -> Diagnostic {
     Diagnostic::error(at, "the body has no end").related(open, "begins here").help("end it with `}`")
+}
+
+/// An `if` whose ways all end with a value.
+fn gives_value(statement: &Stmt) -> bool {
+    match &statement.kind {
+        StmtKind::Expr(_) => true,
+        StmtKind::If { then, otherwise, .. } => {
+            then.last().is_some_and(gives_value) && otherwise.last().is_some_and(gives_value)
+        }
+        _ => false,
+    }
+}
+
+/// The same as a value.
+fn value_of(statement: Stmt) -> Parsed<Expr> {
+    let span = statement.span;
+    let (condition, then, otherwise) = match statement.kind {
+        StmtKind::Expr(value) => return Ok(value),
+        StmtKind::If { condition, then, otherwise } => (condition, then, otherwise),
+        _ => return Err(Diagnostic::error(span, "expected a value")),
+    };
+    let block = |mut body: Vec<Stmt>| -> Parsed<Expr> {
+        let last = body.pop().ok_or_else(|| Diagnostic::error(span, "expected a value"))?;
+        let value = value_of(last)?;
+        let (at, depth) = (value.span, value.depth);
+        let kind = ExprKind::Block { body, value: Some(Box::new(value)) };
+        make(kind, at, depth)
+    };
+    let (then, otherwise) = (block(then)?, block(otherwise)?);
+    let depth = condition.depth.max(then.depth).max(otherwise.depth);
+    let kind = ExprKind::Ternary {
+        condition: Box::new(condition),
+        then: Box::new(then),
+        otherwise: Box::new(otherwise),
+    };
+    make(kind, span, depth)
 }

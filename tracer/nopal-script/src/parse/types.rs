@@ -1,6 +1,7 @@
 //! Types of C: in casts, and the `struct`, `union`, `enum` and `typedef` definitions of a script.
 
 use super::{Parsed, Parser};
+use crate::ast::Declared;
 use crate::ctype::{CType, Member, Record};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lex::Token;
@@ -30,7 +31,7 @@ impl Parser<'_> {
     }
 
     /// Bounds after a declared name, the last the innermost.
-    fn array_of(&mut self, of: CType, span: Span) -> Parsed<CType> {
+    pub(super) fn array_of(&mut self, of: CType, span: Span) -> Parsed<CType> {
         let mut bounds = Vec::new();
         while self.accept("[")? {
             match self.take()? {
@@ -65,6 +66,29 @@ impl Parser<'_> {
             self.take()?;
         }
         Ok(())
+    }
+
+    /// The same, or `typeof(value)`.
+    pub(super) fn type_or_like(&mut self) -> Parsed<Declared> {
+        if !matches!(self.peek()?, (Token::Name(name), _) if name == "typeof") {
+            return Ok(Declared::Type(self.type_name()?));
+        }
+        self.take()?;
+        self.expect("(")?;
+        let declared = match self.is_type_next()? {
+            true => Declared::Type(self.type_name()?),
+            false => Declared::Like(self.expression()?),
+        };
+        self.expect(")")?;
+        Ok(match declared {
+            Declared::Type(mut named) => {
+                while self.accept("*")? {
+                    named = named.pointer();
+                }
+                Declared::Type(named)
+            }
+            like @ Declared::Like(_) => like,
+        })
     }
 
     /// Without the stars. A record may be defined on the spot.
@@ -120,32 +144,56 @@ impl Parser<'_> {
         };
         if self.is_next("{")? {
             let record = self.deeper(|parser| parser.record_body(word == "union", start))?;
-            let record = match self.is_packed()? {
+            let attributes = self.attributes()?;
+            let mut record = match attributes.is_packed {
                 true => self.packed(record, word == "union", start)?,
                 false => record,
             };
+            record.align_bytes = record.align_bytes.max(attributes.align_bytes);
+            record.size_bytes = record.size_bytes.next_multiple_of(record.align_bytes.max(1));
             self.script.records.records.insert(name.clone(), record);
         }
         Ok(CType::Record(name))
     }
 
-    /// Whether `__attribute__((packed))` follows. Others change the layout in ways of their own, so they are refused.
-    fn is_packed(&mut self) -> Parsed<bool> {
-        let mut is_packed = false;
+    /// `__attribute__((packed))`, `__attribute__((aligned(16)))`. Others change the layout in ways of their own, so they are
+    /// refused.
+    fn attributes(&mut self) -> Parsed<Attributes> {
+        let mut attributes = Attributes::default();
         while matches!(self.peek()?, (Token::Name(name), _) if name == "__attribute__") {
             self.take()?;
             self.expect("(")?;
             self.expect("(")?;
             let (name, span) = self.name("an attribute")?;
-            if !matches!(name.as_str(), "packed" | "__packed__") {
-                return Err(Diagnostic::error(span, format!("the attribute `{name}` is not supported"))
-                    .help("`packed` is"));
+            match name.as_str() {
+                "packed" | "__packed__" => attributes.is_packed = true,
+                "aligned" | "__aligned__" => {
+                    let align_bytes = self.alignment()?;
+                    attributes.align_bytes = attributes.align_bytes.max(align_bytes);
+                }
+                _ => {
+                    return Err(Diagnostic::error(span, format!("the attribute `{name}` is not supported"))
+                        .help("`packed` and `aligned(8)` are"));
+                }
             }
             self.expect(")")?;
             self.expect(")")?;
-            is_packed = true;
         }
-        Ok(is_packed)
+        Ok(attributes)
+    }
+
+    /// `(8)`.
+    fn alignment(&mut self) -> Parsed<u32> {
+        self.expect("(")?;
+        let (token, span) = self.take()?;
+        let align_bytes = match token {
+            Token::Int { value, .. } if (1..=4096).contains(&value) && value.count_ones() == 1 => {
+                value as u32
+            }
+            _ => return Err(Diagnostic::error(span, "an alignment is a power of two from 1 to 4096")),
+        };
+        self.expect(")")?;
+        Ok(align_bytes)
     }
 
     /// The same members without room between them.
@@ -334,6 +382,13 @@ impl Parser<'_> {
         }
         Ok(())
     }
+}
+
+/// What stands behind a record.
+#[derive(Default)]
+struct Attributes {
+    is_packed: bool,
+    align_bytes: u32,
 }
 
 /// Where the next member goes.

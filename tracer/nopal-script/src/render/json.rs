@@ -157,7 +157,8 @@ pub(super) fn map(def: &MapDef, entries: &[Entry], div: u64, names: &dyn Names, 
         MapValue::Aggregate(
             Aggregate::Count | Aggregate::Sum { .. } | Aggregate::Min { .. } | Aggregate::Max { .. },
         )
-        | MapValue::Plain(_) => "map",
+        | MapValue::Plain(_)
+        | MapValue::Series(_) => "map",
     };
     if entries.is_empty() {
         return;
@@ -173,22 +174,34 @@ pub(super) fn map(def: &MapDef, entries: &[Entry], div: u64, names: &dyn Names, 
             if index > 0 {
                 out.extend_from_slice(b", ");
             }
-            let mut text = Vec::new();
-            let mut is_first = true;
-            value::tuple(&def.key, key, &mut Vec::new(), |member, bytes, _| {
-                if !is_first {
-                    text.push(b',');
-                }
-                is_first = false;
-                value::value(member, bytes, names, &mut text);
-            });
-            string(&text, out);
+            self::key(&def.key, key, names, out);
             out.extend_from_slice(b": ");
             map_value(def, words, div, names, out);
         }
         out.push(b'}');
     }
     out.extend_from_slice(b"}}\n");
+}
+
+/// A key as the name of a member.
+pub(super) fn key(types: &[Type], key: &[u8], names: &dyn Names, out: &mut Vec<u8>) {
+    let mut text = Vec::new();
+    let mut is_first = true;
+    value::tuple(types, key, &mut Vec::new(), |member, bytes, _| {
+        if !is_first {
+            text.push(b',');
+        }
+        is_first = false;
+        value::value(member, bytes, names, &mut text);
+    });
+    string(&text, out);
+}
+
+/// What `print(@map[key])` prints.
+pub(super) fn entry(def: &MapDef, words: &[u64], names: &dyn Names, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\": \"value\", \"data\": ");
+    map_value(def, words, 1, names, out);
+    out.extend_from_slice(b"}\n");
 }
 
 fn map_value(def: &MapDef, words: &[u64], div: u64, names: &dyn Names, out: &mut Vec<u8>) {
@@ -202,6 +215,8 @@ fn map_value(def: &MapDef, words: &[u64], div: u64, names: &dyn Names, out: &mut
             return value(value_type, &bytes, names, out);
         }
         MapValue::Aggregate(aggregate) => *aggregate,
+        // Shown on its own.
+        MapValue::Series(_) => return,
     };
     match aggregate {
         Aggregate::Count => put(map::divided(words[0], false, div)),
@@ -248,14 +263,19 @@ pub fn json_rows(def: &MapDef, entries: &[Entry], names: &dyn Names, out: &mut V
         if index > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(b"{\"map\":");
-        string(def.name.as_bytes(), out);
-        out.extend_from_slice(b",\"key\":");
-        value(&Type::Tuple(def.key.clone()), key, names, out);
-        out.extend_from_slice(b",\"value\":");
+        row_head(def, key, names, out);
         map_value(def, words, 1, names, out);
         out.push(b'}');
     }
+}
+
+/// A row up to its value.
+pub(super) fn row_head(def: &MapDef, key: &[u8], names: &dyn Names, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"map\":");
+    string(def.name.as_bytes(), out);
+    out.extend_from_slice(b",\"key\":");
+    value(&Type::Tuple(def.key.clone()), key, names, out);
+    out.extend_from_slice(b",\"value\":");
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::value::{self, Place};
 use super::{Names, word};
 use nopal_program::aggregate::{Aggregate, average, hist_range, n_lhist_buckets};
 use nopal_program::rank::Rank;
-use nopal_program::{MapDef, MapValue, Type};
+use nopal_program::{Look, MapDef, MapValue, Type};
 use std::cmp::Ordering;
 
 /// How a map is printed: how many entries (0: all), by what their numbers are divided, and their order.
@@ -43,7 +43,7 @@ fn value_rank(value: &MapValue, words: &[u64], rank: Rank) -> i128 {
         MapValue::Plain(Type::Int { is_signed, .. }) if rank == Rank::Usual => {
             return number(words[0] as i64, *is_signed);
         }
-        MapValue::Plain(_) => return 0,
+        MapValue::Plain(_) | MapValue::Series(_) => return 0,
     };
     let is_signed = match aggregate {
         Aggregate::Sum { is_signed }
@@ -116,6 +116,11 @@ fn compare_keys(types: &[Type], a: &[u8], b: &[u8]) -> Ordering {
     Ordering::Equal
 }
 
+/// Whether it is printed below its name.
+pub(super) fn has_buckets(def: &MapDef) -> bool {
+    matches!(def.value, MapValue::Aggregate(Aggregate::Hist { .. } | Aggregate::Lhist { .. }))
+}
+
 /// How the numbers of a map are shown.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
@@ -123,10 +128,10 @@ pub(super) struct Scale {
     pub div: u64,
     /// Behind the values of quantiles.
     pub unit: &'static str,
+    pub look: Look,
 }
 
 pub(super) fn text(def: &MapDef, entries: &[Entry], scale: Scale, names: &dyn Names, out: &mut Vec<u8>) {
-    let div = scale.div;
     for (key, words) in entries {
         out.extend_from_slice(def.name.as_bytes());
         if !def.key.is_empty() {
@@ -136,20 +141,19 @@ pub(super) fn text(def: &MapDef, entries: &[Entry], scale: Scale, names: &dyn Na
             });
             out.push(b']');
         }
-        out.extend_from_slice(b": ");
-        match &def.value {
-            MapValue::Plain(Type::Int { is_signed, .. }) => {
-                out.extend_from_slice(divided(words[0], *is_signed, div).as_bytes());
-                out.push(b'\n');
-            }
-            MapValue::Plain(value_type) => {
-                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                value::value(value_type, &bytes, names, out);
-                out.push(b'\n');
-            }
-            MapValue::Aggregate(aggregate) => aggregated(*aggregate, words, scale, out),
+        out.push(b':');
+        if scale.look == Look::Old || !has_buckets(def) {
+            out.push(b' ');
         }
+        value(def, words, scale, names, out);
     }
+    if scale.look == Look::Old {
+        line_behind(def, entries, out);
+    }
+}
+
+/// Old releases end some maps with an empty line, and show nothing as one.
+fn line_behind(def: &MapDef, entries: &[Entry], out: &mut Vec<u8>) {
     if entries.is_empty() {
         out.push(b'\n');
     }
@@ -158,19 +162,40 @@ pub(super) fn text(def: &MapDef, entries: &[Entry], scale: Scale, names: &dyn Na
     }
 }
 
+/// What an entry has, and the end of its line.
+pub(super) fn value(def: &MapDef, words: &[u64], scale: Scale, names: &dyn Names, out: &mut Vec<u8>) {
+    match &def.value {
+        MapValue::Plain(Type::Int { is_signed, .. }) => {
+            out.extend_from_slice(divided(words[0], *is_signed, scale.div).as_bytes());
+            out.push(b'\n');
+        }
+        MapValue::Plain(value_type) => {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            value::value(value_type, &bytes, names, out);
+            out.push(b'\n');
+        }
+        MapValue::Aggregate(aggregate) => aggregated(*aggregate, words, scale, out),
+        // Shown on its own.
+        MapValue::Series(_) => {}
+    }
+}
+
 fn aggregated(aggregate: Aggregate, words: &[u64], scale: Scale, out: &mut Vec<u8>) {
-    let Scale { div, unit } = scale;
+    let Scale { div, unit, look } = scale;
     let line = match aggregate {
         Aggregate::Count => divided(words[0], false, div),
         Aggregate::Sum { is_signed } => divided(words[0], is_signed, div),
         Aggregate::Min { is_signed } | Aggregate::Max { is_signed } => divided(words[1], is_signed, div),
         Aggregate::Avg { is_signed } => divided(average(words, is_signed) as u64, is_signed, div),
-        Aggregate::Stats { is_signed } => format!(
-            "count {}, average {}, total {}",
-            words[0],
-            divided(average(words, is_signed) as u64, is_signed, div),
-            divided(words[1], is_signed, div)
-        ),
+        Aggregate::Stats { is_signed } => {
+            let count = words[0];
+            let average = divided(average(words, is_signed) as u64, is_signed, div);
+            let total = divided(words[1], is_signed, div);
+            match look {
+                Look::Old => format!("count {count}, average {average}, total {total}"),
+                Look::New => format!("{{ .count = {count}, .average = {average}, .total = {total} }}"),
+            }
+        }
         Aggregate::Quantiles { bits } => {
             let q = Quantiles::of(words, bits);
             let [p50, p90, p99, p999] = q.at.map(|value| value / div as i64);
@@ -345,7 +370,7 @@ mod tests {
         text(
             def,
             &sorted(def, entries, top, Rank::Usual),
-            Scale { div: div.max(1), unit: "" },
+            Scale { div: div.max(1), unit: "", look: Look::Old },
             &TestNames,
             &mut out,
         );

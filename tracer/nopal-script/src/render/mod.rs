@@ -4,15 +4,19 @@
 mod json;
 mod map;
 mod printf;
+mod series;
 mod value;
 
 pub use json::{escaped, json_rows};
 pub use map::{Entry, MapShown, sorted};
 pub use printf::printf;
+pub use series::json_rows as series_rows;
 pub use value::value;
 
 use map::Scale;
-use nopal_program::{Field, MapDef, Program, SpanDef};
+use nopal_program::aggregate::Aggregate;
+use nopal_program::series::{Points, Series};
+use nopal_program::{Field, Look, MapDef, MapValue, Program, SpanDef};
 
 /// What numbers are called.
 pub trait Names {
@@ -32,6 +36,8 @@ pub trait Names {
     }
     /// A time of `nsecs` in local time, by a strftime format.
     fn time(&self, format: &str, ns: u64) -> String;
+    /// A time since the epoch in local time.
+    fn clock_time(&self, format: &str, epoch_ns: u64) -> String;
 }
 
 /// How results are shown.
@@ -86,8 +92,12 @@ impl Renderer<'_> {
     }
 
     /// `print(@map, top, div)`: the largest last; `top` 0 is all.
-    pub fn map(&self, map: u32, entries: Vec<Entry>, shown: MapShown, out: &mut Vec<u8>) {
+    pub fn map(&self, map: u32, mut entries: Vec<Entry>, shown: MapShown, out: &mut Vec<u8>) {
         let Some(def) = self.program.maps.get(map as usize) else { return };
+        let has_zero = self.program.look == Look::New && def.key.is_empty() && !map::has_buckets(def);
+        if entries.is_empty() && has_zero {
+            entries.push((Vec::new(), vec![0; def.value_bytes() as usize / 8]));
+        }
         let MapShown { top, div, rank } = shown;
         let entries = sorted(def, entries, top, rank);
         match self.form {
@@ -96,11 +106,32 @@ impl Renderer<'_> {
         }
     }
 
-    /// `print(@map[key])`.
-    pub fn entry(&self, def: &MapDef, entry: Entry, out: &mut Vec<u8>) {
+    /// `print()` of a map of time series, and the same at the end.
+    pub fn series(&self, def: &MapDef, series: Series, entries: &[(Vec<u8>, Points)], out: &mut Vec<u8>) {
         match self.form {
-            Form::Text => map::text(def, &[entry], self.scale(def, 1), self.names, out),
-            Form::Json => json::map(def, &[entry], 1, self.names, out),
+            Form::Text => series::text(def, series, entries, self.names, out),
+            Form::Json => series::json(def, series, entries, self.names, out),
+        }
+    }
+
+    /// All maps at the end of a script: those with something in them.
+    pub fn map_at_end(&self, map: u32, entries: Vec<Entry>, out: &mut Vec<u8>) {
+        let Some(def) = self.program.maps.get(map as usize) else { return };
+        // A counter that was never hit is 0 in old releases.
+        let is_counter = def.key.is_empty() && def.value == MapValue::Aggregate(Aggregate::Count);
+        if !entries.is_empty() || is_counter && self.program.look == Look::Old {
+            self.map(map, entries, MapShown { div: 1, ..MapShown::default() }, out);
+        }
+    }
+
+    /// `print(@map[key])`: newer releases print the value alone.
+    pub fn entry(&self, def: &MapDef, entry: Entry, out: &mut Vec<u8>) {
+        let scale = self.scale(def, 1);
+        match (self.form, self.program.look) {
+            (Form::Text, Look::Old) => map::text(def, &[entry], scale, self.names, out),
+            (Form::Text, Look::New) => map::value(def, &entry.1, scale, self.names, out),
+            (Form::Json, Look::Old) => json::map(def, &[entry], 1, self.names, out),
+            (Form::Json, Look::New) => json::entry(def, &entry.1, self.names, out),
         }
     }
 
@@ -110,7 +141,7 @@ impl Renderer<'_> {
             self.program.maps.get(span.map as usize).is_some_and(|measured| measured.name == def.name)
         };
         let is_time = div <= 1 && self.program.spans.iter().any(is_of_spans);
-        Scale { div: div.max(1), unit: if is_time { " ns" } else { "" } }
+        Scale { div: div.max(1), unit: if is_time { " ns" } else { "" }, look: self.program.look }
     }
 }
 
@@ -151,6 +182,9 @@ pub(crate) mod tests {
         }
         fn time(&self, format: &str, ns: u64) -> String {
             format!("{format}@{ns}")
+        }
+        fn clock_time(&self, format: &str, epoch_ns: u64) -> String {
+            format!("{format}@{epoch_ns}")
         }
     }
 }

@@ -72,13 +72,21 @@ const OPTIONS: [(char, &str, bool); 33] = [
     ('\0', "emit-llvm", true),
 ];
 
+/// Behind `--`: whether it is an option of the script; a negative number is a parameter.
+fn is_named(arg: &str) -> bool {
+    let mut letters = arg.chars();
+    letters.next() == Some('-') && letters.next().is_some_and(|second| !second.is_ascii_digit())
+}
+
 /// `Err` is what to say on standard error.
 pub(super) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
     let mut options = Options::default();
     let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {
         if arg == "--" {
-            options.named.extend(args);
+            let (named, words): (Vec<String>, Vec<String>) = args.partition(|arg| is_named(arg));
+            options.named.extend(named);
+            options.words.extend(words);
             break;
         }
         if let Some(long) = arg.strip_prefix("--") {
@@ -219,10 +227,11 @@ mod tests {
 
     #[test]
     fn options_stand_anywhere_and_the_last_script_counts() {
-        let options =
-            work(&["-e", "BEGIN {}", "1", "-qf", "json", "two", "-e", "END {}", "--", "--x=1", "-q"]);
+        let options = work(&[
+            "-e", "BEGIN {}", "1", "-qf", "json", "two", "-e", "END {}", "--", "--x=1", "-q", "3", "-4",
+        ]);
         assert_eq!(options.script.as_deref(), Some("END {}"));
-        assert_eq!(options.words, ["1", "two"]);
+        assert_eq!(options.words, ["1", "two", "3", "-4"]);
         assert_eq!(options.named, ["--x=1", "-q"]);
         assert!(options.is_quiet && options.is_json && !options.is_listing);
         let options = work(&["-p12", "--unsaf", "--output=x", "a.bt", "-"]);

@@ -18,6 +18,31 @@ pub(crate) struct Source {
 /// Larger files are no scripts.
 const MAX_BYTES: u64 = 4 << 20;
 
+/// Options of the script that it does not ask for are errors, as is `--help`.
+pub(super) fn check_named(script: &nopal_script::Script, given: &[String]) -> Result<(), Failure> {
+    let known = script.named_parameters();
+    let name_of = |word: &String| word.split('=').next().unwrap_or(word).to_owned();
+    let mut expected = String::from("expected program options:");
+    for (name, doc) in &known {
+        let doc = doc.as_ref().map(|doc| format!(": {doc}")).unwrap_or_default();
+        expected.push_str(&format!("\n--{name}{doc}"));
+    }
+    if given.iter().any(|word| word == "--help") && !known.iter().any(|(name, _)| name == "help") {
+        return Err(Failure::usage("this is what the script takes").hint(expected));
+    }
+    let is_known = |word: &String| known.iter().any(|(name, _)| word.strip_prefix("--") == Some(name));
+    let unknown: Vec<String> = given.iter().map(name_of).filter(|word| !is_known(word)).collect();
+    match unknown.is_empty() {
+        true => Ok(()),
+        false => {
+            let names: Vec<String> = known.iter().map(|(name, _)| format!("--{name}")).collect();
+            let hint = format!("expected program options: {}", names.join(" "));
+            let message = format!("unexpected program command line options: {}", unknown.join(", "));
+            Err(Failure::usage(message).hint(hint))
+        }
+    }
+}
+
 impl Source {
     /// From -e, or from the file that is the first word; the words left are parameters.
     pub(crate) fn read(words: &mut Vec<String>, expressions: Vec<String>) -> Result<Source, Failure> {

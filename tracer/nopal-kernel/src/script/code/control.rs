@@ -122,7 +122,7 @@ impl Gen<'_> {
             self.copy_bytes(to, (Reg::R3, 0), key.len);
         }
         match def.value {
-            MapValue::Plain(_) => {
+            MapValue::Plain(_) | MapValue::Series(_) => {
                 let first = if has_key { 0 } else { 8 };
                 if !has_key {
                     self.asm.load(Width::W64, Reg::R1, KEPT, 0);

@@ -39,7 +39,7 @@ impl Gen<'_> {
         match *op {
             Op::MapLoad { dst, map, key } => {
                 match self.def(map, key, at)?.value {
-                    MapValue::Plain(_) => self.plain_number(map, key, at)?,
+                    MapValue::Plain(_) | MapValue::Series(_) => self.plain_number(map, key, at)?,
                     MapValue::Aggregate(aggregate) => self.aggregate_number(at, map, key, aggregate)?,
                 }
                 self.store(dst, Reg::R0);
@@ -105,7 +105,7 @@ impl Gen<'_> {
                         self.aggregate_number(at, map, empty, aggregate)?;
                         self.store(dst, Reg::R1);
                     }
-                    (0, MapValue::Plain(_)) => {
+                    (0, MapValue::Plain(_) | MapValue::Series(_)) => {
                         self.map_op(at, &Op::MapHas { dst, map, key: empty })?;
                     }
                     _ => {
@@ -275,7 +275,7 @@ impl Gen<'_> {
         }
         let size = def.value_bytes() + PRESENCE_BYTES;
         match def.value {
-            MapValue::Plain(_) => {
+            MapValue::Plain(_) | MapValue::Series(_) => {
                 let absent = self.asm.label();
                 self.find(op, map, key)?;
                 self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, absent);

@@ -99,6 +99,12 @@ fn entry(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<(usize, Slot)> {
 fn delete(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let mark = body.mark();
     let (id, key) = entry(body, call)?;
+    if body.shared.maps.is_series(id) {
+        let action = body.action(Action::ForgetSeries { map: id as u32 });
+        body.emit(Op::Emit { action, payload: key });
+        body.release_frame(mark);
+        return Ok(Value::new(Ty::Nothing, At::Const(0), call.span));
+    }
     let was_there = body.result(mark, Ty::BOOL, call.span, |dst| Op::MapHas { dst, map: id as u32, key });
     body.emit(Op::MapDelete { map: id as u32, key });
     body.release_frame(mark);
@@ -108,6 +114,7 @@ fn delete(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 fn has_key(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let mark = body.mark();
     let (id, key) = entry(body, call)?;
+    body.shared.maps.check_readable(id, call.span)?;
     let value = body.result(mark, Ty::BOOL, call.span, |dst| Op::MapHas { dst, map: id as u32, key });
     body.release_frame(mark);
     Ok(value)
@@ -117,6 +124,7 @@ fn len(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let mark = body.mark();
     if matches!(&call.args[0].kind, ExprKind::Map(map) if map.keys.is_empty()) {
         let id = map_arg(body, call, 0)?;
+        body.shared.maps.check_readable(id, call.span)?;
         return Ok(body.result(mark, Ty::I64, call.span, |dst| Op::MapLen { dst, map: id as u32 }));
     }
     let value = body.expr(&call.args[0])?;

@@ -83,13 +83,24 @@ pub fn reference() -> Vec<(&'static str, &'static str)> {
         .chain(variables().map(|variable| (variable.name, variable.doc)))
         .chain(aggregates::FUNCTIONS.iter().map(|function| (function.signature, function.doc)))
         .chain(numbered)
+        .chain([(
+            "tseries(n, interval, intervals), tseries(n, interval, intervals, \"avg\")",
+            "The values by the interval of time in which they came, drawn as a curve: the last of each, or `avg`, `max`, `min`, `sum` of them.",
+        )])
         .collect();
     entries.sort_unstable();
     entries
 }
 
+pub(crate) fn has_function(name: &str) -> bool {
+    functions().any(|function| function.name == name)
+}
+
+/// The function that makes a map one of time series.
+pub(crate) const SERIES: &str = "tseries";
+
 /// What bpftrace has and this has not.
-const LEFT_OUT_FUNCTIONS: [&str; 10] = [
+const LEFT_OUT_FUNCTIONS: [&str; 9] = [
     "signal",
     "override",
     "skboutput",
@@ -97,7 +108,6 @@ const LEFT_OUT_FUNCTIONS: [&str; 10] = [
     "unwatch",
     "socket_cookie",
     "percpu_kaddr",
-    "tseries",
     "is_ptr",
     "kfunc_exist",
 ];
@@ -109,7 +119,7 @@ pub(crate) fn call(
     args: &[Expr],
     span: Span,
 ) -> Lowered<Value> {
-    if is_aggregate(name) {
+    if is_aggregate(name) || name == SERIES {
         return Err(Diagnostic::error(span, format!("`{name}` can only be assigned to a map"))
             .help(format!("write `@name = {name}(...)`")));
     }
@@ -147,7 +157,7 @@ fn no_function(name: &str, span: Span) -> Diagnostic {
         return Diagnostic::error(span, format!("the function `{name}` is not supported"));
     }
     let message = format!("there is no function `{name}`");
-    let known = functions().map(|function| function.name).chain(aggregates::names());
+    let known = functions().map(|function| function.name).chain(aggregates::names()).chain([SERIES]);
     match nearest(name, known) {
         Some(near) => Diagnostic::error(span, message).help(format!("did you mean `{near}`?")),
         None if variables().any(|variable| variable.name == name) => {

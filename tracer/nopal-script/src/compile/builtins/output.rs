@@ -186,6 +186,7 @@ fn rank_of(body: &Body<'_, '_>, map: usize, word: &str, span: Span) -> Lowered<R
     let value = known.value.as_ref().map(|(held, _)| match held {
         Held::Plain(ty) => MapValue::Plain(ty.to_type()),
         Held::Aggregate(aggregate) => MapValue::Aggregate(*aggregate),
+        Held::Series(series) => MapValue::Series(*series),
     });
     let fits = |rank: Rank| value.as_ref().is_none_or(|value| rank.fits(value));
     match Rank::parse(word) {

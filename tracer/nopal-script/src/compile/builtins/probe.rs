@@ -89,6 +89,18 @@ pub(super) const FUNCTIONS: &[Function] = &[Function {
 }];
 
 fn probe(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
+    if body.variant.has_probe_text {
+        let point = &body.variant.points[0];
+        if matches!(point.kind, PointKind::UsdtLater(_)) {
+            return Err(Diagnostic::error(
+                span,
+                "which probe it is, is not known before its program is there",
+            )
+            .help("name it whole, or use `@[probe] = count()`"));
+        }
+        let name = point.name.clone();
+        return Ok(body.literal(name.as_bytes(), span));
+    }
     let dst = body.temp();
     body.emit(Op::Probe { dst });
     Ok(Value::new(Ty::Plain(Type::Probe), At::Reg(dst), span))
@@ -288,8 +300,7 @@ fn reg(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 /// As a script writes it.
 fn kind_name(kind: &PointKind) -> &'static str {
     match kind {
-        PointKind::Begin => "begin",
-        PointKind::End => "end",
+        PointKind::Begin | PointKind::End => "special",
         PointKind::Usdt { .. } | PointKind::UsdtLater(_) => "usdt",
         PointKind::Uprobe { .. } => "uprobe",
         PointKind::Uretprobe { .. } => "uretprobe",

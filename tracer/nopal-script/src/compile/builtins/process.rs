@@ -5,9 +5,10 @@ use crate::ast::ExprKind;
 use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
+use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span};
-use nopal_program::Type;
 use nopal_program::op::{Builtin, Op, Space};
+use nopal_program::{Look, Type};
 
 const COMM_BYTES: u32 = 16;
 
@@ -28,11 +29,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         doc: "Number of the thread's cgroup.",
         lower: |body, span| Ok(number(body, Builtin::Cgroup, span)),
     },
-    Variable {
-        name: "curtask",
-        doc: "Address of the kernel's task_struct.",
-        lower: |body, span| Ok(Value { space: Some(Space::Kernel), ..number(body, Builtin::Curtask, span) }),
-    },
+    Variable { name: "curtask", doc: "Address of the kernel's task_struct.", lower: curtask },
     Variable {
         name: "rand",
         doc: "A random number.",
@@ -134,27 +131,27 @@ fn getopt(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let name = body.literal_text(call.name, &call.args[0])?;
     let named = body.shared.script.options.named.clone();
     let (mut is_given, mut given) = (false, None);
-    for (index, word) in named.iter().enumerate() {
+    for word in &named {
         let Some(rest) = word.strip_prefix("--").and_then(|word| word.strip_prefix(name.as_str())) else {
             continue;
         };
         if let Some(value) = rest.strip_prefix('=') {
             (is_given, given) = (true, Some(value.to_owned()));
         } else if rest.is_empty() {
-            is_given = true;
-            given = named.get(index + 1).filter(|next| !next.starts_with("--")).cloned();
+            (is_given, given) = (true, None);
         }
     }
     let wrong = |value: &str, what: &str| {
         Diagnostic::error(call.span, format!("`--{name}` is {what}, not `{value}`"))
     };
-    let boolean = |value: Option<&str>| match value {
-        None | Some("true" | "1") => Ok(Value::number(1, call.span)),
-        Some("false" | "0") => Ok(Value::number(0, call.span)),
-        Some(other) => Err(wrong(other, "true or false")),
+    let truth = |is_true: bool| Ok(Value::new(Ty::BOOL, At::Const(i64::from(is_true)), call.span));
+    let boolean = |value: Option<&str>| match value.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("true" | "1") => truth(true),
+        Some("false" | "0") => truth(false),
+        Some(_) => Err(wrong(value.unwrap_or_default(), "true or false")),
     };
     let Some(default) = call.args.get(1) else {
-        return if is_given { boolean(given.as_deref()) } else { Ok(Value::number(0, call.span)) };
+        return if is_given { boolean(given.as_deref()) } else { truth(false) };
     };
     match &default.kind {
         ExprKind::Name(word) if word == "true" || word == "false" => match is_given {
@@ -178,14 +175,25 @@ fn getopt(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
                 None => (false, text.as_str()),
             };
             match crate::number::parse_number(digits) {
+                Some(Ok(value)) if is_negative => Ok(Value::number((value as i64).wrapping_neg(), call.span)),
                 Some(Ok(value)) => {
-                    let value = value as i64;
-                    Ok(Value::number(if is_negative { value.wrapping_neg() } else { value }, call.span))
+                    let ty = if value > i64::MAX as u64 { Ty::U64 } else { Ty::I64 };
+                    Ok(Value::new(ty, At::Const(value as i64), call.span))
                 }
                 _ => Err(wrong(&text, "a number")),
             }
         }
     }
+}
+
+/// In newer releases it is a pointer.
+fn curtask(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
+    let value = Value { space: Some(Space::Kernel), ..number(body, Builtin::Curtask, span) };
+    let pointer = || Ty::Pointer { to: CType::Record("struct task_struct".to_owned()), space: Space::Kernel };
+    Ok(match body.look() {
+        Look::Old => value,
+        Look::New => Value { ty: pointer(), ..value },
+    })
 }
 
 pub(super) fn number(body: &mut Body<'_, '_>, what: Builtin, span: Span) -> Value {
