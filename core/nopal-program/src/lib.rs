@@ -125,6 +125,12 @@ pub enum PointKind {
         event: SoftwareEvent,
         count: u64,
     },
+    Hardware {
+        event: HardwareEvent,
+        count: u64,
+    },
+    /// The tracer itself is sent SIGUSR1.
+    Signal,
 }
 
 /// Probes of files that nobody knew of when the script was compiled, such as libraries that are loaded later. By patterns.
@@ -163,6 +169,22 @@ pub enum SoftwareEvent {
     MinorFaults,
     PageFaults,
     TaskClock,
+}
+
+/// Events that the processor counts, with the numbers that perf_event_open(2) has for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u64)]
+pub enum HardwareEvent {
+    CpuCycles = 0,
+    Instructions = 1,
+    CacheReferences = 2,
+    CacheMisses = 3,
+    BranchInstructions = 4,
+    BranchMisses = 5,
+    BusCycles = 6,
+    FrontendStalls = 7,
+    BackendStalls = 8,
+    RefCycles = 9,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

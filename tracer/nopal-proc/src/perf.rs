@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+pub const TYPE_HARDWARE: u32 = 0;
 pub const TYPE_SOFTWARE: u32 = 1;
 pub const TYPE_TRACEPOINT: u32 = 2;
 

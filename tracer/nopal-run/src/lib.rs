@@ -11,8 +11,11 @@ mod function_sites;
 mod functions;
 mod hits;
 pub mod kernel;
+pub mod listing;
+mod named_files;
 mod names;
 mod perform;
+mod probe_args;
 pub mod recording;
 mod site;
 mod sites;
@@ -100,7 +103,7 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
     program.clauses.iter().find_map(|clause| {
         clause.points.iter().find_map(|point| {
             let what = match &point.kind {
-                PointKind::Begin | PointKind::End | PointKind::Interval { .. } => {
+                PointKind::Begin | PointKind::End | PointKind::Signal | PointKind::Interval { .. } => {
                     obstacle(&clause.code, false)?
                 }
                 PointKind::Usdt { .. }
@@ -110,7 +113,7 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
                 PointKind::Tracepoint { .. } => "tracepoints are the kernel's",
                 PointKind::Kprobe { .. } | PointKind::Kretprobe { .. } => "functions of the kernel",
                 PointKind::Profile { .. } => "samples are taken by the kernel",
-                PointKind::Software { .. } => "the kernel counts these events",
+                PointKind::Software { .. } | PointKind::Hardware { .. } => "the kernel counts these events",
             };
             Some(format!("{}: {what}", point.name))
         })

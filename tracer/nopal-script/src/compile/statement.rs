@@ -36,9 +36,11 @@ impl Body<'_, '_> {
             | PointKind::Kprobe { .. }
             | PointKind::Kretprobe { .. }
             | PointKind::Profile { .. }
-            | PointKind::Software { .. } => true,
+            | PointKind::Software { .. }
+            | PointKind::Hardware { .. } => true,
             PointKind::Begin
             | PointKind::End
+            | PointKind::Signal
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }

@@ -7,7 +7,7 @@ use crate::catalog::PointSpec;
 use crate::diagnostic::{Diagnostic, Span, nearest};
 
 /// Names, with bpftrace's short ones, the parts that may follow, and how they are written.
-const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 11] = [
+const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 19] = [
     (&["BEGIN", "begin"], "BEGIN", 0..=0, "BEGIN"),
     (&["END", "end"], "END", 0..=0, "END"),
     (&["usdt", "U"], "usdt", 1..=3, "usdt:FILE:PROVIDER:NAME, or usdt:PROVIDER:NAME"),
@@ -19,35 +19,20 @@ const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 11] = [
     (&["interval", "i"], "interval", 1..=2, "interval:s:1 (or ms, us, hz)"),
     (&["profile", "p"], "profile", 1..=2, "profile:hz:99 (or s, ms, us)"),
     (&["software", "s"], "software", 1..=2, "software:EVENT:COUNT"),
+    (&["hardware", "h"], "hardware", 1..=2, "hardware:EVENT:COUNT"),
+    (&["self"], "self", 2..=2, "self:signal:SIGUSR1"),
+    (&["fentry", "f", "kfunc"], "fentry", 1..=3, "fentry:FUNCTION, or fentry:MODULE:FUNCTION"),
+    (&["fexit", "fr", "kretfunc"], "fexit", 1..=3, "fexit:FUNCTION, or fexit:MODULE:FUNCTION"),
+    (&["rawtracepoint", "rt"], "rawtracepoint", 1..=2, "rawtracepoint:NAME, or rawtracepoint:MODULE:NAME"),
+    (&["iter", "it"], "iter", 1..=2, "iter:OBJECT, or iter:OBJECT:PIN"),
+    (&["watchpoint", "w", "asyncwatchpoint", "aw"], "watchpoint", 3..=3, "watchpoint:ADDRESS:LENGTH:MODE"),
+    (&["bench"], "bench", 1..=1, "bench:NAME"),
 ];
 
 /// Whether a word begins a probe.
 pub(super) fn is_probe_kind(word: &str) -> bool {
     KINDS.iter().any(|(names, ..)| names.contains(&word))
 }
-
-/// What bpftrace has beyond that.
-const LEFT_OUT: [&str; 19] = [
-    "hardware",
-    "h",
-    "watchpoint",
-    "w",
-    "asyncwatchpoint",
-    "aw",
-    "kfunc",
-    "f",
-    "kretfunc",
-    "fr",
-    "fentry",
-    "fexit",
-    "rawtracepoint",
-    "rt",
-    "iter",
-    "it",
-    "bench",
-    "self",
-    "test",
-];
 
 impl Parser<'_> {
     /// Ends before the predicate or the body.
@@ -84,7 +69,7 @@ impl Parser<'_> {
         let span = Span::new(start, self.lexer.at);
         let Some((_, kind, n_parts, form)) = KINDS.iter().find(|(names, ..)| names.contains(&word.as_str()))
         else {
-            return Err(no_kind(&word, word_span, span, !parts.is_empty()));
+            return Err(no_kind(&word, word_span, !parts.is_empty()));
         };
         // With a process there need be no file: `usdt::app:request`.
         let may_be_empty = |i: usize| parts.len() == 3 && (i == 1 || (i == 0 && *kind == "usdt"));
@@ -169,16 +154,11 @@ fn quoted(rest: &str) -> Option<(String, usize)> {
     None
 }
 
-fn no_kind(word: &str, word_span: Span, span: Span, has_parts: bool) -> Diagnostic {
+fn no_kind(word: &str, word_span: Span, has_parts: bool) -> Diagnostic {
     if word.is_empty() {
         let span = Span { end: word_span.start + 1, ..word_span };
         return Diagnostic::error(span, "expected a probe")
             .help("a script is made of `probe { statements }`, such as `BEGIN { printf(\"hello\\n\"); }`");
-    }
-    if LEFT_OUT.contains(&word) && has_parts {
-        return Diagnostic::error(span, format!("probes of type `{word}` are not supported")).help(
-            "use usdt, uprobe, uretprobe, tracepoint, kprobe, kretprobe, interval, profile or software",
-        );
     }
     let names = KINDS.iter().flat_map(|(names, ..)| names.iter().copied()).filter(|name| name.len() > 2);
     let message = format!("there is no type of probe `{word}`");
