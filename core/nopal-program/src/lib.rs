@@ -129,6 +129,12 @@ pub enum PointKind {
         event: HardwareEvent,
         count: u64,
     },
+    /// Memory of a process is read, written or executed.
+    Watchpoint {
+        address: u64,
+        length_bytes: u8,
+        access: Access,
+    },
     /// The tracer itself is sent SIGUSR1.
     Signal,
 }
@@ -169,6 +175,16 @@ pub enum SoftwareEvent {
     MinorFaults,
     PageFaults,
     TaskClock,
+}
+
+/// What a watchpoint waits for, with the numbers that perf_event_open(2) has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Access {
+    Read = 1,
+    Write = 2,
+    ReadOrWrite = 3,
+    Execute = 4,
 }
 
 /// Events that the processor counts, with the numbers that perf_event_open(2) has for them.

@@ -233,7 +233,7 @@ fn points_that_cannot_be_attached_are_refused_with_the_reason() {
         ("f:vmlinux:vfs_read", "fentry:vmlinux:vfs_read cannot be attached"),
         ("rawtracepoint:sched_switch", "nopal has no raw tracepoints"),
         ("iter:task", "nopal does not iterate"),
-        ("watchpoint:0x1000:8:w", "nopal does not watch addresses"),
+        ("watchpoint:0x1000:3:w", "the length is 1, 2, 4 or 8 bytes"),
         ("bench:a", "nopal does not measure clauses"),
         ("hardware:no-such", "there is no hardware event `no-such`"),
     ] {
@@ -270,4 +270,38 @@ fn only_the_probes_that_a_filter_finds() {
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(text(&output.stderr).starts_with(want), "{args:?}: {}", text(&output.stderr));
     }
+}
+
+#[test]
+fn addresses_are_watched_in_all_threads() {
+    let folder = scratch("shim_watch");
+    let source = "\
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+static volatile char *place;
+static void *other(void *unused) { *place = 2; return unused; }
+int main(void) {
+  place = mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  *place = 1;
+  pthread_t thread;
+  pthread_create(&thread, 0, other, 0);
+  pthread_join(thread, 0);
+  place[64] = 3;
+  return *place != 2;
+}
+";
+    fs::write(folder.join("writes.c"), source).unwrap();
+    let built =
+        Command::new("cc").args(["-pthread", "-o", "writes", "writes.c"]).current_dir(&folder).status();
+    assert!(built.unwrap().success());
+    let script = "watchpoint:0x10000000:1:w { @[(uint64)(tid != pid)] = count(); }";
+    let output = call(&link(&folder), &folder, &["-e", script, "-c", "./writes"]);
+    let shown = text(&output.stdout);
+    if text(&output.stderr).contains("No space left on device") {
+        println!("this machine has no debug registers");
+        return;
+    }
+    // Once in the first thread, once in the other.
+    assert!(shown.contains("@[0]: 1") && shown.contains("@[1]: 1"), "{shown}{}", text(&output.stderr));
 }

@@ -114,6 +114,7 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
                 PointKind::Kprobe { .. } | PointKind::Kretprobe { .. } => "functions of the kernel",
                 PointKind::Profile { .. } => "samples are taken by the kernel",
                 PointKind::Software { .. } | PointKind::Hardware { .. } => "the kernel counts these events",
+                PointKind::Watchpoint { .. } => "the kernel watches addresses",
             };
             Some(format!("{}: {what}", point.name))
         })
@@ -129,7 +130,8 @@ pub fn takes_stacks(program: &Program) -> bool {
 
 /// Whether the script has anything to attach to a process.
 pub fn needs_process(program: &Program) -> bool {
-    program.clauses.iter().flat_map(|clause| &clause.points).any(|point| is_of_site(&point.kind))
+    let is_in_process = |kind: &PointKind| is_of_site(kind) || matches!(kind, PointKind::Watchpoint { .. });
+    program.clauses.iter().flat_map(|clause| &clause.points).any(|point| is_in_process(&point.kind))
 }
 
 /// Whether a point is that of a function.

@@ -105,7 +105,9 @@ fn kind_of(kind: &PointKind) -> Option<(Kind, Vec<ArgLayout>)> {
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
-        | PointKind::Uretprobe { .. } => None,
+        | PointKind::Uretprobe { .. }
+        // Of a process: attached with it.
+        | PointKind::Watchpoint { .. } => None,
     }
 }
 
@@ -145,7 +147,8 @@ fn event(kind: &PointKind) -> Result<(PerfAttr, Vec<i32>, Option<CString>), Scri
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
-        | PointKind::Uretprobe { .. } => (PerfAttr::default(), Vec::new(), None),
+        | PointKind::Uretprobe { .. }
+        | PointKind::Watchpoint { .. } => (PerfAttr::default(), Vec::new(), None),
     })
 }
 
@@ -227,7 +230,7 @@ fn kernel_function(
 }
 
 /// `0-3,5`
-fn online_cpus() -> Result<Vec<i32>, ScriptError> {
+pub(super) fn online_cpus() -> Result<Vec<i32>, ScriptError> {
     let path = "/sys/devices/system/cpu/online";
     let text = fs::read_to_string(path).map_err(|error| ScriptError::io(path, error))?;
     Ok(cpu_list(&text))

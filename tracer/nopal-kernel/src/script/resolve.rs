@@ -204,7 +204,8 @@ impl FileCode {
             | PointKind::Profile { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Software { .. }
-            | PointKind::Hardware { .. } => Ok(PointSites::default()),
+            | PointKind::Hardware { .. }
+            | PointKind::Watchpoint { .. } => Ok(PointSites::default()),
         }
     }
 

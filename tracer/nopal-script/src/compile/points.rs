@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, KnownArg, KnownPoint, PointSpec};
 use crate::diagnostic::{Diagnostic, Severity, nearest};
 use crate::number::parse_number;
 use nopal_program::op::Space;
-use nopal_program::{HardwareEvent, Point, PointKind, SoftwareEvent};
+use nopal_program::{Access, HardwareEvent, Point, PointKind, SoftwareEvent};
 
 /// Points of one body for which the same code is right.
 #[derive(Debug)]
@@ -30,7 +30,8 @@ impl Variant {
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
-            | PointKind::Uretprobe { .. } => Space::User,
+            | PointKind::Uretprobe { .. }
+            | PointKind::Watchpoint { .. } => Space::User,
             PointKind::Tracepoint { category, .. } if category == "syscalls" => Space::User,
             PointKind::Tracepoint { .. }
             | PointKind::Kprobe { .. }
@@ -147,6 +148,7 @@ fn known_points(
         "profile" => PointKind::Profile { period_ns: period_ns(spec, place)? },
         "software" => software(spec, place)?,
         "hardware" => hardware(spec, place)?,
+        "watchpoint" => watchpoint(spec, place)?,
         "self" => signal(spec, place)?,
         _ => {
             let points = catalog.points(spec).map_err(|no_point| {
@@ -248,9 +250,6 @@ fn unattached(kind: &str) -> Option<(&'static str, &'static str)> {
         ),
         "rawtracepoint" => ("nopal has no raw tracepoints", "use `tracepoint:CATEGORY:NAME`"),
         "iter" => ("nopal does not iterate over objects of the kernel", "use a `tracepoint` or a `kprobe`"),
-        "watchpoint" | "asyncwatchpoint" => {
-            ("nopal does not watch addresses", "use a `uprobe` at the functions that write there")
-        }
         "bench" => ("nopal does not measure clauses", "use `interval`, or `BEGIN` with a loop"),
         _ => return None,
     })
@@ -280,6 +279,29 @@ pub fn hardware_events() -> Vec<&'static str> {
 fn hardware(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> {
     let (event, count) = counted(&HARDWARE, spec, place)?;
     Ok(PointKind::Hardware { event, count })
+}
+
+/// `watchpoint:ADDRESS:LENGTH:MODE`
+fn watchpoint(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> {
+    let wrong = |message: String| {
+        Diagnostic::error(place.span, message).help("write `watchpoint:0x1000:8:w`, with r, w, rw or x")
+    };
+    let [address, length, mode] = &spec.parts[..] else { return Err(wrong("a part is missing".to_owned())) };
+    let Some(Ok(address)) = parse_number(address) else {
+        return Err(wrong(format!("`{address}` is not an address")));
+    };
+    let length_bytes = match parse_number(length) {
+        Some(Ok(length @ (1 | 2 | 4 | 8))) => length as u8,
+        _ => return Err(wrong("the length is 1, 2, 4 or 8 bytes".to_owned())),
+    };
+    let access = match mode.as_str() {
+        "r" => Access::Read,
+        "w" => Access::Write,
+        "rw" | "wr" => Access::ReadOrWrite,
+        "x" => Access::Execute,
+        _ => return Err(wrong(format!("there is no mode `{mode}`"))),
+    };
+    Ok(PointKind::Watchpoint { address, length_bytes, access })
 }
 
 /// The one signal that bpftrace takes.

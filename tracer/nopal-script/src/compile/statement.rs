@@ -45,6 +45,7 @@ impl Body<'_, '_> {
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
             | PointKind::Uretprobe { .. }
+            | PointKind::Watchpoint { .. }
             | PointKind::Interval { .. } => false,
         };
         if pids.is_empty() || !is_of_everyone {

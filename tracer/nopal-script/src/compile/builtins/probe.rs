@@ -63,7 +63,8 @@ pub(super) const VARIABLES: &[Variable] = &[
             PointKind::Interval { .. }
             | PointKind::Profile { .. }
             | PointKind::Software { .. }
-            | PointKind::Hardware { .. } => Err(Diagnostic::error(
+            | PointKind::Hardware { .. }
+            | PointKind::Watchpoint { .. } => Err(Diagnostic::error(
                 span,
                 "what such a point meets is not known to be a program or the kernel",
             )
@@ -119,7 +120,8 @@ fn func(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
         | PointKind::Software { .. }
-        | PointKind::Hardware { .. } => {
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => {
             Err(only(body, "func", "usdt, uprobe, uretprobe, kprobe and kretprobe", span))
         }
     }
@@ -156,7 +158,8 @@ fn retval(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
         | PointKind::Software { .. }
-        | PointKind::Hardware { .. } => Err(only(body, "retval", "uretprobe and kretprobe", span)),
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => Err(only(body, "retval", "uretprobe and kretprobe", span)),
     }
 }
 
@@ -214,7 +217,8 @@ fn arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
         | PointKind::Software { .. }
-        | PointKind::Hardware { .. } => {
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => {
             return Err(only(body, &format!("arg{index}"), "usdt, uprobe and kprobe", span));
         }
     }
@@ -249,7 +253,8 @@ fn stack_arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
         | PointKind::Software { .. }
-        | PointKind::Hardware { .. } => {
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => {
             return Err(only(body, &format!("sarg{index}"), "uprobe and kprobe", span));
         }
     };
@@ -284,7 +289,8 @@ fn reg(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
         | PointKind::Kretprobe { .. }
         | PointKind::Profile { .. }
         | PointKind::Software { .. }
-        | PointKind::Hardware { .. } => {}
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => {}
         PointKind::Begin
         | PointKind::End
         | PointKind::Signal
@@ -318,6 +324,7 @@ fn kind_name(kind: &PointKind) -> &'static str {
         PointKind::Profile { .. } => "profile",
         PointKind::Software { .. } => "software",
         PointKind::Hardware { .. } => "hardware",
+        PointKind::Watchpoint { .. } => "watchpoint",
         PointKind::Signal => "self",
     }
 }
