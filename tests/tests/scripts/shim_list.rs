@@ -305,3 +305,16 @@ int main(void) {
     // Once in the first thread, once in the other.
     assert!(shown.contains("@[0]: 1") && shown.contains("@[1]: 1"), "{shown}{}", text(&output.stderr));
 }
+
+#[test]
+fn a_probe_may_come_from_the_command_line() {
+    let folder = scratch("shim_given_probe");
+    let ours = link(&folder);
+    let body = "{ printf(\"hello\\n\"); exit(); }";
+    for (point, given) in [("$1", "i:ms:1"), ("BEG$1", "IN"), ("i:$1:1", "ms"), ("$1:1", "interval:ms")] {
+        let output = call(&ours, &folder, &["-e", &format!("{point} {body}"), given]);
+        assert!(text(&output.stdout).contains("hello"), "{point} {given}: {}", text(&output.stderr));
+    }
+    let output = call(&ours, &folder, &["-e", &format!("$1 {body}")]);
+    assert!(text(&output.stderr).contains("`$1` is part of a probe but was not given"));
+}

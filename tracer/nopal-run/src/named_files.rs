@@ -83,3 +83,32 @@ pub(crate) fn find_library(name: &str) -> Option<PathBuf> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stand_for_files_of_their_folder() {
+        let root = std::env::temp_dir().join(format!("nopal-expand-{}", std::process::id()));
+        for folder in ["one", "two", ".hidden"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+            for file in ["app", "app-b", "other", ".app"] {
+                fs::write(root.join(folder).join(file), "").unwrap();
+            }
+        }
+        let root_text = root.to_str().unwrap();
+        for (pattern, want) in [
+            ("one/app*", &["one/app", "one/app-b"][..]),
+            ("*/app", &["one/app", "two/app"]),
+            ("t?o/[ao]*r", &["two/other"]),
+            ("one/.a*", &["one/.app"]),
+            ("on*", &[]),
+            ("none/*", &[]),
+        ] {
+            let want: Vec<String> = want.iter().map(|path| format!("{root_text}/{path}")).collect();
+            assert_eq!(expand(&format!("{root_text}/{pattern}")), want, "{pattern}");
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

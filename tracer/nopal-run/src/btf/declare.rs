@@ -10,6 +10,10 @@ impl Btf {
     /// `struct file *f_op`, or the type alone if there is no name.
     pub(super) fn declaration(&self, id: u32, name: &str, depth: usize) -> String {
         let mut text = String::new();
+        // Types lead back to themselves only through a name; this guards against damaged ones.
+        if depth as u32 > MAX_CHAIN {
+            return text;
+        }
         let mut chain = self.chain(id);
         self.emit_chain(&mut text, &mut chain, name, depth);
         text
@@ -143,7 +147,7 @@ impl Btf {
             all => {
                 let shown = all.iter().map(|(id, name)| match id {
                     0 => "...".to_owned(),
-                    id => self.declaration(*id, name, depth),
+                    id => self.declaration(*id, name, depth + 1),
                 });
                 shown.collect::<Vec<_>>().join(", ")
             }
@@ -173,11 +177,6 @@ impl Btf {
         text.push_str(if head.kind == UNION { "union " } else { "struct " });
         text.push_str(name);
         text.push_str(if name.is_empty() { "{" } else { " {" });
-        // Types can lead back to themselves only through a name; this guards against damaged ones.
-        if depth as u32 > MAX_CHAIN {
-            text.push('}');
-            return;
-        }
         let members = self.members(head);
         let is_packed = head.kind == STRUCT && self.is_packed(head);
         let (mut end_bit, mut was_bit_field) = (0, false);

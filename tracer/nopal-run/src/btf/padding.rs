@@ -14,12 +14,15 @@ pub(super) struct LaidOut {
     pub n_bits: u32,
 }
 
+/// Larger ones are those of damaged descriptions.
+const MAX_HOLE_BITS: u64 = 1 << 20;
+
 const PADS: [(&str, u64); 4] = [("long", 64), ("int", 32), ("short", 16), ("char", 8)];
 
 /// Members without a name that take the bits between two offsets: `long: 64`. Uses what alignment gives by itself.
 pub(super) fn between(from: u64, to: u64, align_bytes: u64, is_in_bit_field: bool) -> Vec<String> {
     let mut pads = Vec::new();
-    if from >= to {
+    if from >= to || to - from > MAX_HOLE_BITS {
         return pads;
     }
     let mut at = from;

@@ -57,9 +57,16 @@ impl Parser<'_> {
     /// One point. In parentheses a `)` ends it too.
     pub(super) fn point(&mut self, is_in_parens: bool) -> Parsed<PointRef> {
         let start = self.lexer.at;
-        let word = self.lexer.word();
+        let mut word = self.lexer.word();
+        // The type may come from the command line, and with it what follows: `$1 { ... }`.
+        while self.is_at_parameter() {
+            word.push_str(&self.parameter()?);
+            word.push_str(&self.lexer.word());
+        }
         let word_span = Span::new(start, self.lexer.at);
-        let mut parts = Vec::new();
+        let mut given = word.split(':').map(str::to_owned);
+        let word = given.next().unwrap_or_default();
+        let mut parts: Vec<String> = given.collect();
         let takes_path = matches!(word.as_str(), "usdt" | "U" | "uprobe" | "u" | "uretprobe" | "ur");
         while self.lexer.rest().starts_with(':') {
             self.lexer.at += 1;
@@ -83,6 +90,28 @@ impl Parser<'_> {
         Ok(PointRef { spec, span })
     }
 
+    /// `$1`
+    fn is_at_parameter(&self) -> bool {
+        let rest = self.lexer.rest().strip_prefix('$');
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    }
+
+    /// What the command line has for it.
+    fn parameter(&mut self) -> Parsed<String> {
+        let start = self.lexer.at;
+        self.lexer.at += 1;
+        let number = self.lexer.word();
+        let index = number.parse::<usize>().unwrap_or(0);
+        match index.checked_sub(1).and_then(|i| self.script.parameters.get(i)) {
+            Some(value) => Ok(value.clone()),
+            None => {
+                let span = Span::new(start, self.lexer.at);
+                let message = format!("`${number}` is part of a probe but was not given");
+                Err(Diagnostic::error(span, message).help("give it after the script"))
+            }
+        }
+    }
+
     /// Up to a colon, a blank, a comma or what begins a predicate or body. `"..."` may hold any of them; `$1` is replaced.
     fn part(&mut self, is_path: bool, is_in_parens: bool) -> Parsed<String> {
         let mut out = String::new();
@@ -100,20 +129,8 @@ impl Parser<'_> {
                     self.lexer.at += length;
                     continue;
                 }
-                '$' if self.lexer.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) => {
-                    let start = self.lexer.at;
-                    self.lexer.at += 1;
-                    let number = self.lexer.word();
-                    let index = number.parse::<usize>().unwrap_or(0);
-                    let Some(value) = index.checked_sub(1).and_then(|i| self.script.parameters.get(i)) else {
-                        let span = Span::new(start, self.lexer.at);
-                        return Err(Diagnostic::error(
-                            span,
-                            format!("`${number}` is part of a probe but was not given"),
-                        )
-                        .help("give it after the script"));
-                    };
-                    out.push_str(value);
+                '$' if self.is_at_parameter() => {
+                    out.push_str(&self.parameter()?);
                     continue;
                 }
                 ':' if self.lexer.rest().starts_with("::") => {
