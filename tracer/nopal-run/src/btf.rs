@@ -279,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn definitions_are_those_of_c() {
+        let btf = Btf::parse(small()).unwrap();
+        let text = |name: &str| btf.definitions(|known| known == name).pop().map(|(_, text)| text);
+        assert_eq!(text("enum e").as_deref(), Some("enum e {\n\tONE = 1,\n}"));
+        let record = "struct a {\n\tchar text[4];\n\tconst int n;\n\tstruct {\n\t\tunsigned low: 3;\n\t\tunsigned high: 5;\n\t};\n\tstruct a *next;\n}";
+        assert_eq!(text("struct a").as_deref(), Some(record));
+        assert_eq!(text("struct b"), None);
+    }
+
+    #[test]
     fn damaged_descriptions_are_no_types() {
         let whole = small();
         for length in 0..whole.len() {
@@ -291,7 +301,7 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 0xff;
             if let Some(btf) = Btf::parse(bytes) {
-                let _ = (btf.record("struct a"), btf.constant("ONE"));
+                let _ = (btf.record("struct a"), btf.constant("ONE"), btf.definitions(|_| true));
             }
         }
     }
