@@ -138,6 +138,18 @@ pub enum PointKind {
         event: SoftwareEvent,
         count: u64,
     },
+    Hardware {
+        event: HardwareEvent,
+        count: u64,
+    },
+    /// Memory of a process is read, written or executed.
+    Watchpoint {
+        address: u64,
+        length_bytes: u8,
+        access: Access,
+    },
+    /// The tracer itself is sent SIGUSR1.
+    Signal,
 }
 
 /// Probes of files that nobody knew of when the script was compiled, such as libraries that are loaded later. By patterns.
@@ -176,6 +188,32 @@ pub enum SoftwareEvent {
     MinorFaults,
     PageFaults,
     TaskClock,
+}
+
+/// What a watchpoint waits for, with the numbers that perf_event_open(2) has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Access {
+    Read = 1,
+    Write = 2,
+    ReadOrWrite = 3,
+    Execute = 4,
+}
+
+/// Events that the processor counts, with the numbers that perf_event_open(2) has for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u64)]
+pub enum HardwareEvent {
+    CpuCycles = 0,
+    Instructions = 1,
+    CacheReferences = 2,
+    CacheMisses = 3,
+    BranchInstructions = 4,
+    BranchMisses = 5,
+    BusCycles = 6,
+    FrontendStalls = 7,
+    BackendStalls = 8,
+    RefCycles = 9,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,5 +11,6 @@ mod run_points;
 mod run_tools;
 mod run_user;
 mod shim;
+mod shim_list;
 mod stacks;
 mod tools_agree;

@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A link to nopal with bpftrace's name.
-fn link(folder: &Path) -> PathBuf {
+pub(crate) fn link(folder: &Path) -> PathBuf {
     let link = folder.join("bpftrace");
     let _ = fs::remove_file(&link);
     symlink(nopal(), &link).unwrap();
     link
 }
 
-fn call(program: &Path, folder: &Path, args: &[&str]) -> Output {
+pub(crate) fn call(program: &Path, folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.arg("180").arg(program).args(args).current_dir(folder).stdin(Stdio::null());
     command.output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -119,6 +119,8 @@ pub(crate) enum Helper {
     ForEachMapElem = 164,
     GetFuncIp = 173,
     GetAttachCookie = 174,
+    /// Asked for only: our loops do without.
+    Loop = 181,
     MapLookupPercpuElem = 195,
     KtimeGetTaiNs = 208,
 }

@@ -7,6 +7,7 @@
 mod bpf;
 pub mod capture_program;
 mod code_error;
+pub mod features;
 pub mod file_code;
 pub mod ftrace;
 mod idle_process;

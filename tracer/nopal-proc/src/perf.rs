@@ -3,8 +3,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+pub const TYPE_HARDWARE: u32 = 0;
 pub const TYPE_SOFTWARE: u32 = 1;
 pub const TYPE_TRACEPOINT: u32 = 2;
+pub const TYPE_BREAKPOINT: u32 = 5;
 
 /// Of [`PerfAttr::flags`].
 pub const DISABLED: u64 = 1;
@@ -17,6 +19,8 @@ pub const SAMPLE_ID_ALL: u64 = 1 << 18;
 pub const MMAP2: u64 = 1 << 23;
 pub const COMM_EXEC: u64 = 1 << 24;
 pub const USE_CLOCK: u64 = 1 << 25;
+/// With [`INHERIT`]: only threads inherit, not children.
+pub const INHERIT_THREAD: u64 = 1 << 35;
 
 /// What to count; the fields of `struct perf_event_attr` that are used here, in its layout of 112 bytes.
 #[repr(C)]

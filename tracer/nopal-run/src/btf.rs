@@ -5,6 +5,9 @@
 //! a type: u32 name, u32 kind << 24 | number of parts (bit 31: members may be bit fields), u32 size or type, then its parts
 //! ```
 
+mod declare;
+mod padding;
+
 use nopal_script::ctype::{CType, Member, Record};
 use std::collections::HashMap;
 
@@ -20,6 +23,8 @@ const TYPEDEF: u32 = 8;
 const VOLATILE: u32 = 9;
 const CONST: u32 = 10;
 const RESTRICT: u32 = 11;
+const FUNCTION: u32 = 12;
+const PROTOTYPE: u32 = 13;
 const FLOAT: u32 = 16;
 const TYPE_TAG: u32 = 18;
 const ENUM64: u32 = 19;
@@ -72,8 +77,8 @@ impl Btf {
                 INT | 14 | 17 => 4,
                 ARRAY => 12,
                 STRUCT | UNION | 15 | ENUM64 => 12 * head.n_parts as usize,
-                ENUM | 13 => 8 * head.n_parts as usize,
-                POINTER | FORWARD..=12 | FLOAT | TYPE_TAG => 0,
+                ENUM | PROTOTYPE => 8 * head.n_parts as usize,
+                POINTER | FORWARD..=FUNCTION | FLOAT | TYPE_TAG => 0,
                 // What a later kernel has more of cannot be stepped over.
                 _ => return None,
             };
@@ -115,22 +120,25 @@ impl Btf {
     /// The number of a label of any enum.
     pub(crate) fn constant(&self, label: &str) -> Option<i64> {
         (1..self.types.len() as u32).find_map(|id| {
-            let head = self.head(id)?;
-            let (step, is_wide) = match head.kind {
-                ENUM => (8, false),
-                ENUM64 => (12, true),
-                _ => return None,
-            };
-            let at = (0..head.n_parts as usize)
-                .map(|index| head.parts_at + step * index)
-                .find(|at| word(&self.bytes, *at).is_some_and(|name| self.name(name) == label))?;
+            let head = self.head(id).filter(|head| matches!(head.kind, ENUM | ENUM64))?;
+            self.labels(&head).find(|(known, _)| *known == label).map(|(_, value)| value)
+        })
+    }
+
+    /// The labels of an enum.
+    fn labels(&self, head: &Head) -> impl Iterator<Item = (&str, i64)> {
+        let (is_wide, is_signed, first) = (head.kind == ENUM64, head.has_bit_fields, head.parts_at);
+        let step = if is_wide { 12 } else { 8 };
+        (0..head.n_parts as usize).map_while(move |index| {
+            let at = first + step * index;
             let low = word(&self.bytes, at + 4)?;
-            Some(match is_wide {
+            let value = match is_wide {
                 true => (u64::from(word(&self.bytes, at + 8)?) << 32 | u64::from(low)) as i64,
                 // The bit that says members may be bit fields says here that the numbers are signed.
-                false if head.has_bit_fields => i64::from(low as i32),
+                false if is_signed => i64::from(low as i32),
                 false => i64::from(low),
-            })
+            };
+            Some((self.name(word(&self.bytes, at)?), value))
         })
     }
 
@@ -271,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn definitions_are_those_of_c() {
+        let btf = Btf::parse(small()).unwrap();
+        let text = |name: &str| btf.definitions(|known| known == name).pop().map(|(_, text)| text);
+        assert_eq!(text("enum e").as_deref(), Some("enum e {\n\tONE = 1,\n}"));
+        let record = "struct a {\n\tchar text[4];\n\tconst int n;\n\tstruct {\n\t\tunsigned low: 3;\n\t\tunsigned high: 5;\n\t};\n\tstruct a *next;\n}";
+        assert_eq!(text("struct a").as_deref(), Some(record));
+        assert_eq!(text("struct b"), None);
+    }
+
+    #[test]
     fn damaged_descriptions_are_no_types() {
         let whole = small();
         for length in 0..whole.len() {
@@ -283,7 +301,7 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 0xff;
             if let Some(btf) = Btf::parse(bytes) {
-                let _ = (btf.record("struct a"), btf.constant("ONE"));
+                let _ = (btf.record("struct a"), btf.constant("ONE"), btf.definitions(|_| true));
             }
         }
     }

@@ -4,7 +4,8 @@ use super::addresses;
 use super::btf::Btf;
 use super::debug_types::DebugTypes;
 use super::functions::{entry, entry_functions, libraries_of, matching};
-use super::site;
+use super::named_files::{expand, file_name, find_library, in_path, own_path};
+use super::probe_args::{declared_args, known_args};
 use super::tracepoints::{self, no_point};
 use nopal_proc::symbols::FileSymbols;
 use nopal_proc::{Image, TargetError, descendants, mapped_objects};
@@ -12,11 +13,10 @@ use nopal_program::{LaterProbes, Place, Point, PointKind};
 use nopal_script::catalog::{ArgType, Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, UserSymbol};
 use nopal_script::ctype::{CType, Record};
 use nopal_sdt::pattern::{glob, nearest};
-use nopal_sdt::probe::{Kind, Probe};
+use nopal_sdt::probe::Probe;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,6 +58,8 @@ pub struct ProbedFile {
     /// A path that leads to it from here.
     reachable: PathBuf,
     probes: Vec<Probe>,
+    /// A process that maps it.
+    pid: Option<u32>,
 }
 
 impl LiveCatalog {
@@ -90,7 +92,12 @@ impl LiveCatalog {
                 let Ok(mut read) = nopal_sdt::read(image.bytes()) else { continue };
                 nopal_sdt::describe(&mut read.probes, &self.given);
                 let reachable = object.reachable_path().unwrap_or_else(|_| object.path.clone());
-                self.files.push(Arc::new(ProbedFile { path: object.path, reachable, probes: read.probes }));
+                self.files.push(Arc::new(ProbedFile {
+                    path: object.path,
+                    reachable,
+                    probes: read.probes,
+                    pid: Some(pid),
+                }));
             }
         }
         Ok(())
@@ -121,7 +128,26 @@ impl LiveCatalog {
         self.files.iter().map(|file| (file.path.as_path(), file.reachable.as_path(), file.probes.as_slice()))
     }
 
-    fn kernel_types(&self) -> Option<&Btf> {
+    /// What a point in a file of a process is called from outside of it.
+    pub(crate) fn name_by_process(&self, point: &Point) -> Option<String> {
+        let (PointKind::Usdt { path, .. }
+        | PointKind::Uprobe { path, .. }
+        | PointKind::Uretprobe { path, .. }) = &point.kind
+        else {
+            return None;
+        };
+        let pid = self.files.iter().find(|file| file.path.as_os_str() == path.as_str())?.pid?;
+        Some(point.name.replacen(&format!(":{path}:"), &format!(":/proc/{pid}/root{path}:"), 1))
+    }
+
+    /// The parameters of a function as its source declares them.
+    pub(crate) fn written_parameters(&self, path: &str, place: &Place) -> Vec<String> {
+        let file = self.files.iter().find(|file| file.path.as_os_str() == path).cloned();
+        let file = file.or_else(|| self.named_file(Path::new(path)));
+        file.map(|file| self.debug_types.written(&file.path, &file.reachable, place)).unwrap_or_default()
+    }
+
+    pub(crate) fn kernel_types(&self) -> Option<&Btf> {
         self.kernel_types.get_or_init(Btf::of_kernel).as_ref()
     }
 
@@ -134,7 +160,8 @@ impl LiveCatalog {
             let image = Image::open(&path).ok()?;
             let mut read = nopal_sdt::read(image.bytes()).ok()?;
             nopal_sdt::describe(&mut read.probes, &self.given);
-            let file = ProbedFile { path: path.clone(), reachable: path.clone(), probes: read.probes };
+            let file =
+                ProbedFile { path: path.clone(), reachable: path.clone(), probes: read.probes, pid: None };
             Some(Arc::new(file))
         };
         self.named.borrow_mut().entry(path.clone()).or_insert_with(read).clone()
@@ -184,6 +211,41 @@ impl LiveCatalog {
                 let hint = nearest(text, self.file_names()).map(|near| format!("did you mean `{near}`?"));
                 Err(no_point(format!("no program or library is called `{text}`"), hint))
             }
+        }
+    }
+
+    /// The files that a pattern with folders stands for where nothing that is traced has such a file. Where something is, a path
+    /// from the root may be that of a library to come, and is left alone.
+    fn expanded(&self, file: &str) -> Vec<String> {
+        let is_traced = |known: &Arc<ProbedFile>| glob(file, &known.path.to_string_lossy());
+        let has_target = self.has_command || !self.files.is_empty();
+        let is_pattern = file.contains('/') && !is_spelled_out(file) && !file.starts_with('*');
+        if !is_pattern || (has_target && file.starts_with('/')) || self.files.iter().any(is_traced) {
+            return Vec::new();
+        }
+        expand(file).into_iter().filter(|path| self.named_file(Path::new(path)).is_some()).collect()
+    }
+
+    /// The points in each of several files, of which some may have none.
+    fn in_each(
+        &self,
+        spec: &PointSpec,
+        files: Vec<String>,
+        one: impl Fn(&[String]) -> Result<Vec<KnownPoint>, NoPoint>,
+    ) -> Result<Vec<KnownPoint>, NoPoint> {
+        let mut found = Vec::new();
+        let mut missing = None;
+        for file in files {
+            let mut parts = spec.parts.clone();
+            parts[0] = file;
+            match one(&parts) {
+                Ok(points) => found.extend(points),
+                Err(no_point) => missing = missing.or(Some(no_point)),
+            }
+        }
+        match missing {
+            Some(no_point) if found.is_empty() => Err(no_point),
+            _ => Ok(found),
         }
     }
 
@@ -424,30 +486,21 @@ impl Catalog for LiveCatalog {
     }
 
     fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {
+        let of_file = |parts: &[String]| match spec.kind.as_str() {
+            "usdt" => self.usdt(parts),
+            kind => self.function(parts, kind == "uretprobe"),
+        };
         match (spec.kind.as_str(), &spec.parts[..]) {
-            ("usdt", parts) => self.usdt(parts),
-            ("uprobe", parts) => self.function(parts, false),
-            ("uretprobe", parts) => self.function(parts, true),
+            ("usdt" | "uprobe" | "uretprobe", parts) => match self.expanded(&parts[0]) {
+                files if files.is_empty() => of_file(parts),
+                files => self.in_each(spec, files, of_file),
+            },
             ("tracepoint", [category, name]) => tracepoints::find(category, name),
             ("kprobe", parts) => self.kernel_function(parts, false),
             ("kretprobe", parts) => self.kernel_function(parts, true),
             (kind, _) => Err(no_point(format!("there are no points of the kind `{kind}`"), None)),
         }
     }
-}
-
-/// The path of a file without links. One that leads through another mount namespace, as `/proc/PID/root` does, stays as it is:
-/// without the link it would be another file here, or none.
-fn own_path(path: &Path) -> Option<PathBuf> {
-    let is = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let named = is(fs::metadata(path).ok()?);
-    let plain = fs::canonicalize(path).ok();
-    let is_same = |plain: &PathBuf| fs::metadata(plain).is_ok_and(|metadata| is(metadata) == named);
-    plain.filter(is_same).or_else(|| std::path::absolute(path).ok())
-}
-
-fn file_name(path: &Path) -> &str {
-    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 /// DTrace's `query-start` finds `query__start`.
@@ -541,102 +594,4 @@ fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {
         args: known_args(probe),
         obstacle: None,
     }
-}
-
-/// The arguments that a `.d` file or the catalog has for a probe.
-fn declared_args(provider: &str, name: &str, given: &[nopal_provider::File]) -> Option<Vec<KnownArg>> {
-    let (provider, name) = (provider.to_owned(), name.to_owned());
-    let mut probe = Probe { provider, name, sites: Vec::new(), description: None };
-    nopal_sdt::describe(std::slice::from_mut(&mut probe), given);
-    probe.description.is_some().then(|| known_args(&probe))
-}
-
-/// The length of a text that is an address and a length, as C programs would call it: `keylen` of `key`.
-fn length_name(probe: &Probe, index: u8) -> Option<String> {
-    let args = &probe.description.as_ref()?.args;
-    let text = args.iter().find(|arg| arg.length_operand == Some(index + 1))?;
-    let name = format!("{}len", text.name);
-    (!text.name.is_empty() && !args.iter().any(|arg| arg.name == name)).then_some(name)
-}
-
-/// Its arguments in the order of their operands.
-pub(super) fn known_args(probe: &Probe) -> Vec<KnownArg> {
-    let declared = probe.description.iter().flat_map(|description| &description.args);
-    let n_declared = declared.filter_map(|arg| arg.operand.max(arg.length_operand)).max().unwrap_or(0);
-    let in_sites = probe.sites.iter().map(|site| site.args.len()).max();
-    let n_args = in_sites.map_or(n_declared, |n| n.min(255) as u8);
-    (0..n_args)
-        .map(|index| {
-            let description = site::arg_description(probe.description.as_ref(), index);
-            let operands = || probe.sites.iter().filter_map(|s| site::operand(s, index).ok());
-            let size_bytes = operands().map(|o| o.size_bytes.min(8)).max().unwrap_or(8);
-            let is_signed = operands().any(|o| o.is_signed);
-            let is_float = operands().next().is_some() && operands().all(|o| o.is_float);
-            let number = ArgType::Int { size_bytes, is_signed };
-            let arg_type = match description.map_or(Kind::Unknown, |a| a.kind) {
-                Kind::CString | Kind::Str if size_bytes == 8 => ArgType::Str,
-                Kind::Bytes | Kind::Sequence if size_bytes == 8 => ArgType::Bytes {
-                    length_arg: description.and_then(|a| a.length_operand).and_then(|n| n.checked_sub(1)),
-                },
-                Kind::Pointer => ArgType::Pointer,
-                Kind::Float => ArgType::Float,
-                Kind::Unknown if is_float => ArgType::Float,
-                Kind::Enum => ArgType::Enum {
-                    labels: description
-                        .map(|a| a.labels.iter().map(|l| (l.first, l.text.clone())).collect())
-                        .unwrap_or_default(),
-                },
-                Kind::Unknown
-                | Kind::Signed
-                | Kind::Unsigned
-                | Kind::Bool
-                | Kind::Char
-                | Kind::Array
-                | Kind::CString
-                | Kind::Str
-                | Kind::Bytes
-                | Kind::Sequence => number,
-            };
-            let name = description.map(|a| a.name.clone()).or_else(|| length_name(probe, index));
-            KnownArg { name: name.unwrap_or_default(), arg_type }
-        })
-        .collect()
-}
-
-/// A command as the shell would find it.
-fn in_path(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return program.is_file().then(|| program.to_owned());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
-}
-
-/// Where distributions keep libraries.
-const LIBRARY_FOLDERS: [&str; 6] =
-    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
-
-/// `libc.so.6`, or `libc` and `c` for the same.
-fn find_library(name: &str) -> Option<PathBuf> {
-    let folders = || LIBRARY_FOLDERS.iter().map(Path::new);
-    if name.contains(".so") {
-        return folders().map(|folder| folder.join(name)).find(|path| path.is_file());
-    }
-    let prefixes = [format!("{name}.so"), format!("lib{name}.so")];
-    for folder in folders() {
-        let mut found: Vec<PathBuf> = fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| prefixes.iter().any(|prefix| file_name(path).starts_with(prefix.as_str())))
-            // `libc.so` is often a script for the linker.
-            .filter(|path| Image::open(path).is_ok_and(|image| image.bytes().starts_with(b"\x7fELF")))
-            .collect();
-        found.sort();
-        if let Some(first) = found.into_iter().next() {
-            return Some(first);
-        }
-    }
-    None
 }

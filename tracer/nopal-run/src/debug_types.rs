@@ -68,6 +68,17 @@ impl DebugTypes {
         first.into_iter().map(absent).collect()
     }
 
+    /// The parameters of a function as its source declares them, written as bpftrace does: `char* name`.
+    pub(crate) fn written(&self, path: &Path, reachable: &Path, place: &Place) -> Vec<String> {
+        let (Some(file), Place::Symbol { name, offset: 0 }) = (self.file(path, reachable), place) else {
+            return Vec::new();
+        };
+        let of = |function: &Function<'_>| file.info.signature(function.address, function.name);
+        let signature = file.symbols.named(name).first().and_then(of);
+        let shown = |one: &Parameter| format!("{} {}", one.written.replace(" *", "*"), one.name);
+        signature.map(|signature| signature.parameters.iter().map(shown).collect()).unwrap_or_default()
+    }
+
     /// A record by the name that a script has for it.
     pub(crate) fn record(&self, name: &str) -> Option<Record> {
         let known = self.named.borrow().get(name).cloned();

@@ -104,6 +104,13 @@ impl KernelRun {
         Ok(())
     }
 
+    /// Runs the clauses for a signal that the tracer was sent.
+    pub fn signalled(&mut self) -> Result<(), RunError> {
+        self.door.run(&PointKind::Signal).map_err(RunError::Kernel)?;
+        self.poll();
+        Ok(())
+    }
+
     /// Attaches what is in the kernel itself: tracepoints, timers, counters.
     pub fn attach_events(&mut self) -> Result<(), RunError> {
         let attached = self.door.attach_events().map_err(RunError::Kernel)?;

@@ -11,8 +11,11 @@ mod function_sites;
 mod functions;
 mod hits;
 pub mod kernel;
+pub mod listing;
+mod named_files;
 mod names;
 mod perform;
+mod probe_args;
 pub mod recording;
 mod series;
 mod site;
@@ -101,7 +104,7 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
     program.clauses.iter().find_map(|clause| {
         clause.points.iter().find_map(|point| {
             let what = match &point.kind {
-                PointKind::Begin | PointKind::End | PointKind::Interval { .. } => {
+                PointKind::Begin | PointKind::End | PointKind::Signal | PointKind::Interval { .. } => {
                     obstacle(&clause.code, false)?
                 }
                 PointKind::Usdt { .. }
@@ -111,7 +114,8 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
                 PointKind::Tracepoint { .. } => "tracepoints are the kernel's",
                 PointKind::Kprobe { .. } | PointKind::Kretprobe { .. } => "functions of the kernel",
                 PointKind::Profile { .. } => "samples are taken by the kernel",
-                PointKind::Software { .. } => "the kernel counts these events",
+                PointKind::Software { .. } | PointKind::Hardware { .. } => "the kernel counts these events",
+                PointKind::Watchpoint { .. } => "the kernel watches addresses",
             };
             Some(format!("{}: {what}", point.name))
         })
@@ -127,7 +131,8 @@ pub fn takes_stacks(program: &Program) -> bool {
 
 /// Whether the script has anything to attach to a process.
 pub fn needs_process(program: &Program) -> bool {
-    program.clauses.iter().flat_map(|clause| &clause.points).any(|point| is_of_site(&point.kind))
+    let is_in_process = |kind: &PointKind| is_of_site(kind) || matches!(kind, PointKind::Watchpoint { .. });
+    program.clauses.iter().flat_map(|clause| &clause.points).any(|point| is_in_process(&point.kind))
 }
 
 /// Whether a point is that of a function.

@@ -111,6 +111,16 @@ fn pointer_field(line: &str, name: &str) -> Option<CType> {
         .then(|| CType::Record(record.to_owned()).pointer())
 }
 
+/// The fields as the kernel declares them: `char comm[16]`.
+pub(crate) fn declarations(category: &str, tracepoint: &str) -> Vec<String> {
+    let path = |folder: &&str| Path::new(folder).join(category).join(tracepoint).join("format");
+    let text = FOLDERS.iter().find_map(|folder| fs::read_to_string(path(folder)).ok()).unwrap_or_default();
+    let declared =
+        |line: &str| Some(line.trim().strip_prefix("field:")?.split(';').next()?.trim().to_owned());
+    let is_own = |line: &&str| field(line).is_none_or(|arg| !arg.name.starts_with("common_"));
+    text.lines().filter(is_own).filter_map(declared).collect()
+}
+
 /// The fields of a format file, those common to all tracepoints left out.
 fn fields(text: &str) -> Vec<KnownArg> {
     text.lines().filter_map(field).filter(|arg| !arg.name.starts_with("common_")).collect()

@@ -128,6 +128,11 @@ impl UserRun {
         self.run_own(|kind| matches!(kind, PointKind::Begin));
     }
 
+    /// Runs the clauses for a signal that the tracer was sent.
+    pub fn signalled(&mut self) {
+        self.run_own(|kind| matches!(kind, PointKind::Signal));
+    }
+
     /// Opens the doors, if they are not open yet.
     fn open(&mut self) -> Result<&mut Live<ScriptSites>, RunError> {
         let live = match self.live.take() {

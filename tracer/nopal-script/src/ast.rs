@@ -83,6 +83,21 @@ impl Script {
         found
     }
 
+    /// Leaves out the points whose names, as the script has them, are not wanted, and bodies without points. BEGIN and END stay.
+    /// Returns how many points are left.
+    pub fn keep_points(&mut self, is_wanted: impl Fn(&str) -> bool) -> usize {
+        let specs = &self.specs;
+        let is_kept = |place: &PointRef| {
+            let spec = &specs[place.spec];
+            let parts = spec.parts.iter().map(|part| format!(":{part}"));
+            matches!(spec.kind.as_str(), "BEGIN" | "END")
+                || is_wanted(&format!("{}{}", spec.kind, parts.collect::<String>()))
+        };
+        self.clauses.iter_mut().for_each(|clause| clause.points.retain(is_kept));
+        self.clauses.retain(|clause| !clause.points.is_empty());
+        self.clauses.iter().map(|clause| clause.points.len()).sum()
+    }
+
     /// Whether a body or a predicate uses this builtin.
     pub fn names(&self, builtin: &str) -> bool {
         self.clauses.iter().any(|clause| walk::names(clause, |name| name == builtin))

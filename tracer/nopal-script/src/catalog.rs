@@ -7,7 +7,7 @@ use nopal_program::Point;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PointSpec {
     /// With aliases resolved: `usdt`, `uprobe`, `uretprobe`, `tracepoint`, `kprobe`, `kretprobe`, `interval`, `profile`,
-    /// `software`, `BEGIN`, `END`.
+    /// `software`, `hardware`, `self`, `BEGIN`, `END`, and those that are only listed.
     pub kind: String,
     /// What stands between the colons; `usdt::PROVIDER:NAME` has an empty file.
     pub parts: Vec<String>,

@@ -15,7 +15,7 @@ pub mod render;
 
 pub use ast::{Options, Script};
 pub use catalog::{Catalog, PointSpec};
-pub use compile::points::software_events;
+pub use compile::points::{hardware_events, software_events};
 pub use compile::{compile, compile_with_warnings, reference};
 pub use diagnostic::{Diagnostic, Place, Severity, Span};
 pub use layout::format;

@@ -1,6 +1,8 @@
 //! nopal called as `bpftrace`: takes its options, prints what and where it prints. The script itself is the work of
 //! `nopal run`.
 
+mod info;
+mod list;
 mod options;
 
 use super::run as script;
@@ -8,7 +10,6 @@ use crate::failure::Failure;
 use crate::processes::ProcessArgs;
 use options::{Asked, Options};
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,9 +27,9 @@ USAGE:
 
 OPTIONS:
     -e 'program'   execute this program
-    -l, --list [search]
+    -l, --list [search|filename]
                    list kernel probes or probes in a program
-    -v, --verbose  how each site was opened, and the compiled script
+    -v, --verbose  how each site was opened, and the compiled script; with -l, also the arguments of probes
     -h, --help     show this help message
     -V, --version  the version of bpftrace that this follows, and nopal's
     --info         what of this kernel can be traced
@@ -46,6 +47,8 @@ OPTIONS:
     -I DIR         add the directory to the include search path
     --include FILE add an #include file before preprocessing
     --unsafe       allow unsafe/destructive functionality
+    --probe-filter REGEX
+                   only the probes whose names match
     --dry-run      terminate execution right after attaching all the probes
     --fmt          format the input script and print it
 
@@ -67,7 +70,7 @@ pub(super) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Asked::Info) => {
-            show!("{}", info().trim_end());
+            show!("{}", info::info(VERSION).trim_end());
             ExitCode::SUCCESS
         }
         Ok(Asked::Work(options)) => match work(*options) {
@@ -87,13 +90,14 @@ pub(super) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn work(options: Options) -> Result<u8, Failure> {
-    if options.is_listing && options.script.is_none() {
-        let search = options.words.first().map_or("", String::as_str);
-        return script::points::listing(options.pid.as_slice(), search).map(|()| 0);
+    if options.is_listing {
+        return list::list(options).map(|()| 0);
     }
     if options.is_format {
         return form(options).map(|()| 0);
     }
+    check(&options)?;
+    let probe_filter = options.probe_filter.as_deref().map(probe_filter).transpose()?;
     let has_target = options.pid.is_some() || options.command.is_some();
     let args = script::Args {
         words: options.words,
@@ -108,6 +112,7 @@ fn work(options: Options) -> Result<u8, Failure> {
         format: if options.is_json { script::FormArg::Json } else { script::FormArg::Text },
         verbose: options.is_verbose,
         output: options.output,
+        probe_filter,
         named: options.named,
         manner: script::Manner {
             is_bpftrace: true,
@@ -121,6 +126,28 @@ fn work(options: Options) -> Result<u8, Failure> {
     script::run(args)
 }
 
+/// What bpftrace says before it looks at the script.
+fn check(options: &Options) -> Result<(), Failure> {
+    if let Some(pid) = options.pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        let why = if pid == 0 { "Invalid argument" } else { "No such process" };
+        return Err(Failure::new("target", format!("Failed to attach to pid: Unable to open pidfd ({why})")));
+    }
+    let Some(name) = options.words.first().filter(|_| options.script.is_none()) else { return Ok(()) };
+    match std::fs::File::open(name) {
+        Err(error) if name != "-" && script::tools::find(name).is_none() => {
+            let error = error.to_string();
+            let why = error.split(" (os error").next().unwrap_or_default();
+            Err(Failure::new("no-script", format!("failed to open file '{name}': {why}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn probe_filter(text: &str) -> Result<regex_lite::Regex, Failure> {
+    let invalid = |why| Failure::new("usage", format!("Invalid --probe-filter regex '{text}': {why}"));
+    regex_lite::Regex::new(text).map_err(invalid)
+}
+
 /// Prints the script in its form, or writes it to a file.
 fn form(options: Options) -> Result<(), Failure> {
     let (mut words, script) = (options.words, options.script.into_iter().collect());
@@ -129,27 +156,4 @@ fn form(options: Options) -> Result<(), Failure> {
     let text = super::fmt::formatted(&source)?;
     script::output::Out::open(options.output.as_deref())?.write(text.as_bytes())?;
     Ok(())
-}
-
-/// Looks only.
-fn info() -> String {
-    let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let is_there =
-        |paths: &[&str]| if paths.iter().any(|path| Path::new(path).exists()) { "yes" } else { "no" };
-    let mut text = String::from("System\n");
-    let (release, version) = (line("/proc/sys/kernel/osrelease"), line("/proc/sys/kernel/version"));
-    let _ = writeln!(text, "  OS: Linux {release} {version}\n  Arch: {}\n", std::env::consts::ARCH);
-    let _ = writeln!(text, "Build\n  version: v{VERSION}\n  nopal: {}\n", env!("CARGO_PKG_VERSION"));
-    let btf = is_there(&["/sys/kernel/btf/vmlinux"]);
-    let _ = writeln!(text, "Kernel features\n  Instruction limit: 1000000\n  btf: {btf}\n");
-    let source = |name: &str| is_there(&[&format!("/sys/bus/event_source/devices/{name}/type")]);
-    let tracepoints = is_there(&["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]);
-    let _ = writeln!(text, "Probe types\n  kprobe: {}\n  uprobe: {}", source("kprobe"), source("uprobe"));
-    let perf_event = is_there(&["/proc/sys/kernel/perf_event_paranoid"]);
-    let _ = writeln!(
-        text,
-        "  usdt: {}\n  tracepoint: {tracepoints}\n  perf_event: {perf_event}",
-        source("uprobe")
-    );
-    text
 }

@@ -4,7 +4,7 @@ pub(super) mod input;
 pub(super) mod output;
 pub(super) mod points;
 mod running;
-mod tools;
+pub(super) mod tools;
 
 use super::answers::render::width;
 use super::answers::source::open_recording;
@@ -19,6 +19,7 @@ use input::Source;
 use nopal_proc::launch::HeldCommand;
 use nopal_program::{Look, Program};
 use nopal_run::catalog::LiveCatalog;
+use nopal_run::listing::Detail;
 use nopal_run::recording::{RecordingCatalog, RecordingRun};
 use nopal_run::{RunError, Step, later_points, needs_process, takes_stacks, user_door_obstacle};
 use nopal_script::catalog::Catalog;
@@ -86,7 +87,7 @@ pub(super) struct Args {
     /// Lists the scripts that come with nopal; with --json their text, too.
     #[arg(long)]
     pub list: bool,
-    /// Lists the points that match, as bpftrace does: `nopal run -l 'usdt:./app:*'`.
+    /// Lists the points that match, as bpftrace does: `nopal run -l 'usdt:./app:*'`; with -v also their arguments.
     #[arg(short = 'l', long = "list-points")]
     pub list_points: bool,
     /// bpftrace's; reads that fail give zeros.
@@ -127,6 +128,9 @@ pub(super) struct Args {
     pub named: Vec<String>,
     #[arg(skip)]
     pub manner: Manner,
+    /// Only points whose names it finds are attached.
+    #[arg(skip)]
+    pub probe_filter: Option<regex_lite::Regex>,
 }
 
 /// How bpftrace would do it, where nopal was called by its name.
@@ -159,7 +163,8 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
     if args.list_points {
         args.processes.resolve(args.only)?;
         let search = args.words.first().map_or("", String::as_str);
-        return points::listing(&args.processes.pids, search).map(|()| 0);
+        let detail = Detail { has_arguments: args.verbose, has_own_paths: false };
+        return points::listing(&args.processes.pids, &points::Wanted::Search(search), detail).map(|()| 0);
     }
     // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
     let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
@@ -187,9 +192,16 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         // Test runners of bpftrace set it.
         time_map: std::env::var("BPFTRACE_DUMMY_TS_MAP").ok().filter(|_| args.manner.is_bpftrace),
     };
-    let script = nopal_script::parse(&source.text, &source.name, &args.words, &options)
+    let mut script = nopal_script::parse(&source.text, &source.name, &args.words, &options)
         .map_err(|diagnostics| source.failure(&diagnostics))?;
     input::check_named(&script, &options.named)?;
+    if let Some(filter) = &args.probe_filter
+        && script.keep_points(|name| filter.is_match(name)) == 0
+    {
+        let mut failure = Failure::new("no-probes", "No probes to attach");
+        failure.is_styled = true;
+        return Err(failure);
+    }
     match &args.recording {
         Some(dir) => {
             let recording = open_recording(&view::find(Some(dir))?.0)?;
@@ -356,6 +368,11 @@ fn live(
         && program.clauses.iter().flat_map(|clause| &clause.points).all(|point| {
             matches!(point.kind, nopal_program::PointKind::Begin | nopal_program::PointKind::End)
         });
+    let takes_signal = program
+        .clauses
+        .iter()
+        .flat_map(|clause| &clause.points)
+        .any(|point| point.kind == nopal_program::PointKind::Signal);
     let obstacle = user_door_obstacle(&program);
     let by_kernel = match args.door {
         // Stacks are unwound here, by the tables of the programs, from what the hits bring.
@@ -409,7 +426,8 @@ fn live(
         let step = running.step();
         running.say_notes(args);
         if signals::take_print_signal() {
-            running.print_maps();
+            // A script that has a clause for the signal says itself what to print.
+            if takes_signal { running.signalled()? } else { running.print_maps() }
         }
         is_closed |= !out.take(running.performer())?;
         if step == Step::Over

@@ -30,6 +30,11 @@ impl PointInProcess {
     pub(super) fn of_event(clause: usize, point: usize) -> PointInProcess {
         PointInProcess { clause, point, pid: None, file: None }
     }
+
+    /// What belongs to a process and to no file.
+    pub(super) fn of_process(clause: usize, point: usize, pid: Option<u32>) -> PointInProcess {
+        PointInProcess { clause, point, pid, file: None }
+    }
 }
 
 /// Sites of one clause, file and kind, to be attached together.
@@ -119,6 +124,7 @@ impl ScriptDoor {
                 }
             }
         }
+        self.attach_watchpoints(pid, &mut states)?;
         states.sort_by_key(|state| (state.clause, state.point));
         Ok(states)
     }

@@ -4,7 +4,7 @@ use super::attach::PointInProcess;
 use super::code::{ArgLayout, Kind, Source, Which};
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::refusal::Refusal;
-use nopal_proc::perf::{self, PerfAttr, TYPE_SOFTWARE, TYPE_TRACEPOINT};
+use nopal_proc::perf::{self, PerfAttr, TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT};
 use nopal_program::{PointKind, SoftwareEvent};
 use std::ffi::CString;
 use std::fs;
@@ -56,7 +56,18 @@ impl ScriptDoor {
         let (attr, cpus, _name) = event(kind)?;
         let program = self.load(clause, code_kind, Which::Point(point as u32), &layouts)?;
         let name = self.program.clauses[clause].points[point].name.clone();
-        let failed = |error| ScriptError::io(format!("opening {name}"), error);
+        let failed = |error: std::io::Error| {
+            let is_uncounted = error.raw_os_error() == Some(libc::ENOENT);
+            ScriptError::io(
+                match kind {
+                    PointKind::Hardware { .. } if is_uncounted => {
+                        format!("this machine does not count {name}, as virtual machines often do not")
+                    }
+                    _ => format!("opening {name}"),
+                },
+                error,
+            )
+        };
         let mut opened: Vec<OwnedFd> = Vec::with_capacity(cpus.len());
         for cpu in &cpus {
             let event = match perf::open(&attr, -1, *cpu) {
@@ -84,15 +95,19 @@ fn kind_of(kind: &PointKind) -> Option<(Kind, Vec<ArgLayout>)> {
         PointKind::Tracepoint { .. } => Some((Kind::Tracepoint, Vec::new())),
         PointKind::Kprobe { .. } => Some((Kind::Kprobe, registers())),
         PointKind::Kretprobe { .. } => Some((Kind::Kretprobe, registers())),
-        PointKind::Interval { .. } | PointKind::Profile { .. } | PointKind::Software { .. } => {
-            Some((Kind::PerfEvent, Vec::new()))
-        }
+        PointKind::Interval { .. }
+        | PointKind::Profile { .. }
+        | PointKind::Software { .. }
+        | PointKind::Hardware { .. } => Some((Kind::PerfEvent, Vec::new())),
         PointKind::Begin
         | PointKind::End
+        | PointKind::Signal
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
-        | PointKind::Uretprobe { .. } => None,
+        | PointKind::Uretprobe { .. }
+        // Of a process: attached with it.
+        | PointKind::Watchpoint { .. } => None,
     }
 }
 
@@ -120,14 +135,20 @@ fn event(kind: &PointKind) -> Result<(PerfAttr, Vec<i32>, Option<CString>), Scri
         PointKind::Software { event, count } => {
             (software(software_config(*event), *count), online_cpus()?, None)
         }
+        PointKind::Hardware { event, count } => {
+            let counted = PerfAttr { event_type: TYPE_HARDWARE, ..software(*event as u64, *count) };
+            (counted, online_cpus()?, None)
+        }
         PointKind::Kprobe { function, offset } => kernel_function(function, *offset, false)?,
         PointKind::Kretprobe { function } => kernel_function(function, 0, true)?,
         PointKind::Begin
         | PointKind::End
+        | PointKind::Signal
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
-        | PointKind::Uretprobe { .. } => (PerfAttr::default(), Vec::new(), None),
+        | PointKind::Uretprobe { .. }
+        | PointKind::Watchpoint { .. } => (PerfAttr::default(), Vec::new(), None),
     })
 }
 
@@ -209,7 +230,7 @@ fn kernel_function(
 }
 
 /// `0-3,5`
-fn online_cpus() -> Result<Vec<i32>, ScriptError> {
+pub(super) fn online_cpus() -> Result<Vec<i32>, ScriptError> {
     let path = "/sys/devices/system/cpu/online";
     let text = fs::read_to_string(path).map_err(|error| ScriptError::io(path, error))?;
     Ok(cpu_list(&text))

@@ -11,6 +11,7 @@ mod load;
 mod maps;
 mod resolve;
 mod together;
+mod watch;
 
 pub use attach::processes_mapping;
 pub use error::ScriptError;

@@ -196,13 +196,16 @@ impl FileCode {
             PointKind::Uretprobe { place, .. } => self.function_sites(place, false),
             PointKind::Begin
             | PointKind::End
+            | PointKind::Signal
             | PointKind::Tracepoint { .. }
             | PointKind::Kprobe { .. }
             | PointKind::Kretprobe { .. }
             | PointKind::Interval { .. }
             | PointKind::Profile { .. }
             | PointKind::UsdtLater(_)
-            | PointKind::Software { .. } => Ok(PointSites::default()),
+            | PointKind::Software { .. }
+            | PointKind::Hardware { .. }
+            | PointKind::Watchpoint { .. } => Ok(PointSites::default()),
         }
     }
 

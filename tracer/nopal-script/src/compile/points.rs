@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, KnownArg, KnownPoint, PointSpec};
 use crate::diagnostic::{Diagnostic, Severity, nearest};
 use crate::number::parse_number;
 use nopal_program::op::Space;
-use nopal_program::{Look, Point, PointKind, SoftwareEvent};
+use nopal_program::{Access, HardwareEvent, Look, Point, PointKind, SoftwareEvent};
 
 /// Points of one body for which the same code is right.
 #[derive(Debug)]
@@ -28,17 +28,20 @@ impl Variant {
         match self.kind() {
             PointKind::Begin
             | PointKind::End
+            | PointKind::Signal
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
-            | PointKind::Uretprobe { .. } => Space::User,
+            | PointKind::Uretprobe { .. }
+            | PointKind::Watchpoint { .. } => Space::User,
             PointKind::Tracepoint { category, .. } if category == "syscalls" => Space::User,
             PointKind::Tracepoint { .. }
             | PointKind::Kprobe { .. }
             | PointKind::Kretprobe { .. }
             | PointKind::Interval { .. }
             | PointKind::Profile { .. }
-            | PointKind::Software { .. } => Space::Kernel,
+            | PointKind::Software { .. }
+            | PointKind::Hardware { .. } => Space::Kernel,
         }
     }
 }
@@ -150,12 +153,19 @@ fn known_points(
     let spec = &script.specs[place.spec];
     let name =
         || format!("{}{}", spec.kind, spec.parts.iter().map(|part| format!(":{part}")).collect::<String>());
+    if let Some((why, help)) = unattached(&spec.kind) {
+        let message = format!("{} cannot be attached: {why}", name());
+        return Err(Diagnostic::error(place.span, message).help(help).into());
+    }
     let kind = match spec.kind.as_str() {
         "BEGIN" => PointKind::Begin,
         "END" => PointKind::End,
         "interval" => PointKind::Interval { period_ns: period_ns(spec, place)? },
         "profile" => PointKind::Profile { period_ns: period_ns(spec, place)? },
         "software" => software(spec, place)?,
+        "hardware" => hardware(spec, place)?,
+        "watchpoint" => watchpoint(spec, place)?,
+        "self" => signal(spec, place)?,
         _ => {
             let points = catalog.points(spec).map_err(|no_point| {
                 let diagnostic = Diagnostic::error(place.span, no_point.reason);
@@ -251,17 +261,103 @@ pub fn software_events() -> Vec<&'static str> {
     names
 }
 
+/// Why points of a type are parsed and listed, and no more.
+fn unattached(kind: &str) -> Option<(&'static str, &'static str)> {
+    Some(match kind {
+        "fentry" | "fexit" => (
+            "nopal has no programs that are called through BTF",
+            "use `kprobe` or `kretprobe` with the function",
+        ),
+        "rawtracepoint" => ("nopal has no raw tracepoints", "use `tracepoint:CATEGORY:NAME`"),
+        "iter" => ("nopal does not iterate over objects of the kernel", "use a `tracepoint` or a `kprobe`"),
+        "bench" => ("nopal does not measure clauses", "use `interval`, or `BEGIN` with a loop"),
+        _ => return None,
+    })
+}
+
+const HARDWARE: [(&str, &str, HardwareEvent, u64); 10] = [
+    ("backend-stalls", "", HardwareEvent::BackendStalls, 1_000_000),
+    ("branch-instructions", "branches", HardwareEvent::BranchInstructions, 100_000),
+    ("branch-misses", "", HardwareEvent::BranchMisses, 100_000),
+    ("bus-cycles", "", HardwareEvent::BusCycles, 100_000),
+    ("cache-misses", "", HardwareEvent::CacheMisses, 1_000_000),
+    ("cache-references", "", HardwareEvent::CacheReferences, 1_000_000),
+    ("cpu-cycles", "cycles", HardwareEvent::CpuCycles, 1_000_000),
+    ("frontend-stalls", "", HardwareEvent::FrontendStalls, 1_000_000),
+    ("instructions", "", HardwareEvent::Instructions, 1_000_000),
+    ("ref-cycles", "", HardwareEvent::RefCycles, 1_000_000),
+];
+
+/// Names of hardware events, the short ones too, in order.
+pub fn hardware_events() -> Vec<&'static str> {
+    let mut names: Vec<_> = HARDWARE.iter().flat_map(|(long, short, ..)| [*long, *short]).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort_unstable();
+    names
+}
+
+fn hardware(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> {
+    let (event, count) = counted(&HARDWARE, spec, place)?;
+    Ok(PointKind::Hardware { event, count })
+}
+
+/// `watchpoint:ADDRESS:LENGTH:MODE`
+fn watchpoint(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> {
+    let wrong = |message: String| {
+        Diagnostic::error(place.span, message).help("write `watchpoint:0x1000:8:w`, with r, w, rw or x")
+    };
+    let [address, length, mode] = &spec.parts[..] else { return Err(wrong("a part is missing".to_owned())) };
+    let Some(Ok(address)) = parse_number(address) else {
+        return Err(wrong(format!("`{address}` is not an address")));
+    };
+    let length_bytes = match parse_number(length) {
+        Some(Ok(length @ (1 | 2 | 4 | 8))) => length as u8,
+        _ => return Err(wrong("the length is 1, 2, 4 or 8 bytes".to_owned())),
+    };
+    let access = match mode.as_str() {
+        "r" => Access::Read,
+        "w" => Access::Write,
+        "rw" | "wr" => Access::ReadOrWrite,
+        "x" => Access::Execute,
+        _ => return Err(wrong(format!("there is no mode `{mode}`"))),
+    };
+    Ok(PointKind::Watchpoint { address, length_bytes, access })
+}
+
+/// The one signal that bpftrace takes.
+fn signal(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> {
+    match &spec.parts[..] {
+        [what, name] if what == "signal" && name == "SIGUSR1" => Ok(PointKind::Signal),
+        [what, name] if what == "signal" => {
+            Err(Diagnostic::error(place.span, format!("{name} is not a supported signal"))
+                .help("use SIGUSR1"))
+        }
+        _ => Err(Diagnostic::error(place.span, "`self` is written self:signal:SIGUSR1")),
+    }
+}
+
 fn software(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> {
+    let (event, count) = counted(&SOFTWARE, spec, place)?;
+    Ok(PointKind::Software { event, count })
+}
+
+/// The event by its name, and after how many of it the clause runs.
+fn counted<T: Copy>(
+    events: &[(&'static str, &str, T, u64)],
+    spec: &PointSpec,
+    place: PointRef,
+) -> Result<(T, u64), Diagnostic> {
     let name = spec.parts[0].as_str();
     let found =
-        SOFTWARE.iter().find(|(long, short, ..)| name == *long || (name == *short && !short.is_empty()));
+        events.iter().find(|(long, short, ..)| name == *long || (name == *short && !short.is_empty()));
     let Some((_, _, event, default)) = found else {
-        let names = || SOFTWARE.iter().map(|(name, ..)| *name);
+        let names = || events.iter().map(|(name, ..)| *name);
         let help = match nearest(name, names()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("events are {}", names().collect::<Vec<_>>().join(", ")),
         };
-        return Err(Diagnostic::error(place.span, format!("there is no software event `{name}`")).help(help));
+        let message = format!("there is no {} event `{name}`", spec.kind);
+        return Err(Diagnostic::error(place.span, message).help(help));
     };
     let count = match spec.parts.get(1) {
         None => *default,
@@ -270,5 +366,5 @@ fn software(spec: &PointSpec, place: PointRef) -> Result<PointKind, Diagnostic> 
             _ => return Err(Diagnostic::error(place.span, format!("`{text}` is not a count"))),
         },
     };
-    Ok(PointKind::Software { event: *event, count })
+    Ok((*event, count))
 }

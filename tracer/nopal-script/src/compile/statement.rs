@@ -36,13 +36,16 @@ impl Body<'_, '_> {
             | PointKind::Kprobe { .. }
             | PointKind::Kretprobe { .. }
             | PointKind::Profile { .. }
-            | PointKind::Software { .. } => true,
+            | PointKind::Software { .. }
+            | PointKind::Hardware { .. } => true,
             PointKind::Begin
             | PointKind::End
+            | PointKind::Signal
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
             | PointKind::Uretprobe { .. }
+            | PointKind::Watchpoint { .. }
             | PointKind::Interval { .. } => false,
         };
         if pids.is_empty() || !is_of_everyone {

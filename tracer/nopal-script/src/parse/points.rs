@@ -7,7 +7,7 @@ use crate::catalog::PointSpec;
 use crate::diagnostic::{Diagnostic, Span, nearest};
 
 /// Names, with bpftrace's short ones, the parts that may follow, and how they are written.
-const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 11] = [
+const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 19] = [
     (&["BEGIN", "begin"], "BEGIN", 0..=0, "BEGIN"),
     (&["END", "end"], "END", 0..=0, "END"),
     (&["usdt", "U"], "usdt", 1..=3, "usdt:FILE:PROVIDER:NAME, or usdt:PROVIDER:NAME"),
@@ -19,35 +19,20 @@ const KINDS: [(&[&str], &str, std::ops::RangeInclusive<usize>, &str); 11] = [
     (&["interval", "i"], "interval", 1..=2, "interval:s:1 (or ms, us, hz)"),
     (&["profile", "p"], "profile", 1..=2, "profile:hz:99 (or s, ms, us)"),
     (&["software", "s"], "software", 1..=2, "software:EVENT:COUNT"),
+    (&["hardware", "h"], "hardware", 1..=2, "hardware:EVENT:COUNT"),
+    (&["self"], "self", 2..=2, "self:signal:SIGUSR1"),
+    (&["fentry", "f", "kfunc"], "fentry", 1..=3, "fentry:FUNCTION, or fentry:MODULE:FUNCTION"),
+    (&["fexit", "fr", "kretfunc"], "fexit", 1..=3, "fexit:FUNCTION, or fexit:MODULE:FUNCTION"),
+    (&["rawtracepoint", "rt"], "rawtracepoint", 1..=2, "rawtracepoint:NAME, or rawtracepoint:MODULE:NAME"),
+    (&["iter", "it"], "iter", 1..=2, "iter:OBJECT, or iter:OBJECT:PIN"),
+    (&["watchpoint", "w", "asyncwatchpoint", "aw"], "watchpoint", 3..=3, "watchpoint:ADDRESS:LENGTH:MODE"),
+    (&["bench"], "bench", 1..=1, "bench:NAME"),
 ];
 
 /// Whether a word begins a probe.
 pub(super) fn is_probe_kind(word: &str) -> bool {
     KINDS.iter().any(|(names, ..)| names.contains(&word))
 }
-
-/// What bpftrace has beyond that.
-const LEFT_OUT: [&str; 19] = [
-    "hardware",
-    "h",
-    "watchpoint",
-    "w",
-    "asyncwatchpoint",
-    "aw",
-    "kfunc",
-    "f",
-    "kretfunc",
-    "fr",
-    "fentry",
-    "fexit",
-    "rawtracepoint",
-    "rt",
-    "iter",
-    "it",
-    "bench",
-    "self",
-    "test",
-];
 
 impl Parser<'_> {
     /// Ends before the predicate or the body.
@@ -72,9 +57,16 @@ impl Parser<'_> {
     /// One point. In parentheses a `)` ends it too.
     pub(super) fn point(&mut self, is_in_parens: bool) -> Parsed<PointRef> {
         let start = self.lexer.at;
-        let word = self.lexer.word();
+        let mut word = self.lexer.word();
+        // The type may come from the command line, and with it what follows: `$1 { ... }`.
+        while self.is_at_parameter() {
+            word.push_str(&self.parameter()?);
+            word.push_str(&self.lexer.word());
+        }
         let word_span = Span::new(start, self.lexer.at);
-        let mut parts = Vec::new();
+        let mut given = word.split(':').map(str::to_owned);
+        let word = given.next().unwrap_or_default();
+        let mut parts: Vec<String> = given.collect();
         let takes_path = matches!(word.as_str(), "usdt" | "U" | "uprobe" | "u" | "uretprobe" | "ur");
         while self.lexer.rest().starts_with(':') {
             self.lexer.at += 1;
@@ -84,7 +76,7 @@ impl Parser<'_> {
         let span = Span::new(start, self.lexer.at);
         let Some((_, kind, n_parts, form)) = KINDS.iter().find(|(names, ..)| names.contains(&word.as_str()))
         else {
-            return Err(no_kind(&word, word_span, span, !parts.is_empty()));
+            return Err(no_kind(&word, word_span, !parts.is_empty()));
         };
         // With a process there need be no file: `usdt::app:request`.
         let may_be_empty = |i: usize| parts.len() == 3 && (i == 1 || (i == 0 && *kind == "usdt"));
@@ -96,6 +88,28 @@ impl Parser<'_> {
         let spec = self.script.specs.len();
         self.script.specs.push(PointSpec { kind: (*kind).to_string(), parts });
         Ok(PointRef { spec, span })
+    }
+
+    /// `$1`
+    fn is_at_parameter(&self) -> bool {
+        let rest = self.lexer.rest().strip_prefix('$');
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    }
+
+    /// What the command line has for it.
+    fn parameter(&mut self) -> Parsed<String> {
+        let start = self.lexer.at;
+        self.lexer.at += 1;
+        let number = self.lexer.word();
+        let index = number.parse::<usize>().unwrap_or(0);
+        match index.checked_sub(1).and_then(|i| self.script.parameters.get(i)) {
+            Some(value) => Ok(value.clone()),
+            None => {
+                let span = Span::new(start, self.lexer.at);
+                let message = format!("`${number}` is part of a probe but was not given");
+                Err(Diagnostic::error(span, message).help("give it after the script"))
+            }
+        }
     }
 
     /// Up to a colon, a blank, a comma or what begins a predicate or body. `"..."` may hold any of them; `$1` is replaced.
@@ -115,20 +129,8 @@ impl Parser<'_> {
                     self.lexer.at += length;
                     continue;
                 }
-                '$' if self.lexer.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) => {
-                    let start = self.lexer.at;
-                    self.lexer.at += 1;
-                    let number = self.lexer.word();
-                    let index = number.parse::<usize>().unwrap_or(0);
-                    let Some(value) = index.checked_sub(1).and_then(|i| self.script.parameters.get(i)) else {
-                        let span = Span::new(start, self.lexer.at);
-                        return Err(Diagnostic::error(
-                            span,
-                            format!("`${number}` is part of a probe but was not given"),
-                        )
-                        .help("give it after the script"));
-                    };
-                    out.push_str(value);
+                '$' if self.is_at_parameter() => {
+                    out.push_str(&self.parameter()?);
                     continue;
                 }
                 ':' if self.lexer.rest().starts_with("::") => {
@@ -169,16 +171,11 @@ fn quoted(rest: &str) -> Option<(String, usize)> {
     None
 }
 
-fn no_kind(word: &str, word_span: Span, span: Span, has_parts: bool) -> Diagnostic {
+fn no_kind(word: &str, word_span: Span, has_parts: bool) -> Diagnostic {
     if word.is_empty() {
         let span = Span { end: word_span.start + 1, ..word_span };
         return Diagnostic::error(span, "expected a probe")
             .help("a script is made of `probe { statements }`, such as `BEGIN { printf(\"hello\\n\"); }`");
-    }
-    if LEFT_OUT.contains(&word) && has_parts {
-        return Diagnostic::error(span, format!("probes of type `{word}` are not supported")).help(
-            "use usdt, uprobe, uretprobe, tracepoint, kprobe, kretprobe, interval, profile or software",
-        );
     }
     let names = KINDS.iter().flat_map(|(names, ..)| names.iter().copied()).filter(|name| name.len() > 2);
     let message = format!("there is no type of probe `{word}`");

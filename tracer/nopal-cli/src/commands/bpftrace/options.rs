@@ -23,6 +23,7 @@ pub(super) struct Options {
     pub pid: Option<u32>,
     pub command: Option<String>,
     pub output: Option<PathBuf>,
+    pub probe_filter: Option<String>,
     pub include_dirs: Vec<PathBuf>,
     pub include_files: Vec<PathBuf>,
     pub is_json: bool,
@@ -139,7 +140,8 @@ pub(super) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
         return Err("ERROR: USAGE: Cannot use both -c and -p.".to_owned());
     }
     let has_nothing = options.script.is_none() && options.words.is_empty();
-    if has_nothing && !options.is_listing {
+    let has_too_many = options.is_listing && options.script.is_none() && options.words.len() > 1;
+    if has_nothing && !options.is_listing || has_too_many {
         return Err(super::USAGE.to_owned());
     }
     Ok(Asked::Work(Box::new(options)))
@@ -187,12 +189,13 @@ impl Options {
             "I" => self.include_dirs.push(PathBuf::from(value)),
             "include" => self.include_files.push(PathBuf::from(value)),
             "unsafe" => self.is_unsafe = true,
+            "probe-filter" => self.probe_filter = Some(value),
             "no-warnings" => self.has_no_warnings = true,
             "dry-run" => self.is_dry_run = true,
             "fmt" => self.is_format = true,
             "mode" if value == "format" => self.is_format = true,
             "mode" if value == "codegen" => self.is_dry_run = true,
-            "mode" | "test" | "bench" | "emit-elf" | "emit-llvm" | "probe-filter" | "debug" => {
+            "mode" | "test" | "bench" | "emit-elf" | "emit-llvm" | "debug" => {
                 return Err(format!(
                     "ERROR: nopal, which was called as bpftrace, has no --{name}; `nopal run --help` shows what it has"
                 ));
@@ -204,13 +207,33 @@ impl Options {
     }
 }
 
+/// As strtoull(3) reads it: after blanks, with a sign, in base 8, 10 or 16.
 fn pid(text: &str) -> Result<u32, String> {
-    match text.parse::<u32>() {
-        Ok(pid) if pid > 0 && pid <= 0x0040_0000 => Ok(pid),
-        Ok(_) => Err(format!(
-            "ERROR: Failed to attach to pid: the provided pid '{text}' is not in range [1:4194304]"
-        )),
-        Err(_) => Err(format!("ERROR: Failed to parse pid: '{text}' is not a valid pid")),
+    let failed = |why: &str| Err(format!("ERROR: Failed to parse pid: {why}: {text}"));
+    let number = text.trim_start();
+    let (is_negative, number) = match number.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, number.strip_prefix('+').unwrap_or(number)),
+    };
+    let (digits, base) = match number.strip_prefix("0x").or(number.strip_prefix("0X")) {
+        Some(rest) => (rest, 16),
+        None if number.starts_with('0') => (number, 8),
+        None => (number, 10),
+    };
+    let end = digits.find(|c: char| !c.is_digit(base)).unwrap_or(digits.len());
+    if end == 0 {
+        return failed("invalid integer");
+    }
+    if end < digits.len() {
+        return failed("invalid trailing bytes");
+    }
+    let Ok(value) = u64::from_str_radix(digits, base) else {
+        return failed("overflow error, maximum value is 18446744073709551615");
+    };
+    let value = if is_negative { value.wrapping_neg() } else { value };
+    match u32::try_from(value) {
+        Ok(pid) if pid <= 0x0040_0000 => Ok(pid),
+        _ => Err(format!("ERROR: Pid out of range: {value}")),
     }
 }
 
@@ -247,7 +270,11 @@ mod tests {
             (&["-e"], "requires an argument"),
             (&["-B", "much", "x"], "-B must be"),
             (&["-f", "xml", "x"], "Invalid output format"),
-            (&["-p", "no", "x"], "not a valid pid"),
+            (&["-p", "no", "x"], "Failed to parse pid: invalid integer: no"),
+            (&["-p", "1x", "x"], "Failed to parse pid: invalid trailing bytes: 1x"),
+            (&["-p", "5000000", "x"], "Pid out of range: 5000000"),
+            (&["-p", "-5", "x"], "Pid out of range: 18446744073709551611"),
+            (&["-p", "99999999999999999999", "x"], "overflow error"),
             (&["-p", "1", "-c", "ls", "x"], "both -c and -p"),
             (&[], "USAGE:"),
         ] {

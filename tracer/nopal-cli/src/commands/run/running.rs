@@ -264,6 +264,15 @@ impl Running {
         }
     }
 
+    /// Runs the clauses for a signal that was sent to us.
+    pub(super) fn signalled(&mut self) -> Result<(), Failure> {
+        match self {
+            Running::User(run) => run.signalled(),
+            Running::Kernel(run) => run.signalled().map_err(|e| failure_of(&e))?,
+        }
+        Ok(())
+    }
+
     pub(super) fn rows(&mut self) -> Vec<u8> {
         match self {
             Running::User(run) => run.rows(),

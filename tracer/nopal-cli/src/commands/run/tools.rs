@@ -27,7 +27,7 @@ tools!(
 );
 
 /// The text of a tool.
-pub(super) fn find(name: &str) -> Option<&'static str> {
+pub(crate) fn find(name: &str) -> Option<&'static str> {
     let name = name.strip_suffix(".bt").unwrap_or(name);
     TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, text)| *text)
 }

@@ -52,6 +52,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         lower: |body, span| match body.variant.kind() {
             PointKind::Begin
             | PointKind::End
+            | PointKind::Signal
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
@@ -59,10 +60,15 @@ pub(super) const VARIABLES: &[Variable] = &[
             PointKind::Tracepoint { .. } | PointKind::Kprobe { .. } | PointKind::Kretprobe { .. } => {
                 Ok(Value::new(Ty::U64, At::Const(0), span))
             }
-            PointKind::Interval { .. } | PointKind::Profile { .. } | PointKind::Software { .. } => Err(
-                Diagnostic::error(span, "what such a point meets is not known to be a program or the kernel")
-                    .help("`usermode` is known at usdt, uprobe, tracepoint and kprobe"),
-            ),
+            PointKind::Interval { .. }
+            | PointKind::Profile { .. }
+            | PointKind::Software { .. }
+            | PointKind::Hardware { .. }
+            | PointKind::Watchpoint { .. } => Err(Diagnostic::error(
+                span,
+                "what such a point meets is not known to be a program or the kernel",
+            )
+            .help("`usermode` is known at usdt, uprobe, tracepoint and kprobe")),
         },
     },
     Variable { name: "probe", doc: "Full name of the point.", lower: probe },
@@ -121,10 +127,13 @@ fn func(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
         }
         PointKind::Begin
         | PointKind::End
+        | PointKind::Signal
         | PointKind::Tracepoint { .. }
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
-        | PointKind::Software { .. } => {
+        | PointKind::Software { .. }
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => {
             Err(only(body, "func", "usdt, uprobe, uretprobe, kprobe and kretprobe", span))
         }
     }
@@ -152,6 +161,7 @@ fn retval(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
         }
         PointKind::Begin
         | PointKind::End
+        | PointKind::Signal
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
@@ -159,7 +169,9 @@ fn retval(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
         | PointKind::Kprobe { .. }
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
-        | PointKind::Software { .. } => Err(only(body, "retval", "uretprobe and kretprobe", span)),
+        | PointKind::Software { .. }
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => Err(only(body, "retval", "uretprobe and kretprobe", span)),
     }
 }
 
@@ -213,9 +225,12 @@ fn arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
         }
         PointKind::Begin
         | PointKind::End
+        | PointKind::Signal
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
-        | PointKind::Software { .. } => {
+        | PointKind::Software { .. }
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => {
             return Err(only(body, &format!("arg{index}"), "usdt, uprobe and kprobe", span));
         }
     }
@@ -241,6 +256,7 @@ fn stack_arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
         PointKind::Kprobe { .. } => Space::Kernel,
         PointKind::Begin
         | PointKind::End
+        | PointKind::Signal
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uretprobe { .. }
@@ -248,7 +264,9 @@ fn stack_arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
         | PointKind::Kretprobe { .. }
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
-        | PointKind::Software { .. } => {
+        | PointKind::Software { .. }
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => {
             return Err(only(body, &format!("sarg{index}"), "uprobe and kprobe", span));
         }
     };
@@ -282,8 +300,14 @@ fn reg(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
         | PointKind::Kprobe { .. }
         | PointKind::Kretprobe { .. }
         | PointKind::Profile { .. }
-        | PointKind::Software { .. } => {}
-        PointKind::Begin | PointKind::End | PointKind::Tracepoint { .. } | PointKind::Interval { .. } => {
+        | PointKind::Software { .. }
+        | PointKind::Hardware { .. }
+        | PointKind::Watchpoint { .. } => {}
+        PointKind::Begin
+        | PointKind::End
+        | PointKind::Signal
+        | PointKind::Tracepoint { .. }
+        | PointKind::Interval { .. } => {
             return Err(only(
                 body,
                 "reg",
@@ -310,5 +334,8 @@ fn kind_name(kind: &PointKind) -> &'static str {
         PointKind::Interval { .. } => "interval",
         PointKind::Profile { .. } => "profile",
         PointKind::Software { .. } => "software",
+        PointKind::Hardware { .. } => "hardware",
+        PointKind::Watchpoint { .. } => "watchpoint",
+        PointKind::Signal => "self",
     }
 }
