@@ -5,10 +5,14 @@ use super::code::{Kind, Which};
 use super::events::online_cpus;
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::refusal::Refusal;
-use nopal_proc::perf::{self, INHERIT, INHERIT_THREAD, PerfAttr, TYPE_BREAKPOINT};
+use nopal_proc::perf::{self, DISABLED, INHERIT, INHERIT_THREAD, PerfAttr, TYPE_BREAKPOINT};
 use nopal_program::{Access, PointKind};
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
+
+/// How often a process is opened anew because it has started a thread meanwhile.
+const MAX_TRIES: usize = 100;
 
 impl ScriptDoor {
     /// In the threads of a process and those that it starts later, or without one on every CPU.
@@ -35,7 +39,7 @@ impl ScriptDoor {
                     // The kernel takes only this for code.
                     config2: if access == Access::Execute { 8 } else { u64::from(length_bytes) },
                     sample_period: 1,
-                    flags: if pid.is_some() { INHERIT | INHERIT_THREAD } else { 0 },
+                    flags: DISABLED | if pid.is_some() { INHERIT | INHERIT_THREAD } else { 0 },
                     ..PerfAttr::default()
                 };
                 let program = self.load(clause, Kind::PerfEvent, Which::Point(point as u32), &[])?;
@@ -55,28 +59,52 @@ impl ScriptDoor {
     }
 
     fn watch(&mut self, attr: &PerfAttr, pid: Option<u32>, program: usize) -> io::Result<usize> {
-        let places: Vec<(i32, i32)> = match pid {
-            Some(pid) => threads(pid)?.into_iter().map(|tid| (tid, -1)).collect(),
-            None => online_cpus()
-                .map_err(|e| io::Error::other(e.to_string()))?
-                .into_iter()
-                .map(|cpu| (-1, cpu))
-                .collect(),
+        let opened = match pid {
+            Some(pid) => self.watch_process(attr, pid, program)?,
+            None => {
+                let cpus = online_cpus().map_err(|e| io::Error::other(e.to_string()))?;
+                let places: Vec<(i32, i32)> = cpus.into_iter().map(|cpu| (-1, cpu)).collect();
+                self.open_watches(attr, &places, program)?
+            }
         };
+        opened.iter().try_for_each(perf::enable)?;
+        let n_sites = opened.len();
+        self.events.extend(opened);
+        Ok(n_sites)
+    }
+
+    /// A thread that starts while the others are opened would be missed, or watched twice, by itself and by who started it: then
+    /// all are opened again.
+    fn watch_process(&self, attr: &PerfAttr, pid: u32, program: usize) -> io::Result<Vec<OwnedFd>> {
+        for _ in 0..MAX_TRIES {
+            let before = threads(pid)?;
+            let places: Vec<(i32, i32)> = before.iter().map(|tid| (*tid, -1)).collect();
+            let opened = self.open_watches(attr, &places, program)?;
+            if threads(pid)?.iter().all(|tid| before.contains(tid)) {
+                return Ok(opened);
+            }
+        }
+        Err(io::Error::other("the process starts threads faster than they can be watched"))
+    }
+
+    /// Not yet enabled.
+    fn open_watches(
+        &self,
+        attr: &PerfAttr,
+        places: &[(i32, i32)],
+        program: usize,
+    ) -> io::Result<Vec<OwnedFd>> {
         let mut opened = Vec::new();
         for (tid, cpu) in places {
-            let event = match perf::open(attr, tid, cpu) {
+            let event = match perf::open(attr, *tid, *cpu) {
                 // A thread that has ended meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 event => event?,
             };
             perf::attach_program(&event, &self.loaded[program].fd)?;
-            perf::enable(&event)?;
             opened.push(event);
         }
-        let n_sites = opened.len();
-        self.events.extend(opened);
-        Ok(n_sites)
+        Ok(opened)
     }
 }
 

@@ -28,8 +28,12 @@ const MAX_LEVELS: u32 = 40;
 const MAX_CALLS: u32 = 10_000;
 
 /// Replaces every call of a macro.
-pub(crate) fn expand(clauses: &mut [Clause], macros: &[Macro]) -> Result<(), Diagnostic> {
-    let mut expander = Expander { macros, n_calls: 0, level: 0 };
+pub(crate) fn expand(
+    clauses: &mut [Clause],
+    macros: &[Macro],
+    is_builtin: fn(&str) -> bool,
+) -> Result<(), Diagnostic> {
+    let mut expander = Expander { macros, is_builtin, n_calls: 0, level: 0 };
     let caller = Caller::default();
     for clause in clauses {
         if let Some(predicate) = &mut clause.predicate {
@@ -42,6 +46,8 @@ pub(crate) fn expand(clauses: &mut [Clause], macros: &[Macro]) -> Result<(), Dia
 
 struct Expander<'m> {
     macros: &'m [Macro],
+    /// A macro may have the name of what the language has, with other arguments.
+    is_builtin: fn(&str) -> bool,
     n_calls: u32,
     level: u32,
 }
@@ -200,7 +206,7 @@ impl Expander<'_> {
         let is_bare = matches!(at.kind, ExprKind::Name(_));
         let Some(found) = of_name().find(|each| each.params.len() == args.len()) else {
             return match of_name().next() {
-                Some(other) if !is_bare && !crate::compile::is_builtin(name) => Err(Diagnostic::error(
+                Some(other) if !is_bare && !(self.is_builtin)(name) => Err(Diagnostic::error(
                     at.span,
                     format!("`{name}` takes {} arguments, {} are given", other.params.len(), args.len()),
                 )

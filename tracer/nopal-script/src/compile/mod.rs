@@ -3,6 +3,7 @@
 
 pub(crate) mod body;
 mod builtins;
+mod choice;
 mod expression;
 pub(crate) mod format;
 pub(crate) mod maps;

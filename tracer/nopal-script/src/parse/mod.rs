@@ -133,7 +133,7 @@ impl<'a> Parser<'a> {
     /// Puts macros in place, and tells the variables of blocks apart.
     fn resolve(&mut self) -> Parsed<()> {
         let used: Vec<Macro> = macros::provided(&self.script, &self.macros)?;
-        expand::expand(&mut self.script.clauses, &used)?;
+        expand::expand(&mut self.script.clauses, &used, crate::compile::is_builtin)?;
         self.script.clauses.iter_mut().for_each(scope::resolve);
         Ok(())
     }

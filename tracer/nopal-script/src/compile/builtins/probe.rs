@@ -2,6 +2,7 @@
 
 use super::process::number;
 use super::{Builtin as Variable, Call, Function};
+use crate::ast::{Expr, ExprKind};
 use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
@@ -81,8 +82,8 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable { name: "retval", doc: "What the function returned.", lower: retval },
     Variable {
         name: "args",
-        doc: "Arguments by name: `args.name`.",
-        lower: |_, span| Err(Diagnostic::error(span, "`args` alone has no value").help("write `args.name`")),
+        doc: "Arguments by name: `args.name`; alone, all of them as a record.",
+        lower: args,
     },
 ];
 
@@ -110,6 +111,23 @@ fn probe(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
     let dst = body.temp();
     body.emit(Op::Probe { dst });
     Ok(Value::new(Ty::Plain(Type::Probe), At::Reg(dst), span))
+}
+
+/// All arguments that have names.
+fn args(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
+    let names: Vec<String> = body.variant.args.iter().map(|arg| arg.name.clone()).collect();
+    if names.is_empty() || names.iter().any(String::is_empty) {
+        return Err(Diagnostic::error(span, "the names of the arguments are not known here")
+            .help("use `arg0`, `arg1` and so on"));
+    }
+    let args = Expr { kind: ExprKind::Name("args".to_owned()), span, depth: 0 };
+    let member = |name: String| {
+        let base = Box::new(args.clone());
+        let kind = ExprKind::Member { base, name: name.clone(), is_arrow: false, name_span: span };
+        (name, Expr { kind, span, depth: 1 })
+    };
+    let members: Vec<(String, Expr)> = names.into_iter().map(member).collect();
+    body.record(&members, span)
 }
 
 fn func(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
