@@ -4,6 +4,7 @@
 use nopal_tests::{nopal, run, scratch};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -196,4 +197,40 @@ fn a_recorded_stack_is_named_while_its_files_are_the_same() {
     let output = nopal_run(&["-e", script, "--recording", bare.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(errors(&output).contains("nopal record --context ustack"), "{}", errors(&output));
+}
+
+/// Of a process that has ended before the tracer could look: names from the file for what lies in it, and for nothing else.
+#[test]
+fn a_program_that_has_ended_has_the_names_of_its_file() {
+    let dir = scratch("stacks-ended");
+    let (source, program) = (dir.join("ends.c"), dir.join("ends"));
+    let text = "__attribute__((noinline)) int hit(int n) { return n + 2; }\n\
+                __attribute__((noinline)) int caller(int n) { return hit(n) + 1; }\n\
+                int main(void) { return caller(1) == 4 ? 0 : 1; }\n";
+    fs::write(&source, text).unwrap();
+    let flags =
+        ["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-ipa-pure-const", "-no-pie"];
+    run(Command::new("gcc").args(flags).arg("-o").arg(&program).arg(&source));
+    let script =
+        format!("uprobe:{}:hit {{ print(ustack); print(usym(0x7ffff0000000)); exit(); }}", program.display());
+    let mut command = Command::new(nopal());
+    command.args(["run", "--all-processes", "-e", &script]).stdin(Stdio::null());
+    let mut tracer = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(1, tracer.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("Attaching 1 probe"), "{line}");
+    let pid = tracer.id().to_string();
+    run(Command::new("kill").args(["-STOP", &pid]));
+    run(&mut Command::new(&program));
+    run(Command::new("kill").args(["-CONT", &pid]));
+    let output = tracer.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let frames: Vec<&str> = shown.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(frames.first(), Some(&"hit+0"), "{shown}");
+    let Some(main) = frames.iter().position(|frame| frame.starts_with("main+")) else { panic!("{shown}") };
+    // Kernels before 6.12 miss the function that has called.
+    assert!(frames[1..main].iter().all(|frame| frame.starts_with("caller+")), "{shown}");
+    // The rest is of libraries, and of nobody.
+    let rest = &frames[main + 1..];
+    assert!(rest.len() > 1 && rest.iter().all(|frame| frame.starts_with("0x")), "{shown}");
 }

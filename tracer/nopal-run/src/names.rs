@@ -85,6 +85,8 @@ impl TracerNames {
     /// the file has the names.
     fn fixed_function(&self, address: u64) -> Option<Symbol> {
         let (path, symbols) = self.fixed.get_or_init(|| fixed_program(&self.program)).as_ref()?;
+        // What lies elsewhere is of a library.
+        symbols.file_offset_of(address)?;
         let function = symbols.at(address)?;
         let offset = address - function.address;
         Some(Symbol { name: demangle(function.name), offset, module: path.clone() })
