@@ -60,26 +60,15 @@ impl Points {
                     How::Last if at_ns >= known.at_ns => value,
                     How::Last => known.value,
                     How::Sum | How::Avg => known.value.wrapping_add(value),
-                    How::Min => {
-                        if is_less(value, known.value) {
-                            value
-                        } else {
-                            known.value
-                        }
-                    }
-                    How::Max => {
-                        if is_less(known.value, value) {
-                            value
-                        } else {
-                            known.value
-                        }
-                    }
+                    How::Min if is_less(value, known.value) => value,
+                    How::Max if is_less(known.value, value) => value,
+                    How::Min | How::Max => known.value,
                 };
                 known.count += 1;
                 known.at_ns = known.at_ns.max(at_ns);
             })
             .or_insert(new);
-        while self.newest().is_some_and(|newest| self.first() + u64::from(series.n) <= newest) {
+        while self.newest().is_some_and(|newest| newest - self.first() >= u64::from(series.n)) {
             self.of.pop_first();
         }
     }
@@ -95,7 +84,7 @@ impl Points {
 
     /// Of each interval up to `newest` its number and value, beginning with the first that has one.
     pub fn shown(&self, series: Series, newest: u64) -> Vec<(u64, Option<i128>)> {
-        let oldest = (newest + 1).saturating_sub(u64::from(series.n));
+        let oldest = newest.saturating_sub(u64::from(series.n.max(1)) - 1);
         let Some((first, _)) = self.of.range(oldest..).next() else { return Vec::new() };
         (*first..=newest).map(|number| (number, self.of.get(&number).map(|of| of.shown(series)))).collect()
     }
@@ -145,6 +134,17 @@ mod tests {
         points.take(series(How::Last, 4), 0, 9);
         assert_eq!(points.newest(), Some(5));
         assert_eq!(points.shown(series(How::Last, 4), 5)[0], some(2));
+    }
+
+    #[test]
+    fn the_last_interval_there_can_be_is_one_like_others() {
+        let by_one = Series { interval_ns: 1, ..series(How::Last, 3) };
+        let mut points = Points::default();
+        for at_ns in [u64::MAX - 2, u64::MAX] {
+            points.take(by_one, at_ns, 1);
+        }
+        let shown = points.shown(by_one, u64::MAX);
+        assert_eq!(shown, [(u64::MAX - 2, Some(1)), (u64::MAX - 1, None), (u64::MAX, Some(1))]);
     }
 
     #[test]

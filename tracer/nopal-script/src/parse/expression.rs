@@ -35,13 +35,7 @@ impl Parser<'_> {
         self.expect(":")?;
         let otherwise = self.expression()?;
         let span = condition.span.to(otherwise.span);
-        let depth = condition.depth.max(then.depth).max(otherwise.depth);
-        let kind = ExprKind::Ternary {
-            condition: Box::new(condition),
-            then: Box::new(then),
-            otherwise: Box::new(otherwise),
-        };
-        make(kind, span, depth)
+        choice(condition, then, otherwise, span)
     }
 
     fn binary(&mut self, level: usize) -> Parsed<Expr> {
@@ -197,14 +191,8 @@ impl Parser<'_> {
             }
             _ => self.block_value()?,
         };
-        let depth = condition.depth.max(then.depth).max(otherwise.depth);
         let span = start.to(otherwise.span);
-        let kind = ExprKind::Ternary {
-            condition: Box::new(condition),
-            then: Box::new(then),
-            otherwise: Box::new(otherwise),
-        };
-        make(kind, span, depth)
+        choice(condition, then, otherwise, span)
     }
 
     fn map(&mut self, name: String, start: Span) -> Parsed<Expr> {
@@ -350,6 +338,17 @@ impl Parser<'_> {
         let depth = members.iter().map(|member| member.depth).max().unwrap_or(0);
         make(ExprKind::Tuple(members), span, depth)
     }
+}
+
+/// One of two values.
+pub(super) fn choice(condition: Expr, then: Expr, otherwise: Expr, span: Span) -> Parsed<Expr> {
+    let depth = condition.depth.max(then.depth).max(otherwise.depth);
+    let kind = ExprKind::Ternary {
+        condition: Box::new(condition),
+        then: Box::new(then),
+        otherwise: Box::new(otherwise),
+    };
+    make(kind, span, depth)
 }
 
 pub(super) fn make(kind: ExprKind, span: Span, depth_below: u16) -> Parsed<Expr> {

@@ -1,6 +1,6 @@
 //! Statements and blocks.
 
-use super::expression::make;
+use super::expression::{choice, make};
 use super::points::is_probe_kind;
 use super::{Parsed, Parser};
 use crate::ast::{BinaryOp, Expr, ExprKind, Stmt, StmtKind};
@@ -272,12 +272,5 @@ fn value_of(statement: Stmt) -> Parsed<Expr> {
         let kind = ExprKind::Block { body, value: Some(Box::new(value)) };
         make(kind, at, depth)
     };
-    let (then, otherwise) = (block(then)?, block(otherwise)?);
-    let depth = condition.depth.max(then.depth).max(otherwise.depth);
-    let kind = ExprKind::Ternary {
-        condition: Box::new(condition),
-        then: Box::new(then),
-        otherwise: Box::new(otherwise),
-    };
-    make(kind, span, depth)
+    choice(condition, block(then)?, block(otherwise)?, span)
 }
