@@ -2,6 +2,7 @@
 
 use nopal_tests::fixture::Build;
 use nopal_tests::{root, run, scratch};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -93,4 +94,38 @@ fn an_untraced_guard_takes_no_branch() {
             assert_eq!(guards[n + 1], i + 2, "nothing between guards {n} and {}\n{text}", n + 1);
         }
     }
+}
+
+/// Most memory that the compiler has at once for a program that declares so many probes, in bytes.
+fn compiling(n_probes: u32) -> u64 {
+    let folder = scratch(&format!("rust-declared-{n_probes}"));
+    let library = root().join("tracee/nopal");
+    let manifest = format!(
+        "[package]\nname = \"declared\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\nnopal.path = {library:?}\n"
+    );
+    let probes: String = (0..n_probes)
+        .map(|i| format!("/// The {i}th.\nprobe p{i}(/// A number.\na: u64, b: &str, c: i32);\n"))
+        .collect();
+    fs::create_dir_all(folder.join("src")).unwrap();
+    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    fs::write(folder.join("src/lib.rs"), format!("nopal::provider! {{ pub mod many {{ {probes} }} }}"))
+        .unwrap();
+    let text = Command::new("/usr/bin/time")
+        .args(["-f", "%M", env!("CARGO"), "check", "--quiet", "--offline"])
+        .current_dir(&folder)
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .env_remove("RUSTFLAGS")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(text.stderr).unwrap();
+    assert!(text.status.success(), "{said}");
+    said.trim().parse::<u64>().unwrap_or_else(|_| panic!("{said}")) << 10
+}
+
+/// Once each took 3 MB and 30 ms: its description is handed to the assembler in hundreds of numbers.
+#[test]
+fn the_compiler_needs_little_for_each_declared_probe() {
+    let [few, many] = [1, 401].map(compiling);
+    let each = many.saturating_sub(few) / 400;
+    assert!(each < 1_000_000, "{each} bytes for each probe: {few} for one, {many} for 401");
 }

@@ -96,6 +96,8 @@
 
 mod arch;
 mod arg;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod describe;
 mod macros;
 mod note;
 mod permission;
@@ -109,7 +111,9 @@ pub use permission::allow_tracing;
 /// What the macros' expansions name. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::note::{ArgDescription, Description, Note, Pair, shape};
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    pub use crate::describe::{long, short};
+    pub use crate::note::{ArgDescription, Described, Description, Note, Pair, shape};
     pub use core::arch::asm;
     pub use core::hint::cold_path;
     pub use core::marker::PhantomData;

@@ -22,7 +22,7 @@ const ARG_TRUSTED: u16 = 0x19;
 /// The largest number of operands that other tracers read.
 pub(crate) const MAX_OPERANDS: usize = 12;
 
-/// 16-byte words that the macros hand to the assembler at most; the site macro has two lists, this is the longer one.
+/// 16-byte words that the assembler is handed at most; `describe.rs` has two lists, this is the longer one.
 pub(crate) const MAX_WORDS: usize = 192;
 const CAPACITY: usize = MAX_WORDS * 16;
 
@@ -85,6 +85,12 @@ pub const fn shape<A: Arg>() -> Shape {
 pub struct Note {
     bytes: [u8; CAPACITY],
     len: usize,
+    id: u64,
+}
+
+/// A type that stands for a probe and the types of its arguments.
+pub trait Described {
+    const NOTE: &'static Note;
 }
 
 impl Note {
@@ -94,7 +100,7 @@ impl Note {
             "a provider's name has only letters, digits, `_`, `$`, `.` and `-`",
         );
         assert_is_name(description.name, "a probe's name has only letters, digits, `_`, `$`, `.` and `-`");
-        let mut note = Note { bytes: [0; CAPACITY], len: 0 };
+        let mut note = Note { bytes: [0; CAPACITY], len: 0, id: id(description.provider, description.name) };
         note.u16(VERSION);
         note.u16(0);
         note.text(PROVIDER, description.provider);
@@ -235,6 +241,11 @@ impl Note {
         self.len += bytes.len();
     }
 
+    /// The same for two notes of one probe, and for no others.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Length of the description in bytes.
     pub const fn n_bytes(&self) -> usize {
         self.len
@@ -268,6 +279,22 @@ impl Note {
         let word = if self.len / 16 < MAX_WORDS { self.word(self.len / 16) } else { 0 };
         (word >> (32 * index)) as u32
     }
+}
+
+/// A number that two names make (FNV-1a). Of names that make the same, which hardly happens, one description is written.
+const fn id(provider: &str, name: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let texts = [provider.as_bytes(), b":", name.as_bytes()];
+    let mut text = 0;
+    while text < texts.len() {
+        let mut i = 0;
+        while i < texts[text].len() {
+            hash = (hash ^ texts[text][i] as u64).wrapping_mul(0x0100_0000_01b3);
+            i += 1;
+        }
+        text += 1;
+    }
+    hash
 }
 
 /// A line of a doc comment without the blank that follows `///`.
