@@ -7,10 +7,14 @@
 mod abi;
 mod find;
 mod info;
+mod lines;
+mod part;
 mod place;
+mod split;
 mod types;
 
 pub use info::{DebugInfo, Parameter, Signature};
+pub use lines::NoLine;
 pub use place::{Place, Register};
 pub use types::{Label, Member, Record, RecordId, Type};
 

@@ -6,6 +6,7 @@ use super::debug_types::DebugTypes;
 use super::functions::{entry, entry_functions, libraries_of, matching};
 use super::named_files::{expand, file_name, find_library, in_path, own_path};
 use super::probe_args::{declared_args, known_args};
+use super::source_lines::{SourceLine, source_line};
 use super::tracepoints::{self, no_point};
 use nopal_proc::symbols::FileSymbols;
 use nopal_proc::{Image, TargetError, descendants, mapped_objects};
@@ -348,6 +349,9 @@ impl LiveCatalog {
 
     /// `FILE:FUNCTION`, `FILE:FUNCTION+8`, `FILE:0x1234`, and with `cpp` or `rust` in the middle.
     fn function(&self, parts: &[String], is_return: bool) -> Result<Vec<KnownPoint>, NoPoint> {
+        if let Some(line) = source_line(parts, is_return) {
+            return self.line(&line?);
+        }
         let (file, wanted) = match parts {
             [file, function] | [file, _, function] => (file, function),
             _ => return Err(no_point("a function is written uprobe:FILE:FUNCTION".to_owned(), None)),
@@ -397,6 +401,25 @@ impl LiveCatalog {
         let hint = hint.map(|near| format!("did you mean `{near}`?"));
         let missing = no_point(format!("there is no function `{wanted}` in {file}"), hint);
         Err(NoPoint { is_only_absent: true, ..missing })
+    }
+
+    /// Where a line of a source begins.
+    fn line(&self, line: &SourceLine<'_>) -> Result<Vec<KnownPoint>, NoPoint> {
+        let mut found = Vec::new();
+        for file in self.files(line.file)? {
+            self.debug_types.mention(&file.path, &file.reachable);
+            let address = self.debug_types.line_address(&file.path, &file.reachable, line);
+            let address = address.map_err(|why| line.missing(why))?;
+            let mut known = function_point(&file, Place::Address(address), "", false);
+            known.point.name = format!("uprobe:{}@{}", line.file, line.shown());
+            found.push(known);
+        }
+        Ok(found)
+    }
+
+    /// Debug files are looked for there, too: absolute, or seen from where the traced file is.
+    pub fn look_for_debug_files(&mut self, folders: Vec<PathBuf>) {
+        self.debug_types.folders = folders;
     }
 
     fn kernel_function(&self, parts: &[String], is_return: bool) -> Result<Vec<KnownPoint>, NoPoint> {

@@ -19,6 +19,7 @@ mod probe_args;
 pub mod recording;
 mod series;
 mod site;
+mod source_lines;
 mod sites;
 mod spans;
 mod tasks;

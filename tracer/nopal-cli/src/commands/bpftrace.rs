@@ -113,6 +113,7 @@ fn work(options: Options) -> Result<u8, Failure> {
         verbose: options.is_verbose,
         output: options.output,
         probe_filter,
+        debug_folders: options.debug_folders,
         named: options.named,
         manner: script::Manner {
             is_bpftrace: true,

@@ -120,6 +120,9 @@ pub(super) struct Args {
     /// A `.d` file that names the arguments of probes; may be given several times.
     #[arg(long = "provider", value_name = "FILE.d")]
     pub providers: Vec<PathBuf>,
+    /// Debug files are looked for here, too; absolute, or seen from the folder of the traced file. May be given several times.
+    #[arg(long = "debuginfo", value_name = "DIR", value_delimiter = ':')]
+    pub debug_folders: Vec<PathBuf>,
     /// Starts this command and traces it from its first instruction on.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -164,7 +167,7 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         args.processes.resolve(args.only)?;
         let search = args.words.first().map_or("", String::as_str);
         let detail = Detail { has_arguments: args.verbose, has_own_paths: false };
-        return points::listing(&args.processes.pids, &points::Wanted::Search(search), detail).map(|()| 0);
+        return points::listing(&args.processes.pids, args.debug_folders, &points::Wanted::Search(search), detail).map(|()| 0);
     }
     // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
     let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
@@ -215,6 +218,7 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
                 .map(|path| crate::reading::provider_file(path))
                 .collect::<Result<Vec<_>, _>>()?;
             let mut catalog = LiveCatalog::new(given.clone());
+            catalog.look_for_debug_files(args.debug_folders.clone());
             for pid in &args.processes.pids {
                 catalog.add_process(*pid).map_err(|e| Failure::new("target", e.to_string()))?;
             }

@@ -26,6 +26,7 @@ pub(super) struct Options {
     pub probe_filter: Option<String>,
     pub include_dirs: Vec<PathBuf>,
     pub include_files: Vec<PathBuf>,
+    pub debug_folders: Vec<PathBuf>,
     pub is_json: bool,
     pub is_quiet: bool,
     pub is_verbose: bool,
@@ -188,6 +189,11 @@ impl Options {
             "quiet" => self.is_quiet = true,
             "I" => self.include_dirs.push(PathBuf::from(value)),
             "include" => self.include_files.push(PathBuf::from(value)),
+            // `+` asks for a checksum of files without a build id, which are never taken here.
+            "debuginfo" => {
+                let folders = value.split(':').map(|folder| folder.trim_start_matches('+'));
+                self.debug_folders.extend(folders.filter(|folder| !folder.is_empty()).map(PathBuf::from));
+            }
             "unsafe" => self.is_unsafe = true,
             "probe-filter" => self.probe_filter = Some(value),
             "no-warnings" => self.has_no_warnings = true,
