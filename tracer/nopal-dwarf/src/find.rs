@@ -33,7 +33,8 @@ pub(crate) fn load(
         let image = Image::open(&candidate).ok()?;
         // Without a build id nothing says that the two belong together.
         let (other, _) = names(&image)?;
-        let dwarf = (build_id.is_some() && other == build_id).then(|| load_from(&candidate, &image)).flatten();
+        let dwarf =
+            (build_id.is_some() && other == build_id).then(|| load_from(&candidate, &image)).flatten();
         dwarf.map(|dwarf| (candidate, dwarf))
     })
 }

@@ -2,8 +2,8 @@
 
 use crate::abi::{Language, Records, Rules};
 use crate::find::{self, Reader};
-use crate::place::{Place, Told, text, told, told_at};
 use crate::part::{COMMON, Part};
+use crate::place::{Place, Told, text, told, told_at};
 use crate::split;
 use crate::types::{Label, Member, Record, RecordId, Type};
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset, constants as dw};
@@ -57,10 +57,10 @@ pub struct DebugInfo {
 
 /// A place in the information.
 #[derive(Debug, Clone)]
-struct At {
-    part: usize,
-    unit: Rc<gimli::Unit<Reader>>,
-    entry: Entry,
+pub(crate) struct At {
+    pub part: usize,
+    pub unit: Rc<gimli::Unit<Reader>>,
+    pub entry: Entry,
 }
 
 impl DebugInfo {
@@ -96,7 +96,8 @@ impl DebugInfo {
 
     /// Where functions begin that it tells of.
     pub fn starts(&self) -> Vec<u64> {
-        let units = self.files.iter().flat_map(|part| (0..part.headers.len()).filter_map(|i| part.functions(i)));
+        let units =
+            self.files.iter().flat_map(|part| (0..part.headers.len()).filter_map(|i| part.functions(i)));
         units.flat_map(HashMap::into_keys).collect()
     }
 
@@ -226,8 +227,12 @@ impl DebugInfo {
     }
 
     fn name(&self, at: &At) -> Option<String> {
+        self.text_of(at, dw::DW_AT_name)
+    }
+
+    pub(crate) fn text_of(&self, at: &At, attribute: gimli::DwAt) -> Option<String> {
         self.with(at, |at| {
-            let value = at.entry.attr_value(dw::DW_AT_name)?;
+            let value = at.entry.attr_value(attribute)?;
             let dwarf = &self.files[at.part].dwarf;
             dwarf.attr_string(&at.unit, value).ok().map(|name| text(&name))
         })

@@ -7,6 +7,7 @@
 mod abi;
 mod find;
 mod info;
+mod inlined;
 mod lines;
 mod part;
 mod place;

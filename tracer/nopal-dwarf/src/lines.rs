@@ -90,7 +90,9 @@ impl Part {
                 is_wanted.resize(number + 1, None);
             }
             let is_of_path = *is_wanted[number].get_or_insert_with(|| {
-                row.file(header).and_then(|file| self.path(&unit, header, file)).is_some_and(|known| known == path)
+                row.file(header)
+                    .and_then(|file| self.path(&unit, header, file))
+                    .is_some_and(|known| known == path)
             });
             let Some(line) = row.line().filter(|_| is_of_path) else { continue };
             let column = match row.column() {

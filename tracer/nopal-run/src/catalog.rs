@@ -496,6 +496,21 @@ impl Catalog for LiveCatalog {
         }
     }
 
+    fn inlined(&self, spec: &PointSpec) -> Vec<KnownPoint> {
+        let ([text, name] | [text, _, name]) = &spec.parts[..] else { return Vec::new() };
+        let files = self.files(text).unwrap_or_default();
+        let of_file = |file: Arc<ProbedFile>| {
+            let places = self.debug_types.inlined(&file.path, &file.reachable, name);
+            let point = move |address| {
+                let mut known = function_point(&file, Place::Address(address), name, false);
+                rename(&mut known, Some(text).filter(|text| text.contains('/')).map(String::as_str));
+                known
+            };
+            places.into_iter().map(point).collect::<Vec<_>>()
+        };
+        files.into_iter().flat_map(of_file).collect()
+    }
+
     fn kernel_address(&self, symbol: &str) -> Option<u64> {
         addresses::of_kernel(symbol)
     }

@@ -93,6 +93,11 @@ impl DebugTypes {
         file.info.line_address(line.source, line.line, line.column).map_err(Some)
     }
 
+    /// Where a function was put into others.
+    pub(crate) fn inlined(&self, path: &Path, reachable: &Path, name: &str) -> Vec<u64> {
+        self.file(path, reachable).map(|file| file.info.inlined(name)).unwrap_or_default()
+    }
+
     /// A record by the name that a script has for it.
     pub(crate) fn record(&self, name: &str) -> Option<Record> {
         let known = self.named.borrow().get(name).cloned();

@@ -2,6 +2,7 @@
 //! in the kernel, over a recording. Prints nothing: results are bytes for whoever does.
 
 mod addresses;
+mod bench;
 mod btf;
 pub mod catalog;
 mod cells;
@@ -19,8 +20,8 @@ mod probe_args;
 pub mod recording;
 mod series;
 mod site;
-mod source_lines;
 mod sites;
+mod source_lines;
 mod spans;
 mod tasks;
 mod timers;
@@ -29,6 +30,7 @@ mod tracer_hit;
 pub mod user;
 
 pub use names::TracerNames;
+pub use bench::Measured;
 pub use perform::{MapAccess, Message, Performer};
 
 use nopal_kernel::script::ScriptError;
@@ -105,7 +107,11 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
     program.clauses.iter().find_map(|clause| {
         clause.points.iter().find_map(|point| {
             let what = match &point.kind {
-                PointKind::Begin | PointKind::End | PointKind::Signal | PointKind::Interval { .. } => {
+                PointKind::Begin
+                | PointKind::End
+                | PointKind::Signal
+                | PointKind::Bench { .. }
+                | PointKind::Interval { .. } => {
                     obstacle(&clause.code, false)?
                 }
                 PointKind::Usdt { .. }

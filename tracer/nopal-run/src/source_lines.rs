@@ -56,7 +56,10 @@ impl SourceLine<'_> {
         match why {
             None => no_point(
                 format!("No DWARF debug info found for '{file}', cannot attach by source code location."),
-                Some("build it with -g, install its debug package, or say where that is with --debuginfo DIR".to_owned()),
+                Some(
+                    "build it with -g, install its debug package, or say where that is with --debuginfo DIR"
+                        .to_owned(),
+                ),
             ),
             Some(NoLine::NoSource) => no_point(
                 format!("DWARF error: No compilation unit matches {source}"),
@@ -68,7 +71,9 @@ impl SourceLine<'_> {
             ),
             Some(NoLine::NoCode { next }) => {
                 let hint = match next {
-                    Some(next) => format!("there is no code of this line; the next with code is {source}:{next}"),
+                    Some(next) => {
+                        format!("there is no code of this line; the next with code is {source}:{next}")
+                    }
                     None => "there is no code of this line, nor of one behind it".to_owned(),
                 };
                 no_point(format!("DWARF error: Unable to map '{shown}' to address"), Some(hint))

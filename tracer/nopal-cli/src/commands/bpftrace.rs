@@ -120,6 +120,7 @@ fn work(options: Options) -> Result<u8, Failure> {
             is_quiet: options.is_quiet,
             has_no_warnings: options.has_no_warnings,
             is_dry_run: options.is_dry_run,
+            is_bench: options.is_bench,
             is_tool: false,
         },
         ..script::Args::default()

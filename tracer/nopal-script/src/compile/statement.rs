@@ -41,6 +41,7 @@ impl Body<'_, '_> {
             PointKind::Begin
             | PointKind::End
             | PointKind::Signal
+            | PointKind::Bench { .. }
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
@@ -72,9 +73,12 @@ impl Body<'_, '_> {
 
     /// What is wrong with one statement keeps none of the others from being looked at.
     pub(super) fn block(&mut self, statements: &[Stmt]) {
-        for statement in statements {
+        for (index, statement) in statements.iter().enumerate() {
             if self.is_too_large() {
                 return;
+            }
+            if index > 0 && leaves(&statements[index - 1]) && !leaves(statement) {
+                self.shared.report(Diagnostic::warning(statement.span, "Unreachable statement."));
             }
             let mark = self.mark();
             if let Err(error) = self.statement(statement) {
@@ -310,6 +314,9 @@ impl Body<'_, '_> {
             // Whose memory it leads to is known when something is assigned.
             Some(CType::Pointer(_)) if value.is_none() => None,
             Some(CType::Pointer(to)) => Some(Ty::Pointer { to: (**to).clone(), space: self.variant.space() }),
+            Some(what @ (CType::Array(..) | CType::Record(_))) => {
+                Some(Ty::Whole { what: what.clone(), layout: self.layout_of(what, span, 0)? })
+            }
             Some(other) => {
                 return Err(Diagnostic::error(
                     span,
@@ -318,6 +325,18 @@ impl Body<'_, '_> {
                 .help("let it take the type of what is assigned"));
             }
         };
+        if let (Some(ty @ Ty::Whole { .. }), None) = (&ty, value) {
+            let zeros = self.alloc(ty.size_bytes().next_multiple_of(8));
+            self.emit(Op::Zero { to: zeros });
+            let start = self.here();
+            return self.store_variable(
+                name,
+                &Value::new(ty.clone(), At::Slot(zeros), target),
+                None,
+                target,
+                start,
+            );
+        }
         let start = self.here();
         let value = match value {
             Some(value) => self.whole_value(value)?,
@@ -443,12 +462,13 @@ impl Body<'_, '_> {
     fn unroll(&mut self, count: &Expr, body: &[Stmt]) -> Lowered<()> {
         let n = match self.number(count)?.constant() {
             Some(n) if (1..=MAX_UNROLL).contains(&n) => n,
-            _ => {
-                return Err(Diagnostic::error(
-                    count.span,
-                    format!("`unroll` takes a constant from 1 to {MAX_UNROLL}"),
-                )
-                .help("use `while` for other loops"));
+            constant => {
+                let message = match constant {
+                    Some(n) if n < 1 => "unroll minimum value is 1".to_owned(),
+                    Some(_) => format!("unroll maximum value is {MAX_UNROLL}"),
+                    None => format!("`unroll` takes a constant from 1 to {MAX_UNROLL}"),
+                };
+                return Err(Diagnostic::error(count.span, message).help("use `while` for other loops"));
             }
         };
         let mut breaks = Vec::new();
@@ -593,5 +613,14 @@ fn written_mut(op: &mut Op) -> Option<&mut Reg> {
         | Op::JumpIf { .. }
         | Op::JumpUnless { .. }
         | Op::Return => None,
+    }
+}
+
+/// Whether nothing behind it in its block is run.
+fn leaves(statement: &Stmt) -> bool {
+    match &statement.kind {
+        StmtKind::Return | StmtKind::Break | StmtKind::Continue => true,
+        StmtKind::Expr(expr) => matches!(&expr.kind, ExprKind::Call { name, .. } if name == "exit"),
+        _ => false,
     }
 }

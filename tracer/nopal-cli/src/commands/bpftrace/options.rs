@@ -33,6 +33,7 @@ pub(super) struct Options {
     pub is_listing: bool,
     pub is_dry_run: bool,
     pub is_format: bool,
+    pub is_bench: bool,
     pub is_unsafe: bool,
     pub has_no_warnings: bool,
 }
@@ -200,8 +201,10 @@ impl Options {
             "dry-run" => self.is_dry_run = true,
             "fmt" => self.is_format = true,
             "mode" if value == "format" => self.is_format = true,
+            "mode" if value == "bench" => self.is_bench = true,
+            "bench" => self.is_bench = true,
             "mode" if value == "codegen" => self.is_dry_run = true,
-            "mode" | "test" | "bench" | "emit-elf" | "emit-llvm" | "debug" => {
+            "mode" | "test" | "emit-elf" | "emit-llvm" | "debug" => {
                 return Err(format!(
                     "ERROR: nopal, which was called as bpftrace, has no --{name}; `nopal run --help` shows what it has"
                 ));
