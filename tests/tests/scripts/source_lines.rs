@@ -29,9 +29,15 @@ fn built(name: &str, flags: &[&str]) -> PathBuf {
 
 fn traced(program: &Path, more: &[&str], script: &str) -> (bool, String) {
     let script = script.replace("FILE", &program.display().to_string());
-    let output =
-        Command::new(nopal()).arg("run").args(more).args(["-e", &script, "--"]).arg(program).output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let output = Command::new(nopal())
+        .arg("run")
+        .args(more)
+        .args(["-e", &script, "--"])
+        .arg(program)
+        .output()
+        .unwrap();
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     (output.status.success(), text)
 }
 
@@ -39,11 +45,16 @@ fn traced(program: &Path, more: &[&str], script: &str) -> (bool, String) {
 fn a_line_is_hit_as_often_as_it_is_done() {
     let script = "uprobe:FILE@steps.c:4 { @odd = count(); } uprobe:FILE@steps.c:6 { @even = count(); }
         uprobe:FILE@steps.c:12 { @end[probe] = count(); }";
-    for (name, flags) in [("pie", &[][..]), ("fixed", &["-no-pie"]), ("old", &["-gdwarf-4"]), ("split", &["-gsplit-dwarf"])] {
+    for (name, flags) in
+        [("pie", &[][..]), ("fixed", &["-no-pie"]), ("old", &["-gdwarf-4"]), ("split", &["-gsplit-dwarf"])]
+    {
         let program = built(name, flags);
         for door in ["auto", "kernel"] {
             let (is_done, text) = traced(&program, &["--door", door], script);
-            assert!(is_done && text.contains("@odd: 5\n") && text.contains("@even: 5\n"), "{name} {door}: {text}");
+            assert!(
+                is_done && text.contains("@odd: 5\n") && text.contains("@even: 5\n"),
+                "{name} {door}: {text}"
+            );
             let end = format!("@end[uprobe:{}@steps.c:12]: 1\n", program.display());
             assert!(text.contains(&end) && text.contains("complete"), "{name} {door}: {text}");
         }
@@ -86,4 +97,27 @@ fn debug_information_is_found_aside() {
     let split = built("split_args", &["-gsplit-dwarf"]);
     let (is_done, text) = traced(&split, &[], "uprobe:FILE:step { @n = sum(args.n); }");
     assert!(is_done && text.contains("@n: 45\n"), "{text}");
+}
+
+/// A function that the compiler has put into others is hit there, if the script says so.
+#[test]
+fn inlined_functions_are_hit_where_they_were_put() {
+    const INLINED: &str = "volatile int sink;
+static inline __attribute__((always_inline)) void twice(int n) { sink += 2 * n; }
+__attribute__((noinline)) void first(void) { twice(1); }
+__attribute__((noinline)) void second(void) { twice(2); sink++; }
+int main(void) { for (int i = 0; i < 5; i++) { first(); second(); } return 0; }
+";
+    let folder = scratch("source_lines_inlined");
+    fs::write(folder.join("a.c"), INLINED).unwrap();
+    for level in ["-O0", "-O2"] {
+        run(Command::new("gcc").args(["-g", level, "a.c", "-o", "app"]).current_dir(&folder));
+        let program = folder.join("app");
+        let script = "config = { probe_inline = true } uprobe:FILE:twice { @[probe] = count(); }";
+        let (is_done, text) = traced(&program, &[], script);
+        let counted = format!("@[uprobe:{}:twice]: 10\n", program.display());
+        assert!(is_done && text.contains(&counted), "{level}: {text}");
+        let (is_done, text) = traced(&program, &[], "uprobe:FILE:twice { @ = count(); }");
+        assert!(!is_done && text.contains("there is no function `twice`"), "{level}: {text}");
+    }
 }

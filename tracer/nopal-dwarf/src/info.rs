@@ -44,14 +44,19 @@ pub struct Parameter {
     pub place: Place,
 }
 
+/// A part, and a unit of it.
+type UnitAt = (usize, usize);
+/// What describes the functions of a unit, by where each begins.
+type Functions = HashMap<u64, UnitOffset>;
+
 /// The debug information of a file.
 #[derive(Debug)]
 pub struct DebugInfo {
     /// The file's own, what it shares with others ([`COMMON`], empty if there is nothing), then the files it was split into.
     pub(crate) files: Vec<Part>,
     /// First and last address, and the part and the unit that describe what is there.
-    ranges: OnceCell<Vec<(u64, u64, (usize, usize))>>,
-    functions: RefCell<HashMap<(usize, usize), Rc<HashMap<u64, UnitOffset>>>>,
+    ranges: OnceCell<Vec<(u64, u64, UnitAt)>>,
+    functions: RefCell<HashMap<UnitAt, Rc<Functions>>>,
     records: OnceCell<HashMap<String, RecordId>>,
 }
 
@@ -179,7 +184,7 @@ impl DebugInfo {
     }
 
     /// What each unit describes; what of a file that was split into several stands in for another is that other's.
-    fn all_ranges(&self) -> Vec<(u64, u64, (usize, usize))> {
+    fn all_ranges(&self) -> Vec<(u64, u64, UnitAt)> {
         let mut found = Vec::new();
         for (first, last, unit) in self.files[0].ranges() {
             let split = self.files.iter().position(|part| part.stands_in() == Some(unit));

@@ -17,7 +17,8 @@ impl DebugInfo {
                         continue;
                     }
                     let at = At { part, unit: Rc::clone(&unit), entry: entry.clone() };
-                    let is_called = |attribute| self.text_of(&at, attribute).is_some_and(|known| known == name);
+                    let is_called =
+                        |attribute| self.text_of(&at, attribute).is_some_and(|known| known == name);
                     if is_called(dw::DW_AT_name) || is_called(dw::DW_AT_linkage_name) {
                         found.extend(self.first_address(&at).filter(|address| *address != 0));
                     }

@@ -12,6 +12,7 @@ mod function_sites;
 mod functions;
 mod hits;
 pub mod kernel;
+mod later_point;
 pub mod listing;
 mod named_files;
 mod names;
@@ -29,8 +30,8 @@ mod tracepoints;
 mod tracer_hit;
 pub mod user;
 
-pub use names::TracerNames;
 pub use bench::Measured;
+pub use names::TracerNames;
 pub use perform::{MapAccess, Message, Performer};
 
 use nopal_kernel::script::ScriptError;
@@ -111,9 +112,7 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
                 | PointKind::End
                 | PointKind::Signal
                 | PointKind::Bench { .. }
-                | PointKind::Interval { .. } => {
-                    obstacle(&clause.code, false)?
-                }
+                | PointKind::Interval { .. } => obstacle(&clause.code, false)?,
                 PointKind::Usdt { .. }
                 | PointKind::UsdtLater(_)
                 | PointKind::Uprobe { .. }

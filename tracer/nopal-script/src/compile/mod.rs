@@ -5,6 +5,7 @@ pub(crate) mod body;
 mod builtins;
 mod choice;
 mod config;
+mod declare;
 mod expression;
 pub(crate) mod format;
 pub(crate) mod maps;

@@ -292,7 +292,10 @@ fn unattached(kind: &str) -> Option<(&'static str, &'static str)> {
         ),
         "rawtracepoint" => ("nopal has no raw tracepoints", "use `tracepoint:CATEGORY:NAME`"),
         "iter" => ("nopal does not iterate over objects of the kernel", "use a `tracepoint` or a `kprobe`"),
-        "bench" => ("clauses are measured when nopal is called as bpftrace with --mode bench", "use `interval`, or `BEGIN` with a loop"),
+        "bench" => (
+            "clauses are measured when nopal is called as bpftrace with --mode bench",
+            "use `interval`, or `BEGIN` with a loop",
+        ),
         _ => return None,
     })
 }

@@ -153,7 +153,7 @@ impl Out {
     pub(crate) fn measured(&mut self, args: &Args, measured: &[Measured]) -> Result<(), Failure> {
         let mut text = String::new();
         if args.format == FormArg::Text {
-            let _ = writeln!(text, "\n{:<40} {:<14} {}\n{}", "Benchmark", "Time(ns)", "Iterations", "-".repeat(66));
+            let _ = writeln!(text, "\n{:<40} {:<14} Iterations\n{}", "Benchmark", "Time(ns)", "-".repeat(66));
         }
         for Measured { name, average_ns, n_rounds } in measured {
             let _ = match args.format {
