@@ -150,6 +150,10 @@ pub enum PointKind {
     },
     /// The tracer itself is sent SIGUSR1.
     Signal,
+    /// Run by the tracer over and over, to be measured.
+    Bench {
+        name: String,
+    },
 }
 
 /// Probes of files that nobody knew of when the script was compiled, such as libraries that are loaded later. By patterns.

@@ -12,5 +12,6 @@ mod run_tools;
 mod run_user;
 mod shim;
 mod shim_list;
+mod source_lines;
 mod stacks;
 mod tools_agree;

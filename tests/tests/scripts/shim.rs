@@ -254,3 +254,24 @@ fn points_of_the_kernel_are_those_of_the_named_process() {
     }
     assert_eq!(fs::read_to_string(&out).unwrap().trim(), format!("@[{pid}]: 7"));
 }
+
+#[test]
+fn clauses_are_measured() {
+    let folder = scratch("shim_bench");
+    let ours = link(&folder);
+    let script = "begin { printf(\"begin\\n\"); } bench:a { @a++; } bench:b { @b = count(); } end { printf(\"%d\\n\", @a > 0 && @b > 0); clear(@a); clear(@b); }";
+    let output = call(&ours, &folder, &["-q", "--mode", "bench", "-e", script]);
+    let lines = results(&output);
+    let head = "Benchmark                                Time(ns)       Iterations";
+    assert_eq!(lines[..3], ["begin", head, &"-".repeat(66)], "{output:?}");
+    for (line, name) in lines[3..5].iter().zip(["a", "b"]) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(
+            words.len() == 3 && words[0] == name && words[1..].iter().all(|n| n.parse::<u64>().is_ok()),
+            "{line}"
+        );
+    }
+    assert_eq!(lines[5], "1", "{output:?}");
+    let output = call(&ours, &folder, &["-e", "bench:a { @a++; }"]);
+    assert!(!output.status.success() && text(&output.stderr).contains("--mode bench"), "{output:?}");
+}

@@ -198,7 +198,7 @@ mod tests {
     /// Every record has a thousand members, all of this type.
     struct Endless(Type);
 
-    const ID: RecordId = RecordId { is_common: false, at: 0 };
+    const ID: RecordId = RecordId { part: 0, at: 0 };
 
     fn itself() -> Type {
         Type::Record(Record { id: ID, name: "struct a".into(), size_bytes: 16, is_union: false })

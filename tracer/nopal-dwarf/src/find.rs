@@ -19,17 +19,23 @@ const MAX_UNPACKED: u64 = 32;
 /// Small sections may be anything.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// The debug information of a file, found and loaded, if there is any.
-pub(crate) fn load(path: &Path, image: &Image) -> Option<gimli::Dwarf<Reader>> {
+/// The debug information of a file, found and loaded, if there is any, and the file it is in.
+pub(crate) fn load(
+    path: &Path,
+    image: &Image,
+    folders: &[PathBuf],
+) -> Option<(PathBuf, gimli::Dwarf<Reader>)> {
     if let Some(dwarf) = load_from(path, image) {
-        return Some(dwarf);
+        return Some((path.to_owned(), dwarf));
     }
     let (build_id, link) = names(image)?;
-    candidates(path, build_id.as_deref(), link.as_deref()).into_iter().find_map(|candidate| {
+    candidates(path, build_id.as_deref(), link.as_deref(), folders).into_iter().find_map(|candidate| {
         let image = Image::open(&candidate).ok()?;
         // Without a build id nothing says that the two belong together.
         let (other, _) = names(&image)?;
-        (build_id.is_some() && other == build_id).then(|| load_from(&candidate, &image)).flatten()
+        let dwarf =
+            (build_id.is_some() && other == build_id).then(|| load_from(&candidate, &image)).flatten();
+        dwarf.map(|dwarf| (candidate, dwarf))
     })
 }
 
@@ -42,15 +48,30 @@ fn names(image: &Image) -> Option<(Option<Vec<u8>>, Option<Vec<u8>>)> {
     Some((build_id, link))
 }
 
-/// The usual places, in the order in which debuggers look.
-fn candidates(path: &Path, build_id: Option<&[u8]>, link: Option<&[u8]>) -> Vec<PathBuf> {
+/// The folders that were named, then the usual places in the order in which debuggers look.
+fn candidates(
+    path: &Path,
+    build_id: Option<&[u8]>,
+    link: Option<&[u8]>,
+    folders: &[PathBuf],
+) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    if let Some([first, rest @ ..]) = build_id {
-        let hex: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-        found.push(Path::new(DEBUG_FOLDER).join(format!(".build-id/{first:02x}/{hex}.debug")));
-    }
+    let by_build_id = match build_id {
+        Some([first, rest @ ..]) => {
+            let hex: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+            Some(format!(".build-id/{first:02x}/{hex}.debug"))
+        }
+        _ => None,
+    };
     // A name, not a path: what the file says must not lead elsewhere.
     let link = link.filter(|name| !name.is_empty() && !name.contains(&b'/')).map(OsStr::from_bytes);
+    for folder in folders {
+        let folder = path.parent().map_or_else(|| folder.clone(), |own| own.join(folder));
+        found.extend(by_build_id.as_ref().map(|name| folder.join(name)));
+        found.extend(link.map(|name| folder.join(name)));
+        found.extend(path.file_name().map(|name| folder.join(format!("{}.debug", name.display()))));
+    }
+    found.extend(by_build_id.map(|name| Path::new(DEBUG_FOLDER).join(name)));
     if let (Some(folder), Some(name)) = (path.parent(), link) {
         found.push(folder.join(name));
         found.push(folder.join(".debug").join(name));
@@ -87,10 +108,10 @@ fn sections(image: &Image) -> Option<gimli::Dwarf<Reader>> {
 }
 
 /// Nothing of such a file is read.
-struct TooLarge;
+pub(crate) struct TooLarge;
 
 /// A section, unpacked; nothing, if there is none.
-fn bytes<'a>(
+pub(crate) fn bytes<'a>(
     file: &object::File<'a, nopal_proc::Bytes<'a>>,
     name: &str,
     n_bytes: &mut u64,
@@ -113,7 +134,7 @@ mod tests {
     #[test]
     fn debug_files_are_looked_for_where_debuggers_look() {
         let text = |paths: Vec<PathBuf>| paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>();
-        let found = candidates(Path::new("/usr/bin/app"), Some(&[0xab, 0x01, 0xff]), Some(b"app.debug"));
+        let found = candidates(Path::new("/usr/bin/app"), Some(&[0xab, 0x01, 0xff]), Some(b"app.debug"), &[]);
         assert_eq!(
             text(found),
             [
@@ -123,8 +144,19 @@ mod tests {
                 "/usr/lib/debug/usr/bin/app.debug",
             ]
         );
+        let named = [PathBuf::from("aside"), PathBuf::from("/d")];
+        let found = candidates(Path::new("/usr/bin/app"), Some(&[0xab, 0x01]), None, &named);
+        assert_eq!(
+            text(found)[..4],
+            [
+                "/usr/bin/aside/.build-id/ab/01.debug",
+                "/usr/bin/aside/app.debug",
+                "/d/.build-id/ab/01.debug",
+                "/d/app.debug",
+            ]
+        );
         // A name that leads elsewhere, and none at all.
-        assert!(candidates(Path::new("/usr/bin/app"), None, Some(b"../../etc/x")).is_empty());
-        assert!(candidates(Path::new("/usr/bin/app"), None, None).is_empty());
+        assert!(candidates(Path::new("/usr/bin/app"), None, Some(b"../../etc/x"), &[]).is_empty());
+        assert!(candidates(Path::new("/usr/bin/app"), None, None, &[]).is_empty());
     }
 }

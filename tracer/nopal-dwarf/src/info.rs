@@ -2,13 +2,15 @@
 
 use crate::abi::{Language, Records, Rules};
 use crate::find::{self, Reader};
+use crate::part::{COMMON, Part};
 use crate::place::{Place, Told, text, told, told_at};
+use crate::split;
 use crate::types::{Label, Member, Record, RecordId, Type};
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset, constants as dw};
 use nopal_proc::Image;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -42,36 +44,42 @@ pub struct Parameter {
     pub place: Place,
 }
 
+/// A part, and a unit of it.
+type UnitAt = (usize, usize);
+/// What describes the functions of a unit, by where each begins.
+type Functions = HashMap<u64, UnitOffset>;
+
 /// The debug information of a file.
 #[derive(Debug)]
 pub struct DebugInfo {
-    files: Vec<Part>,
-    /// First and last address, and the unit that describes what is there.
-    ranges: OnceCell<Vec<(u64, u64, usize)>>,
-    functions: RefCell<HashMap<usize, Rc<HashMap<u64, UnitOffset>>>>,
+    /// The file's own, what it shares with others ([`COMMON`], empty if there is nothing), then the files it was split into.
+    pub(crate) files: Vec<Part>,
+    /// First and last address, and the part and the unit that describe what is there.
+    ranges: OnceCell<Vec<(u64, u64, UnitAt)>>,
+    functions: RefCell<HashMap<UnitAt, Rc<Functions>>>,
     records: OnceCell<HashMap<String, RecordId>>,
-}
-
-/// The file's own information, or what it shares with others.
-#[derive(Debug)]
-struct Part {
-    dwarf: Arc<gimli::Dwarf<Reader>>,
-    headers: Vec<gimli::UnitHeader<Reader>>,
-    units: RefCell<HashMap<usize, Rc<gimli::Unit<Reader>>>>,
 }
 
 /// A place in the information.
 #[derive(Debug, Clone)]
-struct At {
-    is_common: bool,
-    unit: Rc<gimli::Unit<Reader>>,
-    entry: Entry,
+pub(crate) struct At {
+    pub part: usize,
+    pub unit: Rc<gimli::Unit<Reader>>,
+    pub entry: Entry,
 }
 
 impl DebugInfo {
     /// Of a file: its own, or that of the debug file that belongs to it. `None`: there is none.
     pub fn of_file(path: &Path, image: &Image) -> Option<DebugInfo> {
-        Some(DebugInfo::new(find::load(path, image)?))
+        DebugInfo::of_file_or(path, image, &[])
+    }
+
+    /// The same, and debug files are looked for in these folders, too: absolute, or seen from where the file is.
+    pub fn of_file_or(path: &Path, image: &Image, folders: &[PathBuf]) -> Option<DebugInfo> {
+        let (found, dwarf) = find::load(path, image, folders)?;
+        let mut info = DebugInfo::new(dwarf);
+        info.files.extend(split::parts(&found, &info.files[0]));
+        Some(info)
     }
 
     /// Of the sections with these names: `.debug_info`, `.debug_abbrev`...
@@ -85,15 +93,16 @@ impl DebugInfo {
 
     fn new(dwarf: gimli::Dwarf<Reader>) -> DebugInfo {
         let dwarf = Arc::new(dwarf);
-        let common = dwarf.sup.clone();
+        let empty = |_| Ok::<_, gimli::Error>(Reader::new(Arc::default(), gimli::LittleEndian));
+        let common = dwarf.sup.clone().or_else(|| gimli::Dwarf::load(empty).ok().map(Arc::new));
         let files = std::iter::once(dwarf).chain(common).map(Part::new).collect();
         DebugInfo { files, ranges: OnceCell::new(), functions: RefCell::default(), records: OnceCell::new() }
     }
 
     /// Where functions begin that it tells of.
     pub fn starts(&self) -> Vec<u64> {
-        let own = &self.files[0];
-        let units = (0..own.headers.len()).filter_map(|index| own.functions(index));
+        let units =
+            self.files.iter().flat_map(|part| (0..part.headers.len()).filter_map(|i| part.functions(i)));
         units.flat_map(HashMap::into_keys).collect()
     }
 
@@ -124,7 +133,7 @@ impl DebugInfo {
 
     /// The members of a record in their order. `None`: it is only declared, or damaged.
     pub fn members(&self, id: RecordId) -> Option<Vec<Member>> {
-        let at = self.at(id.is_common, id.at)?;
+        let at = self.at(id.part, id.at)?;
         let is_member = |tag| tag == dw::DW_TAG_member || tag == dw::DW_TAG_inheritance;
         let members = self.children(&at, is_member).into_iter().filter_map(|member| self.member(&member));
         (!self.is_declared_only(&at)).then(|| members.collect())
@@ -133,7 +142,7 @@ impl DebugInfo {
     /// By its name: `struct conn`, `union x`, or what a `typedef` calls one.
     pub fn record(&self, name: &str) -> Option<Record> {
         let id = *self.records.get_or_init(|| self.all_records()).get(name)?;
-        match self.type_of(&self.at(id.is_common, id.at)?, 0) {
+        match self.type_of(&self.at(id.part, id.at)?, 0) {
             Type::Record(record) => Some(record),
             _ => None,
         }
@@ -155,43 +164,55 @@ impl DebugInfo {
     // Finding entries.
 
     fn function(&self, address: u64) -> Option<At> {
-        let own = &self.files[0];
-        let ranges = self.ranges.get_or_init(|| own.ranges());
+        let ranges = self.ranges.get_or_init(|| self.all_ranges());
         let covering = ranges.iter().filter(|(first, last, _)| (*first..=*last).contains(&address));
-        for (_, _, unit) in covering {
-            let known = self.functions.borrow().get(unit).cloned();
+        for (_, _, at @ (part, unit)) in covering {
+            let own = &self.files[*part];
+            let known = self.functions.borrow().get(at).cloned();
             let functions = known.unwrap_or_else(|| {
                 let found = Rc::new(own.functions(*unit).unwrap_or_default());
-                self.functions.borrow_mut().insert(*unit, Rc::clone(&found));
+                self.functions.borrow_mut().insert(*at, Rc::clone(&found));
                 found
             });
             if let Some(offset) = functions.get(&address) {
                 let unit = own.unit(*unit)?;
                 let entry = unit.entry(*offset).ok()?;
-                return Some(At { is_common: false, unit, entry });
+                return Some(At { part: *part, unit, entry });
             }
         }
         None
     }
 
+    /// What each unit describes; what of a file that was split into several stands in for another is that other's.
+    fn all_ranges(&self) -> Vec<(u64, u64, UnitAt)> {
+        let mut found = Vec::new();
+        for (first, last, unit) in self.files[0].ranges() {
+            let split = self.files.iter().position(|part| part.stands_in() == Some(unit));
+            let part = split.unwrap_or(0);
+            let units = if part == 0 { unit..unit + 1 } else { 0..self.files[part].headers.len() };
+            found.extend(units.map(|unit| (first, last, (part, unit))));
+        }
+        found
+    }
+
     /// The entry at an offset of a part.
-    fn at(&self, is_common: bool, offset: usize) -> Option<At> {
-        let part = self.files.get(usize::from(is_common))?;
-        let after = part.headers.partition_point(|header| header.offset().0 <= offset);
-        let unit = part.unit(after.checked_sub(1)?)?;
+    fn at(&self, part: usize, offset: usize) -> Option<At> {
+        let own = self.files.get(part)?;
+        let after = own.headers.partition_point(|header| header.offset().0 <= offset);
+        let unit = own.unit(after.checked_sub(1)?)?;
         let within = DebugInfoOffset(offset).to_unit_offset(&unit.header)?;
         let entry = unit.entry(within).ok()?;
-        Some(At { is_common, unit, entry })
+        Some(At { part, unit, entry })
     }
 
     fn follow(&self, from: &At, attribute: gimli::DwAt) -> Option<At> {
         match from.entry.attr_value(attribute)? {
             AttributeValue::UnitRef(offset) => {
                 let entry = from.unit.entry(offset).ok()?;
-                Some(At { is_common: from.is_common, unit: Rc::clone(&from.unit), entry })
+                Some(At { part: from.part, unit: Rc::clone(&from.unit), entry })
             }
-            AttributeValue::DebugInfoRef(offset) => self.at(from.is_common, offset.0),
-            AttributeValue::DebugInfoRefSup(offset) => self.at(true, offset.0),
+            AttributeValue::DebugInfoRef(offset) => self.at(from.part, offset.0),
+            AttributeValue::DebugInfoRefSup(offset) => self.at(COMMON, offset.0),
             _ => None,
         }
     }
@@ -211,9 +232,13 @@ impl DebugInfo {
     }
 
     fn name(&self, at: &At) -> Option<String> {
+        self.text_of(at, dw::DW_AT_name)
+    }
+
+    pub(crate) fn text_of(&self, at: &At, attribute: gimli::DwAt) -> Option<String> {
         self.with(at, |at| {
-            let value = at.entry.attr_value(dw::DW_AT_name)?;
-            let dwarf = &self.files[usize::from(at.is_common)].dwarf;
+            let value = at.entry.attr_value(attribute)?;
+            let dwarf = &self.files[at.part].dwarf;
             dwarf.attr_string(&at.unit, value).ok().map(|name| text(&name))
         })
     }
@@ -236,7 +261,7 @@ impl DebugInfo {
             while let Ok(Some(child)) = children.next() {
                 if is_wanted(child.entry().tag()) && found.len() < MAX_PARTS {
                     let (unit, entry) = (Rc::clone(&at.unit), child.entry().clone());
-                    found.push(At { is_common: at.is_common, unit, entry });
+                    found.push(At { part: at.part, unit, entry });
                 }
             }
         }
@@ -249,7 +274,7 @@ impl DebugInfo {
         if let AttributeValue::Exprloc(expression) = value {
             return Some(told(expression, encoding));
         }
-        let dwarf = &self.files[usize::from(at.is_common)].dwarf;
+        let dwarf = &self.files[at.part].dwarf;
         let list = dwarf.attr_locations(&at.unit, value).ok()??;
         Some(told_at(list, address, encoding))
     }
@@ -334,10 +359,11 @@ impl DebugInfo {
         let Some(offset) = at.entry.offset().to_debug_info_offset(&at.unit.header) else {
             return Type::Other { size_bytes };
         };
-        let mut id = RecordId { is_common: at.is_common, at: offset.0 };
+        let mut id = RecordId { part: at.part, at: offset.0 };
         let name = match self.name(at) {
             Some(name) => format!("{word} {name}"),
-            None => format!("{word} (number {:#x}{})", id.at, if id.is_common { " of several" } else { "" }),
+            None if id.part == 0 => format!("{word} (number {:#x})", id.at),
+            None => format!("{word} (number {:#x} of {})", id.at, id.part),
         };
         let mut size_bytes = size_bytes;
         // Another unit may have it whole.
@@ -346,7 +372,7 @@ impl DebugInfo {
         {
             id = *whole;
             size_bytes = self
-                .at(id.is_common, id.at)
+                .at(id.part, id.at)
                 .and_then(|at| self.number(&at, dw::DW_AT_byte_size))
                 .unwrap_or(size_bytes);
         }
@@ -457,9 +483,9 @@ impl DebugInfo {
     /// All records that are described whole, and what a `typedef` calls those without a name.
     fn all_records(&self) -> HashMap<String, RecordId> {
         let mut found = HashMap::new();
-        for (is_common, part) in [false, true].into_iter().zip(&self.files) {
-            for index in 0..part.headers.len() {
-                let Some(unit) = part.unit(index) else { continue };
+        for (part, file) in self.files.iter().enumerate() {
+            for index in 0..file.headers.len() {
+                let Some(unit) = file.unit(index) else { continue };
                 let mut entries = unit.entries();
                 while let Ok(Some(entry)) = entries.next_dfs() {
                     let word = match entry.tag() {
@@ -469,7 +495,7 @@ impl DebugInfo {
                         _ => continue,
                     };
                     let Some(value) = entry.attr_value(dw::DW_AT_name) else { continue };
-                    let at = At { is_common, unit: Rc::clone(&unit), entry: entry.clone() };
+                    let at = At { part, unit: Rc::clone(&unit), entry: entry.clone() };
                     let described = if word.is_empty() { self.follow(&at, dw::DW_AT_type) } else { Some(at) };
                     let is_record = |at: &At| {
                         matches!(
@@ -479,8 +505,8 @@ impl DebugInfo {
                     };
                     let Some(described) = described.filter(is_record) else { continue };
                     let offset = described.entry.offset().to_debug_info_offset(&described.unit.header);
-                    if let (Ok(name), Some(offset)) = (part.dwarf.attr_string(&unit, value), offset) {
-                        let id = RecordId { is_common: described.is_common, at: offset.0 };
+                    if let (Ok(name), Some(offset)) = (file.dwarf.attr_string(&unit, value), offset) {
+                        let id = RecordId { part: described.part, at: offset.0 };
                         found.entry(format!("{word}{}", text(&name))).or_insert(id);
                     }
                 }
@@ -496,7 +522,7 @@ impl Records for DebugInfo {
     }
 
     fn is_passed_by_address(&self, id: RecordId, language: Language) -> Option<bool> {
-        let at = self.at(id.is_common, id.at)?;
+        let at = self.at(id.part, id.at)?;
         let size_bytes = self.number(&at, dw::DW_AT_byte_size).unwrap_or(0);
         match language {
             Language::Rust if size_bytes > 16 => Some(true),
@@ -517,7 +543,7 @@ impl At {
     /// What is shared by several units does not say.
     fn language(&self, info: &DebugInfo) -> Language {
         let Ok(root) = self.unit.entry(self.unit.header.root_offset()) else { return Language::Other };
-        let at = At { is_common: self.is_common, unit: Rc::clone(&self.unit), entry: root };
+        let at = At { part: self.part, unit: Rc::clone(&self.unit), entry: root };
         let language = info.number(&at, dw::DW_AT_language).and_then(|n| u16::try_from(n).ok());
         match language.map(gimli::DwLang) {
             None => Language::C,
@@ -527,70 +553,5 @@ impl At {
             Some(dw::DW_LANG_Rust) => Language::Rust,
             Some(_) => Language::Other,
         }
-    }
-}
-
-impl Part {
-    fn new(dwarf: Arc<gimli::Dwarf<Reader>>) -> Part {
-        let mut headers = Vec::new();
-        let mut units = dwarf.units();
-        while let Ok(Some(header)) = units.next() {
-            headers.push(header);
-        }
-        Part { dwarf, headers, units: RefCell::default() }
-    }
-
-    fn unit(&self, index: usize) -> Option<Rc<gimli::Unit<Reader>>> {
-        if let Some(known) = self.units.borrow().get(&index) {
-            return Some(Rc::clone(known));
-        }
-        let unit = Rc::new(self.dwarf.unit(self.headers.get(index)?.clone()).ok()?);
-        self.units.borrow_mut().insert(index, Rc::clone(&unit));
-        Some(unit)
-    }
-
-    /// First and last address of what each unit describes.
-    fn ranges(&self) -> Vec<(u64, u64, usize)> {
-        let mut found = Vec::new();
-        for index in 0..self.headers.len() {
-            let Some(unit) = self.unit(index) else { continue };
-            let Ok(mut ranges) = self.dwarf.unit_ranges(&unit) else { continue };
-            while let Ok(Some(range)) = ranges.next() {
-                if range.begin < range.end {
-                    found.push((range.begin, range.end - 1, index));
-                }
-            }
-        }
-        found
-    }
-
-    /// Where the functions of a unit begin, and what describes each.
-    fn functions(&self, index: usize) -> Option<HashMap<u64, UnitOffset>> {
-        let unit = self.unit(index)?;
-        let mut found = HashMap::new();
-        let mut entries = unit.entries_raw(None).ok()?;
-        while !entries.is_empty() {
-            let offset = entries.next_offset();
-            let Some(abbreviation) = entries.read_abbreviation().ok()? else { continue };
-            if abbreviation.tag() != dw::DW_TAG_subprogram {
-                entries.skip_attributes(abbreviation.attributes()).ok()?;
-                continue;
-            }
-            let mut low = None;
-            for attribute in abbreviation.attributes() {
-                let attribute = entries.read_attribute(*attribute).ok()?;
-                if attribute.name() == dw::DW_AT_low_pc {
-                    low = self.dwarf.attr_address(&unit, attribute.value()).ok().flatten();
-                } else if attribute.name() == dw::DW_AT_ranges && low.is_none() {
-                    // Its first part is where it begins.
-                    let ranges = self.dwarf.attr_ranges(&unit, attribute.value()).ok().flatten();
-                    low = ranges.and_then(|mut ranges| ranges.next().ok().flatten()).map(|range| range.begin);
-                }
-            }
-            if let Some(low) = low.filter(|low| *low != 0) {
-                found.entry(low).or_insert(offset);
-            }
-        }
-        Some(found)
     }
 }

@@ -7,10 +7,15 @@
 mod abi;
 mod find;
 mod info;
+mod inlined;
+mod lines;
+mod part;
 mod place;
+mod split;
 mod types;
 
 pub use info::{DebugInfo, Parameter, Signature};
+pub use lines::NoLine;
 pub use place::{Place, Register};
 pub use types::{Label, Member, Record, RecordId, Type};
 

@@ -49,10 +49,10 @@ pub struct Record {
     pub is_union: bool,
 }
 
-/// Where the information has it: in the file of its own or the one that several share.
+/// Where the information has it: in which of its files, and where there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecordId {
-    pub(crate) is_common: bool,
+    pub(crate) part: usize,
     pub(crate) at: usize,
 }
 

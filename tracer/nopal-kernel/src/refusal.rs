@@ -70,6 +70,7 @@ pub enum Refusal {
     BehindFunction {
         name: String,
         offset: u64,
+        size_bytes: u64,
     },
     NoFile {
         name: String,
@@ -165,8 +166,8 @@ impl fmt::Display for Refusal {
                 write!(f, "the file has no probe {provider}:{name}; `nopal list` shows those it has")
             }
             Refusal::NoFunction { name } => write!(f, "the file has no function {name}"),
-            Refusal::BehindFunction { name, offset } => {
-                write!(f, "{name}+{offset} is behind the end of the function")
+            Refusal::BehindFunction { name, offset, size_bytes } => {
+                write!(f, "{name}+{offset}: Offset outside the function bounds ('{name}' size is {size_bytes})")
             }
             Refusal::NoFile { name } => write!(f, "there is no file {name}"),
             Refusal::NoProgram { name } => {

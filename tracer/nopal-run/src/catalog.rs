@@ -4,13 +4,15 @@ use super::addresses;
 use super::btf::Btf;
 use super::debug_types::DebugTypes;
 use super::functions::{entry, entry_functions, libraries_of, matching};
+use super::later_point::later_point;
 use super::named_files::{expand, file_name, find_library, in_path, own_path};
-use super::probe_args::{declared_args, known_args};
+use super::probe_args::known_args;
+use super::source_lines::{SourceLine, source_line};
 use super::tracepoints::{self, no_point};
 use nopal_proc::symbols::FileSymbols;
 use nopal_proc::{Image, TargetError, descendants, mapped_objects};
-use nopal_program::{LaterProbes, Place, Point, PointKind};
-use nopal_script::catalog::{ArgType, Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, UserSymbol};
+use nopal_program::{Place, Point, PointKind};
+use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, UserSymbol};
 use nopal_script::ctype::{CType, Record};
 use nopal_sdt::pattern::{glob, nearest};
 use nopal_sdt::probe::Probe;
@@ -27,9 +29,6 @@ const MACROS: [(&str, i64); 4] =
 /// Where a program is entered there is no return address on the stack but the number of its arguments.
 const NO_RETURN: &str =
     "nothing returns from where a program begins, and a uretprobe would overwrite its argc";
-
-/// As many as a probe can have.
-const N_LATER_ARGS: usize = 12;
 
 const NAME_A_TARGET: &str = "name a file (usdt:FILE:PROVIDER:NAME), a process (-p PID) or a command (-- CMD)";
 
@@ -348,6 +347,9 @@ impl LiveCatalog {
 
     /// `FILE:FUNCTION`, `FILE:FUNCTION+8`, `FILE:0x1234`, and with `cpp` or `rust` in the middle.
     fn function(&self, parts: &[String], is_return: bool) -> Result<Vec<KnownPoint>, NoPoint> {
+        if let Some(line) = source_line(parts, is_return) {
+            return self.line(&line?);
+        }
         let (file, wanted) = match parts {
             [file, function] | [file, _, function] => (file, function),
             _ => return Err(no_point("a function is written uprobe:FILE:FUNCTION".to_owned(), None)),
@@ -397,6 +399,25 @@ impl LiveCatalog {
         let hint = hint.map(|near| format!("did you mean `{near}`?"));
         let missing = no_point(format!("there is no function `{wanted}` in {file}"), hint);
         Err(NoPoint { is_only_absent: true, ..missing })
+    }
+
+    /// Where a line of a source begins.
+    fn line(&self, line: &SourceLine<'_>) -> Result<Vec<KnownPoint>, NoPoint> {
+        let mut found = Vec::new();
+        for file in self.files(line.file)? {
+            self.debug_types.mention(&file.path, &file.reachable);
+            let address = self.debug_types.line_address(&file.path, &file.reachable, line);
+            let address = address.map_err(|why| line.missing(why))?;
+            let mut known = function_point(&file, Place::Address(address), "", false);
+            known.point.name = format!("uprobe:{}@{}", line.file, line.shown());
+            found.push(known);
+        }
+        Ok(found)
+    }
+
+    /// Debug files are looked for there, too: absolute, or seen from where the traced file is.
+    pub fn look_for_debug_files(&mut self, folders: Vec<PathBuf>) {
+        self.debug_types.folders = folders;
     }
 
     fn kernel_function(&self, parts: &[String], is_return: bool) -> Result<Vec<KnownPoint>, NoPoint> {
@@ -471,6 +492,21 @@ impl Catalog for LiveCatalog {
             Some(file) => self.debug_types.parameters(&file.path, &file.reachable, place),
             None => Vec::new(),
         }
+    }
+
+    fn inlined(&self, spec: &PointSpec) -> Vec<KnownPoint> {
+        let ([text, name] | [text, _, name]) = &spec.parts[..] else { return Vec::new() };
+        let files = self.files(text).unwrap_or_default();
+        let of_file = |file: Arc<ProbedFile>| {
+            let places = self.debug_types.inlined(&file.path, &file.reachable, name);
+            let point = move |address| {
+                let mut known = function_point(&file, Place::Address(address), name, false);
+                rename(&mut known, Some(text).filter(|text| text.contains('/')).map(String::as_str));
+                known
+            };
+            places.into_iter().map(point).collect::<Vec<_>>()
+        };
+        files.into_iter().flat_map(of_file).collect()
     }
 
     fn kernel_address(&self, symbol: &str) -> Option<u64> {
@@ -548,39 +584,6 @@ fn rename(known: &mut KnownPoint, file: Option<&str>) {
     };
     let (old, new) = (format!(":{path}:"), file.map_or_else(|| ":".to_owned(), |file| format!(":{file}:")));
     known.point.name = known.point.name.replacen(&old, &new, 1);
-}
-
-/// The probes of files that are mapped later. Their arguments are taken to be those of the ones there are, if these agree; of a
-/// probe that is not there at all, those that it is declared with; else they are numbers.
-fn later_point(
-    found: &[KnownPoint],
-    file: &str,
-    provider: &str,
-    name: &str,
-    given: &[nopal_provider::File],
-) -> KnownPoint {
-    const UNKNOWN: ArgType = ArgType::Int { size_bytes: 8, is_signed: true };
-    let of_known = |known: &KnownPoint| match &known.point.kind {
-        PointKind::Usdt { path, provider, name } => Some([path.clone(), provider.clone(), name.clone()]),
-        _ => None,
-    };
-    let args = match found {
-        [first, rest @ ..] if rest.iter().all(|known| known.args == first.args) => first.args.clone(),
-        _ => {
-            let declared = found.is_empty().then(|| declared_args(provider, name, given)).flatten();
-            declared
-                .unwrap_or_else(|| vec![KnownArg { name: String::new(), arg_type: UNKNOWN }; N_LATER_ARGS])
-        }
-    };
-    let place = if file.is_empty() { String::new() } else { format!("{file}:") };
-    let kind = PointKind::UsdtLater(LaterProbes {
-        file: file.to_owned(),
-        provider: provider.to_owned(),
-        name: name.to_owned(),
-        known: found.iter().filter_map(of_known).collect(),
-    });
-    let point = Point { name: format!("usdt:{place}{provider}:{name}"), kind };
-    KnownPoint { point, args, obstacle: None }
 }
 
 fn known_probe(file: &ProbedFile, probe: &Probe) -> KnownPoint {

@@ -1,6 +1,7 @@
 //! Parameters of functions and types of programs, as debug information has them, for scripts.
 
-use nopal_dwarf::{DebugInfo, Parameter, Place as Where, RecordId, Type};
+use super::source_lines::SourceLine;
+use nopal_dwarf::{DebugInfo, NoLine, Parameter, Place as Where, RecordId, Type};
 use nopal_proc::Image;
 use nopal_proc::go::GoCode;
 use nopal_proc::symbols::{FileSymbols, Function};
@@ -19,6 +20,8 @@ pub(crate) struct DebugTypes {
     named: RefCell<HashMap<String, Named>>,
     /// Files whose functions a script names: as the targets call each, and a path that leads there from here.
     mentioned: RefCell<Vec<(PathBuf, PathBuf)>>,
+    /// Where debug files are looked for besides the usual places.
+    pub folders: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -79,6 +82,22 @@ impl DebugTypes {
         signature.map(|signature| signature.parameters.iter().map(shown).collect()).unwrap_or_default()
     }
 
+    /// Where a line of a source begins. `Err(None)`: the file has no debug information.
+    pub(crate) fn line_address(
+        &self,
+        path: &Path,
+        reachable: &Path,
+        line: &SourceLine<'_>,
+    ) -> Result<u64, Option<NoLine>> {
+        let file = self.file(path, reachable).ok_or(None)?;
+        file.info.line_address(line.source, line.line, line.column).map_err(Some)
+    }
+
+    /// Where a function was put into others.
+    pub(crate) fn inlined(&self, path: &Path, reachable: &Path, name: &str) -> Vec<u64> {
+        self.file(path, reachable).map(|file| file.info.inlined(name)).unwrap_or_default()
+    }
+
     /// A record by the name that a script has for it.
     pub(crate) fn record(&self, name: &str) -> Option<Record> {
         let known = self.named.borrow().get(name).cloned();
@@ -108,7 +127,7 @@ impl DebugTypes {
     fn file(&self, path: &Path, reachable: &Path) -> Option<Rc<DebugFile>> {
         let read = || {
             let image = Image::open(reachable).ok()?;
-            let info = DebugInfo::of_file(path, &image)?;
+            let info = DebugInfo::of_file_or(path, &image, &self.folders)?;
             let symbols = FileSymbols::read(image.bytes());
             let go = GoCode::read(image.bytes(), &symbols);
             Some(Rc::new(DebugFile { path: path.to_owned(), info, symbols, go }))

@@ -2,6 +2,7 @@
 //! in the kernel, over a recording. Prints nothing: results are bytes for whoever does.
 
 mod addresses;
+mod bench;
 mod btf;
 pub mod catalog;
 mod cells;
@@ -11,6 +12,7 @@ mod function_sites;
 mod functions;
 mod hits;
 pub mod kernel;
+mod later_point;
 pub mod listing;
 mod named_files;
 mod names;
@@ -20,6 +22,7 @@ pub mod recording;
 mod series;
 mod site;
 mod sites;
+mod source_lines;
 mod spans;
 mod tasks;
 mod timers;
@@ -27,6 +30,7 @@ mod tracepoints;
 mod tracer_hit;
 pub mod user;
 
+pub use bench::Measured;
 pub use names::TracerNames;
 pub use perform::{MapAccess, Message, Performer};
 
@@ -104,9 +108,11 @@ pub fn user_door_obstacle(program: &Program) -> Option<String> {
     program.clauses.iter().find_map(|clause| {
         clause.points.iter().find_map(|point| {
             let what = match &point.kind {
-                PointKind::Begin | PointKind::End | PointKind::Signal | PointKind::Interval { .. } => {
-                    obstacle(&clause.code, false)?
-                }
+                PointKind::Begin
+                | PointKind::End
+                | PointKind::Signal
+                | PointKind::Bench { .. }
+                | PointKind::Interval { .. } => obstacle(&clause.code, false)?,
                 PointKind::Usdt { .. }
                 | PointKind::UsdtLater(_)
                 | PointKind::Uprobe { .. }

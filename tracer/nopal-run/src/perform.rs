@@ -259,7 +259,11 @@ fn read_file(path: &str, n_bytes: u32) -> Vec<u8> {
     let mut text = Vec::new();
     match File::open(path).and_then(|file| file.take(n_bytes.into()).read_to_end(&mut text)) {
         Ok(_) => text,
-        Err(error) => format!("cat: {path}: {error}\n").into_bytes(),
+        Err(error) => {
+            let error = error.to_string();
+            let why = error.split(" (os error").next().unwrap_or_default();
+            format!("ERROR: failed to open file '{path}' ({why})\n").into_bytes()
+        }
     }
 }
 
@@ -288,7 +292,10 @@ mod tests {
     #[test]
     fn files_and_commands() {
         assert_eq!(read_file("/proc/version", 5), b"Linux");
-        assert!(read_file("/nonexistent/file", 5).starts_with(b"cat: /nonexistent/file"));
+        assert!(
+            read_file("/nonexistent/file", 5)
+                .starts_with(b"ERROR: failed to open file '/nonexistent/file' (No such")
+        );
         assert_eq!(run("echo hi"), b"hi\n");
     }
 }

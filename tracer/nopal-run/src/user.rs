@@ -124,8 +124,9 @@ impl UserRun {
     /// Runs the BEGIN clauses.
     pub fn begin(&mut self) {
         self.start_ns = monotonic_ns();
-        self.timers = Timers::new(&self.program, self.start_ns);
         self.run_own(|kind| matches!(kind, PointKind::Begin));
+        // The first second is over a second after what BEGIN has noted.
+        self.timers = Timers::new(&self.program, monotonic_ns());
     }
 
     /// Runs the clauses for a signal that the tracer was sent.
@@ -343,7 +344,16 @@ impl UserRun {
         }
     }
 
-    fn run_at(&mut self, clause: u32, point: u32, ns: u64) {
+    /// Clause, number and kind of points.
+    pub(crate) fn own_points(&self, is_wanted: impl Fn(&PointKind) -> bool) -> Vec<(u32, u32, PointKind)> {
+        let kind = |clause: u32, point: u32| {
+            self.program.clauses[clause as usize].points[point as usize].kind.clone()
+        };
+        let points = points_of(&self.program, is_wanted);
+        points.into_iter().map(|(clause, point)| (clause, point, kind(clause, point))).collect()
+    }
+
+    pub(crate) fn run_at(&mut self, clause: u32, point: u32, ns: u64) {
         let hit = OwnHit::new(ns, self.start_ns);
         let ring = self.live.as_ref().and_then(Live::ring);
         let (performer, cells) = (&mut self.performer, &self.cells);

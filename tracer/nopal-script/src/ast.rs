@@ -12,6 +12,10 @@ use nopal_program::{Limits, Look, Room, StackForm};
 /// What the script may do, and how it is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
+    /// Every process that has a file is traced: stacks are those that the kernel finds by frame pointers.
+    pub has_kernel_stacks: bool,
+    /// Whether `bench:NAME` clauses are to be measured.
+    pub is_bench: bool,
     /// `system` and the like are allowed.
     pub is_unsafe: bool,
     /// Settings from outside, such as those of `BPFTRACE_*` variables; the script's own `config` goes before them.
@@ -39,6 +43,7 @@ pub(crate) enum MissingProbes {
 pub(crate) struct DeclaredMap {
     pub name: String,
     pub room: Room,
+    pub span: Span,
 }
 
 /// A script that has been read. [`compile`](crate::compile) makes a program of it.
@@ -54,6 +59,8 @@ pub struct Script {
     pub(crate) declared: Vec<DeclaredMap>,
     pub(crate) spans: Vec<DeclaredSpan>,
     pub(crate) missing_probes: MissingProbes,
+    /// Whether `uprobe` is hit where its function was put into others, too.
+    pub(crate) probes_inlined: bool,
     /// Of stacks that do not say otherwise.
     pub(crate) stack_form: StackForm,
 }

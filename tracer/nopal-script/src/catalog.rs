@@ -39,6 +39,11 @@ pub trait Catalog {
         Vec::new()
     }
 
+    /// Where the function of a spec was put into others. Asked only for scripts that set `probe_inline`.
+    fn inlined(&self, _spec: &PointSpec) -> Vec<KnownPoint> {
+        Vec::new()
+    }
+
     /// For `kaddr("symbol")`.
     fn kernel_address(&self, _symbol: &str) -> Option<u64> {
         None

@@ -119,6 +119,11 @@ impl Diagnostic {
             Severity::Error => "ERROR",
             Severity::Warning => "WARNING",
         };
+        if self.span == Span::default() {
+            // It is of the command line or the environment.
+            let help = self.help.as_ref().map(|help| format!("\nHINT: {help}")).unwrap_or_default();
+            return format!("{level}: {}{help}", self.message);
+        }
         let mut text = format!(
             "{file}:{line_no}:{}-{}: {level}: {}\n{line}\n{}{}",
             column + 1,

@@ -113,12 +113,14 @@ fn work(options: Options) -> Result<u8, Failure> {
         verbose: options.is_verbose,
         output: options.output,
         probe_filter,
+        debug_folders: options.debug_folders,
         named: options.named,
         manner: script::Manner {
             is_bpftrace: true,
             is_quiet: options.is_quiet,
             has_no_warnings: options.has_no_warnings,
             is_dry_run: options.is_dry_run,
+            is_bench: options.is_bench,
             is_tool: false,
         },
         ..script::Args::default()

@@ -120,6 +120,9 @@ pub(super) struct Args {
     /// A `.d` file that names the arguments of probes; may be given several times.
     #[arg(long = "provider", value_name = "FILE.d")]
     pub providers: Vec<PathBuf>,
+    /// Debug files are looked for here, too; absolute, or seen from the folder of the traced file. May be given several times.
+    #[arg(long = "debuginfo", value_name = "DIR", value_delimiter = ':')]
+    pub debug_folders: Vec<PathBuf>,
     /// Starts this command and traces it from its first instruction on.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -141,6 +144,8 @@ pub(super) struct Manner {
     pub has_no_warnings: bool,
     /// Ends when everything is attached.
     pub is_dry_run: bool,
+    /// Measures clauses (`bench:NAME`), and ends.
+    pub is_bench: bool,
     /// The script is one of those that come with nopal.
     pub is_tool: bool,
 }
@@ -164,7 +169,13 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         args.processes.resolve(args.only)?;
         let search = args.words.first().map_or("", String::as_str);
         let detail = Detail { has_arguments: args.verbose, has_own_paths: false };
-        return points::listing(&args.processes.pids, &points::Wanted::Search(search), detail).map(|()| 0);
+        return points::listing(
+            &args.processes.pids,
+            args.debug_folders,
+            &points::Wanted::Search(search),
+            detail,
+        )
+        .map(|()| 0);
     }
     // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
     let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
@@ -188,6 +199,8 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         settings: input::settings_of_environment(),
         named: std::mem::take(&mut args.named),
         only_pids: args.processes.pids.clone(),
+        is_bench: args.manner.is_bench,
+        has_kernel_stacks: args.all_processes,
         look: if args.manner.is_bpftrace { Look::New } else { Look::Old },
         // Test runners of bpftrace set it.
         time_map: std::env::var("BPFTRACE_DUMMY_TS_MAP").ok().filter(|_| args.manner.is_bpftrace),
@@ -215,6 +228,7 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
                 .map(|path| crate::reading::provider_file(path))
                 .collect::<Result<Vec<_>, _>>()?;
             let mut catalog = LiveCatalog::new(given.clone());
+            catalog.look_for_debug_files(args.debug_folders.clone());
             for pid in &args.processes.pids {
                 catalog.add_process(*pid).map_err(|e| Failure::new("target", e.to_string()))?;
             }
@@ -366,7 +380,8 @@ fn live(
     // Nothing will ever happen: what was to be done at the beginning has been done.
     let is_done = !has_target
         && program.clauses.iter().flat_map(|clause| &clause.points).all(|point| {
-            matches!(point.kind, nopal_program::PointKind::Begin | nopal_program::PointKind::End)
+            use nopal_program::PointKind::{Begin, Bench, End};
+            matches!(point.kind, Begin | End | Bench { .. })
         });
     let takes_signal = program
         .clauses
@@ -420,6 +435,11 @@ fn live(
         return Ok(0);
     }
     out.attached(args, n_points)?;
+    if args.manner.is_bench {
+        let measured = running.bench()?;
+        out.take(running.performer())?;
+        out.measured(args, &measured)?;
+    }
     let end = args.duration.map(|d| Instant::now() + d);
     let mut is_closed = false;
     loop {

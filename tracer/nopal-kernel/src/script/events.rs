@@ -102,6 +102,7 @@ fn kind_of(kind: &PointKind) -> Option<(Kind, Vec<ArgLayout>)> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Signal
+        | PointKind::Bench { .. }
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
@@ -144,6 +145,7 @@ fn event(kind: &PointKind) -> Result<(PerfAttr, Vec<i32>, Option<CString>), Scri
         PointKind::Begin
         | PointKind::End
         | PointKind::Signal
+        | PointKind::Bench { .. }
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }

@@ -197,6 +197,7 @@ impl FileCode {
             PointKind::Begin
             | PointKind::End
             | PointKind::Signal
+            | PointKind::Bench { .. }
             | PointKind::Tracepoint { .. }
             | PointKind::Kprobe { .. }
             | PointKind::Kretprobe { .. }
@@ -254,8 +255,9 @@ impl FileCode {
                 if found.is_empty() {
                     return Err(Refusal::NoFunction { name: name.clone() });
                 }
-                if found.iter().any(|f| f.size_bytes > 0 && *offset >= f.size_bytes) {
-                    return Err(Refusal::BehindFunction { name: name.clone(), offset: *offset });
+                if let Some(short) = found.iter().find(|f| f.size_bytes > 0 && *offset >= f.size_bytes) {
+                    let size_bytes = short.size_bytes;
+                    return Err(Refusal::BehindFunction { name: name.clone(), offset: *offset, size_bytes });
                 }
                 (found.iter().map(|function| function.address.wrapping_add(*offset)).collect(), *offset)
             }
@@ -417,7 +419,10 @@ mod tests {
         let at = sites[0].file_offset as usize;
         assert_eq!(found.code.bytes().get(at..at + 1), Some(&[sites[0].first_byte][..]));
         let error = found.code.function_sites(&place(1 << 20), true).unwrap_err();
-        assert_eq!(error, Refusal::BehindFunction { name: "main".to_owned(), offset: 1 << 20 });
+        assert!(
+            matches!(error, Refusal::BehindFunction { offset: 0x10_0000, size_bytes: 1.., .. }),
+            "{error}"
+        );
         let error = found
             .code
             .function_sites(&Place::Symbol { name: "no_such_function".to_owned(), offset: 0 }, true)

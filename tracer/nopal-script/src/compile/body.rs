@@ -287,6 +287,7 @@ impl<'a, 's> Body<'a, 's> {
 
     /// A value as what keeps it has it: members of a tuple may have more room there than here.
     pub(crate) fn fit(&mut self, value: Value, to: &Ty) -> Value {
+        let value = self.in_order(value, to);
         let (Some(narrow), Some(wide), At::Slot(from)) = (members(&value.ty), members(to), value.at) else {
             return value;
         };
@@ -296,6 +297,29 @@ impl<'a, 's> Body<'a, 's> {
         let slot = self.alloc(to.size_bytes());
         self.fit_members(&narrow, &wide, from.at, slot.at);
         Value { ty: to.clone(), at: At::Slot(slot), ..value }
+    }
+
+    /// The members of a record in the order that another has them.
+    fn in_order(&mut self, value: Value, to: &Ty) -> Value {
+        let (Ty::Record(own), Ty::Record(wanted), At::Slot(from)) = (&value.ty, to, value.at) else {
+            return value;
+        };
+        let is_same = own.iter().zip(wanted).all(|((own, _), (wanted, _))| own == wanted);
+        if is_same || own.len() != wanted.len() {
+            return value;
+        }
+        let mut members = Vec::new();
+        let slot = self.alloc(value.ty.size_bytes());
+        let mut at = slot.at;
+        for (name, _) in wanted {
+            let Some(index) = own.iter().position(|(known, _)| known == name) else { return value };
+            let before: u32 = own[..index].iter().map(|(_, ty)| ty.size_bytes()).sum();
+            let len = own[index].1.size_bytes();
+            self.emit(Op::Move { to: Slot { at, len }, from: Slot { at: from.at + before, len } });
+            at += len;
+            members.push(own[index].clone());
+        }
+        Value { ty: Ty::Record(members), at: At::Slot(slot), ..value }
     }
 
     fn fit_members(&mut self, narrow: &[Ty], wide: &[Ty], mut from: u32, mut to: u32) {

@@ -2,6 +2,7 @@
 
 use super::body::{Body, Width};
 use super::builtins::arg_index;
+use super::config::is_config;
 use super::maps::Held;
 use super::types::{At, Ty, Value};
 use super::{Lowered, builtins};
@@ -75,6 +76,9 @@ impl Body<'_, '_> {
             ExprKind::Var(name) => self.read_variable(name, span),
             ExprKind::Map(map) => self.read_map(map),
             ExprKind::Call { name, name_span, args } => builtins::call(self, name, *name_span, args, span),
+            ExprKind::Member { base, name, is_arrow: false, name_span } if is_config(base) => {
+                self.setting(name, *name_span)
+            }
             ExprKind::Member { base, name, is_arrow, name_span } => {
                 self.member(base, name, *is_arrow, *name_span, span)
             }

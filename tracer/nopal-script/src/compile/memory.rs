@@ -195,7 +195,7 @@ impl Body<'_, '_> {
                 let n = n_elements.unwrap_or(0);
                 return Err(Diagnostic::error(
                     index.span,
-                    format!("this array has {n} elements, the first is 0"),
+                    format!("the index {constant} is out of bounds for array of size {n}"),
                 ));
             }
             let offset = offset.wrapping_add(constant.wrapping_mul(size_bytes));

@@ -4,6 +4,8 @@
 pub(crate) mod body;
 mod builtins;
 mod choice;
+mod config;
+mod declare;
 mod expression;
 pub(crate) mod format;
 pub(crate) mod maps;
@@ -223,6 +225,10 @@ impl Shared<'_> {
         let spans = self.spans();
         let maps = self.maps.definitions();
         let declared = &self.script.declared;
+        for declared in declared.iter().filter(|declared| maps.iter().all(|map| map.name != declared.name)) {
+            let message = format!("Unused map: {}", declared.name);
+            self.diagnostics.push(Diagnostic::warning(declared.span, message));
+        }
         let room = |name: &str| declared.iter().find(|d| d.name == name).map(|d| d.room).unwrap_or_default();
         let rooms = match declared.is_empty() {
             true => Vec::new(),

@@ -29,6 +29,7 @@ impl Variant {
             PointKind::Begin
             | PointKind::End
             | PointKind::Signal
+            | PointKind::Bench { .. }
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
@@ -116,7 +117,11 @@ pub(super) fn variants(
     if variants.is_empty() {
         return Err(absent.swap_remove(0));
     }
-    let left_out = |error: Diagnostic| Diagnostic { severity: Severity::Warning, ..error };
+    let left_out = |error: Diagnostic| {
+        let skipped = if script.options.look == Look::New { " Skipping." } else { "" };
+        let message = format!("{}{skipped}", error.message);
+        Diagnostic { severity: Severity::Warning, message, ..error }
+    };
     warnings.extend(absent.into_iter().map(left_out));
     Ok(variants)
 }
@@ -153,7 +158,8 @@ fn known_points(
     let spec = &script.specs[place.spec];
     let name =
         || format!("{}{}", spec.kind, spec.parts.iter().map(|part| format!(":{part}")).collect::<String>());
-    if let Some((why, help)) = unattached(&spec.kind) {
+    let is_measured = spec.kind == "bench" && script.options.is_bench;
+    if let Some((why, help)) = unattached(&spec.kind).filter(|_| !is_measured) {
         let message = format!("{} cannot be attached: {why}", name());
         return Err(Diagnostic::error(place.span, message).help(help).into());
     }
@@ -166,15 +172,31 @@ fn known_points(
         "hardware" => hardware(spec, place)?,
         "watchpoint" => watchpoint(spec, place)?,
         "self" => signal(spec, place)?,
+        "bench" => PointKind::Bench { name: spec.parts.join(":") },
         _ => {
-            let points = catalog.points(spec).map_err(|no_point| {
-                let diagnostic = Diagnostic::error(place.span, no_point.reason);
+            let mut inlined = Vec::new();
+            if script.probes_inlined && spec.kind == "uprobe" {
+                inlined = catalog.inlined(spec);
+            }
+            let found = match catalog.points(spec) {
+                // There is no function of its own left of it.
+                Err(no_point) if no_point.is_only_absent && !inlined.is_empty() => Ok(Vec::new()),
+                found => found,
+            };
+            let mut points = found.map_err(|no_point| {
+                let reason = match no_point.is_only_absent && script.options.look == Look::New {
+                    // bpftrace's words.
+                    true => format!("No matches for {} {}.", spec.kind, spec.parts.join(":")),
+                    false => no_point.reason,
+                };
+                let diagnostic = Diagnostic::error(place.span, reason);
                 let diagnostic = match no_point.hint {
                     Some(hint) => diagnostic.help(hint),
                     None => diagnostic,
                 };
                 Missing { diagnostic, is_only_absent: no_point.is_only_absent }
             })?;
+            points.append(&mut inlined);
             return without_obstacles(points, place, warnings).and_then(|points| match points.is_empty() {
                 true => Err(Diagnostic::error(place.span, format!("nothing matches `{}`", name())).into()),
                 false => Ok(points),
@@ -270,7 +292,10 @@ fn unattached(kind: &str) -> Option<(&'static str, &'static str)> {
         ),
         "rawtracepoint" => ("nopal has no raw tracepoints", "use `tracepoint:CATEGORY:NAME`"),
         "iter" => ("nopal does not iterate over objects of the kernel", "use a `tracepoint` or a `kprobe`"),
-        "bench" => ("nopal does not measure clauses", "use `interval`, or `BEGIN` with a loop"),
+        "bench" => (
+            "clauses are measured when nopal is called as bpftrace with --mode bench",
+            "use `interval`, or `BEGIN` with a loop",
+        ),
         _ => return None,
     })
 }

@@ -4,8 +4,7 @@ use super::body::{Body, Loop, Width};
 use super::maps::Held;
 use super::types::{At, Ty, Value};
 use super::{Lowered, builtins};
-use crate::ast::{BinaryOp, Clause, Declared, Expr, ExprKind, MapRef, Stmt, StmtKind, scope};
-use crate::ctype::CType;
+use crate::ast::{BinaryOp, Clause, Expr, ExprKind, MapRef, Stmt, StmtKind, scope};
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::PointKind;
 use nopal_program::op::{Binary, Builtin, Op, Reg, Slot};
@@ -41,6 +40,7 @@ impl Body<'_, '_> {
             PointKind::Begin
             | PointKind::End
             | PointKind::Signal
+            | PointKind::Bench { .. }
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
@@ -72,9 +72,12 @@ impl Body<'_, '_> {
 
     /// What is wrong with one statement keeps none of the others from being looked at.
     pub(super) fn block(&mut self, statements: &[Stmt]) {
-        for statement in statements {
+        for (index, statement) in statements.iter().enumerate() {
             if self.is_too_large() {
                 return;
+            }
+            if index > 0 && leaves(&statements[index - 1]) && !leaves(statement) {
+                self.shared.report(Diagnostic::warning(statement.span, "Unreachable statement."));
             }
             let mark = self.mark();
             if let Err(error) = self.statement(statement) {
@@ -211,7 +214,7 @@ impl Body<'_, '_> {
     }
 
     /// A value that can be kept.
-    fn whole_value(&mut self, expr: &Expr) -> Lowered<Value> {
+    pub(super) fn whole_value(&mut self, expr: &Expr) -> Lowered<Value> {
         if let ExprKind::Call { name, name_span, .. } = &expr.kind
             && builtins::is_aggregate(name)
         {
@@ -224,7 +227,7 @@ impl Body<'_, '_> {
         Ok(value)
     }
 
-    fn store_variable(
+    pub(super) fn store_variable(
         &mut self,
         name: &str,
         value: &Value,
@@ -277,58 +280,12 @@ impl Body<'_, '_> {
     }
 
     /// The type of a value that fits into a register, without its code.
-    fn type_of(&mut self, expr: &Expr) -> Lowered<Option<Ty>> {
+    pub(super) fn type_of(&mut self, expr: &Expr) -> Lowered<Option<Ty>> {
         let (mark, here) = (self.mark(), self.here());
         let ty = self.expr(expr)?.ty;
         self.truncate(here);
         self.release(mark);
         Ok(Some(ty).filter(|ty| ty.is_scalar() && *ty != Ty::Unknown))
-    }
-
-    fn declare(
-        &mut self,
-        name: &str,
-        declared: Option<&Declared>,
-        value: Option<&Expr>,
-        target: Span,
-        span: Span,
-    ) -> Lowered<()> {
-        let like = match declared {
-            Some(Declared::Like(like)) => self.type_of(like)?,
-            _ => None,
-        };
-        let declared = match declared {
-            Some(Declared::Type(declared)) => Some(declared),
-            _ => None,
-        };
-        let ty = match declared {
-            None => like,
-            Some(CType::Int { size_bytes, is_signed }) => {
-                Some(Ty::Int { size_bytes: *size_bytes, is_signed: *is_signed })
-            }
-            Some(CType::Bool) => Some(Ty::BOOL),
-            // Whose memory it leads to is known when something is assigned.
-            Some(CType::Pointer(_)) if value.is_none() => None,
-            Some(CType::Pointer(to)) => Some(Ty::Pointer { to: (**to).clone(), space: self.variant.space() }),
-            Some(other) => {
-                return Err(Diagnostic::error(
-                    span,
-                    format!("a variable cannot be declared as `{}`", other.text()),
-                )
-                .help("let it take the type of what is assigned"));
-            }
-        };
-        let start = self.here();
-        let value = match value {
-            Some(value) => self.whole_value(value)?,
-            None => Value::new(ty.clone().unwrap_or(Ty::Unknown), At::Const(0), target),
-        };
-        if let Some(ty) = ty {
-            // The declared type is the first the variable has.
-            let width = Width::of(&ty);
-            self.learn_variable(name, &Value::new(ty, At::Const(0), target), width, target)?;
-        }
-        self.store_variable(name, &value, None, target, start)
     }
 
     // Maps.
@@ -443,12 +400,13 @@ impl Body<'_, '_> {
     fn unroll(&mut self, count: &Expr, body: &[Stmt]) -> Lowered<()> {
         let n = match self.number(count)?.constant() {
             Some(n) if (1..=MAX_UNROLL).contains(&n) => n,
-            _ => {
-                return Err(Diagnostic::error(
-                    count.span,
-                    format!("`unroll` takes a constant from 1 to {MAX_UNROLL}"),
-                )
-                .help("use `while` for other loops"));
+            constant => {
+                let message = match constant {
+                    Some(n) if n < 1 => "unroll minimum value is 1".to_owned(),
+                    Some(_) => format!("unroll maximum value is {MAX_UNROLL}"),
+                    None => format!("`unroll` takes a constant from 1 to {MAX_UNROLL}"),
+                };
+                return Err(Diagnostic::error(count.span, message).help("use `while` for other loops"));
             }
         };
         let mut breaks = Vec::new();
@@ -593,5 +551,14 @@ fn written_mut(op: &mut Op) -> Option<&mut Reg> {
         | Op::JumpIf { .. }
         | Op::JumpUnless { .. }
         | Op::Return => None,
+    }
+}
+
+/// Whether nothing behind it in its block is run.
+fn leaves(statement: &Stmt) -> bool {
+    match &statement.kind {
+        StmtKind::Return | StmtKind::Break | StmtKind::Continue => true,
+        StmtKind::Expr(expr) => matches!(&expr.kind, ExprKind::Call { name, .. } if name == "exit"),
+        _ => false,
     }
 }

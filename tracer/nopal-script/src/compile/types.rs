@@ -107,10 +107,12 @@ impl Ty {
                 Ty::Tuple(a.iter().zip(b).map(|(a, b)| a.unify(b)).collect::<Option<_>>()?)
             }
             (Ty::Record(a), Ty::Record(b)) if a.len() == b.len() => {
-                let both = |((name, a), (other, b)): (&(String, Ty), &(String, Ty))| {
-                    Some((name.clone(), a.unify(b)?)).filter(|_| name == other)
+                // In whatever order they are given.
+                let both = |(name, a): &(String, Ty)| {
+                    let (_, b) = b.iter().find(|(other, _)| other == name)?;
+                    Some((name.clone(), a.unify(b)?))
                 };
-                Ty::Record(a.iter().zip(b).map(both).collect::<Option<_>>()?)
+                Ty::Record(a.iter().map(both).collect::<Option<_>>()?)
             }
             _ if self == other => self.clone(),
             _ => return None,

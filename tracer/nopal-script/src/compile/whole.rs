@@ -39,7 +39,7 @@ impl Body<'_, '_> {
         Ok(Value { space: Some(space), ..Value::new(Ty::Whole { what, layout }, At::Slot(to), value.span) })
     }
 
-    fn layout_of(&mut self, what: &CType, span: Span, depth: u32) -> Lowered<Layout> {
+    pub(super) fn layout_of(&mut self, what: &CType, span: Span, depth: u32) -> Lowered<Layout> {
         Ok(match what {
             CType::Void => return Err(Diagnostic::error(span, "`void` has no value")),
             CType::Bool => Layout::Bool,
@@ -125,8 +125,9 @@ impl Body<'_, '_> {
             Some(constant) if (0..i64::from(n)).contains(&constant) => {
                 self.part(of, None, slot.at + constant as u32 * size, mark, span)
             }
-            Some(_) => {
-                Err(Diagnostic::error(index.span, format!("this array has {n} elements, the first is 0")))
+            Some(constant) => {
+                let message = format!("the index {constant} is out of bounds for array of size {n}");
+                Err(Diagnostic::error(index.span, message))
             }
             None if matches!(of, CType::Record(_) | CType::Array(..) | CType::Void) => {
                 Err(Diagnostic::error(index.span, "a constant is needed to choose among records and arrays"))

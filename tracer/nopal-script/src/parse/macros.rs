@@ -88,7 +88,7 @@ impl Parser<'_> {
 
     /// `let @map = lruhash(100);`.
     pub(super) fn map_declaration(&mut self) -> Parsed<()> {
-        self.take()?;
+        let (_, first) = self.take()?;
         let (name, span) = match self.take()? {
             (Token::Map(name), span) => (name, span),
             (token, span) => {
@@ -105,7 +105,7 @@ impl Parser<'_> {
                 return Err(Diagnostic::error(span, "a map has room for 1 to 16777216 entries"));
             }
         };
-        self.expect(")")?;
+        let last = self.expect(")")?;
         self.accept(";")?;
         let is_lru = match kind.as_str() {
             "hash" | "percpuhash" => false,
@@ -123,7 +123,7 @@ impl Parser<'_> {
             return Err(Diagnostic::error(span, format!("`{name}` is declared already")));
         }
         let room = Room { entries: Some(entries), is_lru };
-        self.script.declared.push(DeclaredMap { name, room });
+        self.script.declared.push(DeclaredMap { name, room, span: Span { end: last.end, ..first } });
         Ok(())
     }
 

@@ -37,6 +37,9 @@ pub fn parse(
     }
     let mut parser = Parser::of(text);
     parser.script.options = options.clone();
+    if options.look == Look::New {
+        parser.script.limits.string_bytes = NEW_STRING_BYTES;
+    }
     parser.script.parameters = parameters.to_vec();
     let read = parser.settings_from_outside().and_then(|()| parser.script());
     // Since release 0.22 what stands outside goes before the script's own.
@@ -49,6 +52,9 @@ pub fn parse(
         Err(diagnostic) => Err(vec![diagnostic]),
     }
 }
+
+/// What strings have room for by default since release 0.23.
+const NEW_STRING_BYTES: u32 = 1024;
 
 pub(crate) struct Parser<'a> {
     lexer: Lexer<'a>,
@@ -79,6 +85,7 @@ impl<'a> Parser<'a> {
                 declared: Vec::new(),
                 spans: Vec::new(),
                 missing_probes: MissingProbes::default(),
+                probes_inlined: false,
                 stack_form: StackForm::default(),
             },
             macros: Vec::new(),

@@ -6,17 +6,18 @@ use crate::diagnostic::{Diagnostic, Span, nearest};
 use nopal_program::StackForm;
 
 /// Settings that mean something here, with what they are.
-const MEANT: [(&str, &str); 6] = [
+const MEANT: [(&str, &str); 7] = [
     ("max_strlen", "a number from 8 to 4096"),
     ("max_map_keys", "a number from 1 to 16777216"),
     ("max_cat_bytes", "a number from 1 to 16777216"),
     ("print_maps_on_exit", "true or false"),
     ("missing_probes", "error, warn or ignore"),
+    ("probe_inline", "true or false"),
     ("stack_mode", "bpftrace, perf, raw or build_id"),
 ];
 
 /// Settings of bpftrace about what nopal finds out by itself, or does not have; they are taken, and change nothing.
-const TAKEN: [&str; 16] = [
+const TAKEN: [&str; 15] = [
     "cache_user_symbols",
     "cpp_demangle",
     "lazy_symbolication",
@@ -28,12 +29,15 @@ const TAKEN: [&str; 16] = [
     "max_type_res_iterations",
     "on_stack_limit",
     "perf_rb_pages",
-    "probe_inline",
     "show_debug_info",
     "str_trunc_trailer",
     "symbol_source",
     "use_blazesym",
 ];
+
+/// Licenses that the kernel takes for compatible with its own.
+const LICENSES: [&str; 6] =
+    ["Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL"];
 
 /// Names that variables have had.
 const OLD: [(&str, &str); 4] = [
@@ -65,11 +69,21 @@ impl Parser<'_> {
     ) -> Parsed<()> {
         let known = canonical(name);
         let Some((_, form)) = MEANT.iter().find(|(meant, _)| *meant == known) else {
+            if known == "license" && !LICENSES.contains(&value) {
+                let message = format!(
+                    "Invalid value for license. Found: {value}. Valid values: {}",
+                    LICENSES.join(", ")
+                );
+                return Err(Diagnostic::error(Span { end: value_span.end, ..name_span }, message).help(
+                    "the kernel gives most of what scripts need to programs with these licenses alone",
+                ));
+            }
             if TAKEN.contains(&known.as_str()) || known.starts_with("unstable_") {
                 return Ok(());
             }
             let names = MEANT.iter().map(|(name, _)| *name).chain(TAKEN);
-            let error = Diagnostic::error(name_span, format!("there is no setting `{name}`"));
+            let whole = Span { end: value_span.end, ..name_span };
+            let error = Diagnostic::error(whole, format!("{name}: not a known configuration option"));
             return Err(match nearest(&known, names) {
                 Some(near) => error.help(format!("did you mean `{near}`?")),
                 None => error.help("settings are `max_strlen` (256), `max_map_keys` (4096), `print_maps_on_exit`, `missing_probes` and `stack_mode`"),
@@ -101,6 +115,10 @@ impl Parser<'_> {
             },
             ("print_maps_on_exit", "true" | "1" | "false" | "0") => {
                 script.limits.prints_maps = matches!(value, "true" | "1");
+                true
+            }
+            ("probe_inline", "true" | "1" | "false" | "0") => {
+                script.probes_inlined = matches!(value, "true" | "1");
                 true
             }
             ("missing_probes", "error" | "warn" | "ignore") => {

@@ -19,7 +19,7 @@ pub(super) fn list(options: Options) -> Result<(), Failure> {
                 "WARNING: It appears that '{search}' is a filename but the file does not exist. Treating '{search}' as a search pattern."
             );
         }
-        return listing(pids, &Wanted::Search(search), detail);
+        return listing(pids, options.debug_folders, &Wanted::Search(search), detail);
     }
     let mut words = options.words;
     let mut source = Source::read(&mut words, options.script.into_iter().collect())?;
@@ -27,5 +27,5 @@ pub(super) fn list(options: Options) -> Result<(), Failure> {
     let parsing = nopal_script::Options { named: options.named, ..nopal_script::Options::default() };
     let script = nopal_script::parse(&source.text, &source.name, &words, &parsing)
         .map_err(|diagnostics| source.failure(&diagnostics))?;
-    listing(pids, &Wanted::Script(&source, &script), detail)
+    listing(pids, options.debug_folders, &Wanted::Script(&source, &script), detail)
 }

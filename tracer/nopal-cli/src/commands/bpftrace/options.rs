@@ -26,12 +26,14 @@ pub(super) struct Options {
     pub probe_filter: Option<String>,
     pub include_dirs: Vec<PathBuf>,
     pub include_files: Vec<PathBuf>,
+    pub debug_folders: Vec<PathBuf>,
     pub is_json: bool,
     pub is_quiet: bool,
     pub is_verbose: bool,
     pub is_listing: bool,
     pub is_dry_run: bool,
     pub is_format: bool,
+    pub is_bench: bool,
     pub is_unsafe: bool,
     pub has_no_warnings: bool,
 }
@@ -188,14 +190,21 @@ impl Options {
             "quiet" => self.is_quiet = true,
             "I" => self.include_dirs.push(PathBuf::from(value)),
             "include" => self.include_files.push(PathBuf::from(value)),
+            // `+` asks for a checksum of files without a build id, which are never taken here.
+            "debuginfo" => {
+                let folders = value.split(':').map(|folder| folder.trim_start_matches('+'));
+                self.debug_folders.extend(folders.filter(|folder| !folder.is_empty()).map(PathBuf::from));
+            }
             "unsafe" => self.is_unsafe = true,
             "probe-filter" => self.probe_filter = Some(value),
             "no-warnings" => self.has_no_warnings = true,
             "dry-run" => self.is_dry_run = true,
             "fmt" => self.is_format = true,
             "mode" if value == "format" => self.is_format = true,
+            "mode" if value == "bench" => self.is_bench = true,
+            "bench" => self.is_bench = true,
             "mode" if value == "codegen" => self.is_dry_run = true,
-            "mode" | "test" | "bench" | "emit-elf" | "emit-llvm" | "debug" => {
+            "mode" | "test" | "emit-elf" | "emit-llvm" | "debug" => {
                 return Err(format!(
                     "ERROR: nopal, which was called as bpftrace, has no --{name}; `nopal run --help` shows what it has"
                 ));

@@ -6,10 +6,11 @@ use crate::commands::answers::render;
 use crate::failure::Failure;
 use crate::verdict::{self, Manner};
 use crate::words;
-use nopal_run::{Message, Performer};
+use nopal_run::{Measured, Message, Performer};
 use nopal_script::Span;
 use nopal_spans::Unmatched;
 use nopal_trace::Verdict;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
@@ -132,9 +133,8 @@ impl Out {
             return Ok(());
         }
         if args.manner.is_quiet {
-            return Ok(());
-        }
-        if args.format == FormArg::Json {
+            // Only the words for test runners are said.
+        } else if args.format == FormArg::Json {
             let line = format!(
                 "{{\"type\": \"attached_probes\", \"count\": {n_points}, \"data\": {{\"probes\": {n_points}}}}}\n"
             );
@@ -146,6 +146,25 @@ impl Out {
         if std::env::var_os("__BPFTRACE_NOTIFY_PROBES_ATTACHED").is_some() {
             show!("__BPFTRACE_NOTIFY_PROBES_ATTACHED");
         }
+        Ok(())
+    }
+
+    /// What clauses take, as bpftrace shows it.
+    pub(crate) fn measured(&mut self, args: &Args, measured: &[Measured]) -> Result<(), Failure> {
+        let mut text = String::new();
+        if args.format == FormArg::Text {
+            let _ = writeln!(text, "\n{:<40} {:<14} Iterations\n{}", "Benchmark", "Time(ns)", "-".repeat(66));
+        }
+        for Measured { name, average_ns, n_rounds } in measured {
+            let _ = match args.format {
+                FormArg::Text => writeln!(text, "{name:<40} {average_ns:<14} {n_rounds}"),
+                FormArg::Json => writeln!(
+                    text,
+                    "{{\"type\": \"benchmark_result\", \"data\": {{\"{name}\": {{\"average\": {average_ns}, \"iters\": {n_rounds}}}}}}}"
+                ),
+            };
+        }
+        self.write(text.as_bytes())?;
         Ok(())
     }
 
@@ -169,8 +188,14 @@ impl Out {
             if verdict.n_lost > 0 {
                 tell!("Lost {} events", verdict.n_lost);
             }
-            if !verdict.is_complete() {
-                tell!("WARNING: {}", verdict::text(verdict, Manner::LIVE));
+            for (map, _) in &verdict.full_maps {
+                tell!(
+                    "WARNING: Map full; can't update element. Try increasing max_map_keys config or manually setting the max entries in a map declaration e.g. `let {map} = hash(5000)`"
+                );
+            }
+            let rest = Verdict { full_maps: Default::default(), ..verdict.clone() };
+            if !rest.is_complete() {
+                tell!("WARNING: {}", verdict::text(&rest, Manner::LIVE));
             }
             return Ok(());
         }

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use nopal_run::catalog::LiveCatalog;
 use nopal_run::listing::{self, Detail, Listed};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 /// What is to be listed.
 #[derive(Debug)]
@@ -17,8 +18,14 @@ pub(crate) enum Wanted<'a> {
 }
 
 /// The points that match, in the files of the processes if some are named.
-pub(crate) fn listing(pids: &[u32], wanted: &Wanted<'_>, detail: Detail) -> Result<(), Failure> {
+pub(crate) fn listing(
+    pids: &[u32],
+    debug_folders: Vec<PathBuf>,
+    wanted: &Wanted<'_>,
+    detail: Detail,
+) -> Result<(), Failure> {
     let mut catalog = LiveCatalog::new(Vec::new());
+    catalog.look_for_debug_files(debug_folders);
     for pid in pids {
         catalog.add_process(*pid).map_err(|e| Failure::new("target", e.to_string()))?;
     }

@@ -12,7 +12,7 @@ use nopal_proc::launch::HeldCommand;
 use nopal_program::Program;
 use nopal_run::kernel::KernelRun;
 use nopal_run::user::{UserOptions, UserRun};
-use nopal_run::{Note, Performer, RunError, Step, is_function, user_door_obstacle};
+use nopal_run::{Measured, Note, Performer, RunError, Step, is_function, user_door_obstacle};
 use nopal_trace::Verdict;
 use nopal_trace::clock::monotonic_ns;
 use std::process::Command;
@@ -271,6 +271,18 @@ impl Running {
             Running::Kernel(run) => run.signalled().map_err(|e| failure_of(&e))?,
         }
         Ok(())
+    }
+
+    /// Measures the clauses that ask for it.
+    pub(super) fn bench(&mut self) -> Result<Vec<Measured>, Failure> {
+        match self {
+            Running::User(run) => Ok(run.bench()),
+            Running::Kernel(_) => Err(Failure::new(
+                "bench",
+                "a script is measured where the tracer runs it, and something in this one needs the kernel",
+            )
+            .hint("-v says what; leave it out")),
+        }
     }
 
     pub(super) fn rows(&mut self) -> Vec<u8> {

@@ -7,7 +7,7 @@ use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
 use crate::diagnostic::Diagnostic;
 use nopal_program::op::{Op, Slot};
-use nopal_program::{Action, Type};
+use nopal_program::{Action, Look, Type};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
@@ -89,6 +89,9 @@ fn entry(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<(usize, Slot)> {
         return Err(Diagnostic::error(call.span, "the key is given twice"));
     }
     let n_keys = body.shared.maps.get(id).key.as_ref().map_or(1, |(key, _)| key.len());
+    if n_keys == 0 {
+        return Err(no_keys(call));
+    }
     let keys: &[Expr] = match &second.kind {
         ExprKind::Tuple(members) if n_keys == members.len() && n_keys > 1 => members,
         _ => std::slice::from_ref(second),
@@ -120,11 +123,21 @@ fn has_key(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     Ok(value)
 }
 
+/// bpftrace's words.
+fn no_keys(call: &Call<'_>) -> Diagnostic {
+    let message = format!("call to {}() expects a map with explicit keys (non-scalar map)", call.name);
+    Diagnostic::error(call.span, message)
+}
+
 fn len(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let mark = body.mark();
     if matches!(&call.args[0].kind, ExprKind::Map(map) if map.keys.is_empty()) {
         let id = map_arg(body, call, 0)?;
         body.shared.maps.check_readable(id, call.span)?;
+        let is_scalar = body.shared.maps.get(id).key.as_ref().is_some_and(|(key, _)| key.is_empty());
+        if is_scalar && body.look() == Look::New {
+            return Err(no_keys(call));
+        }
         return Ok(body.result(mark, Ty::I64, call.span, |dst| Op::MapLen { dst, map: id as u32 }));
     }
     let value = body.expr(&call.args[0])?;

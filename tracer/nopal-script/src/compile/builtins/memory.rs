@@ -79,7 +79,7 @@ fn kaddr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
             space: Some(Space::Kernel),
             span: call.span,
         }),
-        None => Err(Diagnostic::error(call.args[0].span, format!("the kernel's `{symbol}` is not known"))
+        None => Err(Diagnostic::error(call.span, format!("Failed to resolve kernel symbol: {symbol}"))
             .help("/proc/kallsyms has its symbols, and shows addresses to root alone")),
     }
 }

@@ -30,7 +30,7 @@ const REGISTERS: [&[&str]; 21] = [
     &["si", "rsi"],
     &["di", "rdi"],
     &["orig_ax"],
-    &["ip", "rip"],
+    &["ip", "rip", "pc"],
     &["cs"],
     &["flags"],
     &["sp", "rsp"],
@@ -54,6 +54,7 @@ pub(super) const VARIABLES: &[Variable] = &[
             PointKind::Begin
             | PointKind::End
             | PointKind::Signal
+            | PointKind::Bench { .. }
             | PointKind::Usdt { .. }
             | PointKind::UsdtLater(_)
             | PointKind::Uprobe { .. }
@@ -146,6 +147,7 @@ fn func(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Signal
+        | PointKind::Bench { .. }
         | PointKind::Tracepoint { .. }
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
@@ -180,6 +182,7 @@ fn retval(body: &mut Body<'_, '_>, span: Span) -> Lowered<Value> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Signal
+        | PointKind::Bench { .. }
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uprobe { .. }
@@ -244,6 +247,7 @@ fn arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Signal
+        | PointKind::Bench { .. }
         | PointKind::Interval { .. }
         | PointKind::Profile { .. }
         | PointKind::Software { .. }
@@ -275,6 +279,7 @@ fn stack_arg(body: &mut Body<'_, '_>, index: u8, span: Span) -> Lowered<Value> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Signal
+        | PointKind::Bench { .. }
         | PointKind::Usdt { .. }
         | PointKind::UsdtLater(_)
         | PointKind::Uretprobe { .. }
@@ -324,6 +329,7 @@ fn reg(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
         PointKind::Begin
         | PointKind::End
         | PointKind::Signal
+        | PointKind::Bench { .. }
         | PointKind::Tracepoint { .. }
         | PointKind::Interval { .. } => {
             return Err(only(
@@ -355,5 +361,6 @@ fn kind_name(kind: &PointKind) -> &'static str {
         PointKind::Hardware { .. } => "hardware",
         PointKind::Watchpoint { .. } => "watchpoint",
         PointKind::Signal => "self",
+        PointKind::Bench { .. } => "bench",
     }
 }

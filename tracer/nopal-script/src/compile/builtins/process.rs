@@ -141,7 +141,13 @@ fn getopt(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
             (is_given, given) = (true, None);
         }
     }
+    let look = body.look();
     let wrong = |value: &str, what: &str| {
+        if look == Look::New {
+            let what = if what == "a number" { "invalid integer" } else { "invalid boolean" };
+            let message = format!("program command line option --{name} {what} (value: {value})");
+            return Diagnostic::error(Span::default(), message);
+        }
         Diagnostic::error(call.span, format!("`--{name}` is {what}, not `{value}`"))
     };
     let truth = |is_true: bool| Ok(Value::new(Ty::BOOL, At::Const(i64::from(is_true)), call.span));

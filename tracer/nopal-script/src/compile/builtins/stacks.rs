@@ -33,6 +33,19 @@ pub(super) const FUNCTIONS: &[Function] = &[
         lower: |body, call| limited(body, call, true),
     },
     Function {
+        name: "dw_ustack",
+        signature: "dw_ustack(), dw_ustack(frames), dw_ustack(form, frames)",
+        doc: "Stack of the program by its unwind tables, as `ustack` has it wherever nopal takes the stack.",
+        n_args: 0..=2,
+        lower: |body, call| {
+            match body.shared.script.options.has_kernel_stacks {
+            true => Err(Diagnostic::error(call.span, "dw_ustack requires a target process")
+                .help("name it with -p or start it with -c; of all processes the kernel takes stacks, by frame pointers (`ustack`)")),
+            false => limited(body, call, true),
+        }
+        },
+    },
+    Function {
         name: "kstack",
         signature: "kstack(), kstack(frames), kstack(form, frames)",
         doc: "Stack of the kernel, in the same forms.",

@@ -2,7 +2,7 @@
 
 use super::labels;
 use super::{Call, Function};
-use crate::ast::{Expr, ExprKind};
+use crate::ast::{BinaryOp, Expr, ExprKind};
 use crate::compile::Lowered;
 use crate::compile::body::Body;
 use crate::compile::types::{At, Ty, Value};
@@ -29,7 +29,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         signature: "signal_name(number)",
         doc: "A signal in words.",
         n_args: 1..=1,
-        lower: |body, call| named(body, call, &labels::SIGNALS),
+        lower: signal_name,
     },
     Function {
         name: "str",
@@ -121,6 +121,27 @@ fn named(body: &mut Body<'_, '_>, call: &Call<'_>, names: &[(i64, &str)]) -> Low
     Ok(Value { ty: Ty::Plain(Type::Enum { labels }), space: None, span: call.span, ..number })
 }
 
+/// What is no signal has a name, too.
+fn signal_name(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
+    const NONE: i64 = 65;
+    let number = named(body, call, &labels::SIGNALS)?;
+    let Ty::Plain(Type::Enum { mut labels }) = number.ty.clone() else { return Ok(number) };
+    labels.push((NONE, "N/A".to_owned()));
+    let ty = Ty::Plain(Type::Enum { labels });
+    if let At::Const(constant) = number.at {
+        let at = At::Const(if (0..NONE).contains(&constant) { constant } else { NONE });
+        return Ok(Value { ty, at, ..number });
+    }
+    let src = body.reg(&number);
+    let (is_signal, shown) = (body.temp(), body.temp());
+    body.emit(Op::BinaryConst { op: Binary::LtUnsigned, dst: is_signal, a: src, b: NONE });
+    body.emit(Op::BinaryConst { op: Binary::Add, dst: shown, a: src, b: 0 });
+    let known = body.jump(Op::JumpIf { condition: is_signal, to: 0 });
+    body.emit(Op::Const { dst: shown, value: NONE });
+    body.patch(&[known]);
+    Ok(Value { ty, at: At::Reg(shown), ..number })
+}
+
 fn string(body: &mut Body<'_, '_>, call: &Call<'_>, space: Option<Space>) -> Lowered<Value> {
     let span = call.span;
     let length = constant_length(body, call.args.get(1))?;
@@ -129,6 +150,17 @@ fn string(body: &mut Body<'_, '_>, call: &Call<'_>, space: Option<Space>) -> Low
         let mut bytes = text.into_bytes();
         bytes.truncate(length.unwrap_or(MAX_BUFFER_BYTES - 1) as usize);
         return Ok(body.literal(&bytes, span));
+    }
+    if let ExprKind::Binary { op: BinaryOp::Add, left, right } = &call.args[0].kind
+        && let ExprKind::Param(index) = &left.kind
+        && let Some(text) = body.shared.script.parameters.get(index - 1).cloned()
+        && crate::number::parse_number(&text).is_none()
+        && let Some(skipped) = body.number(right)?.constant()
+    {
+        // Text of the command line is an array of characters: `str($1 + 1)` leaves out the first.
+        let bytes = text.as_bytes().get(usize::try_from(skipped).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let length = length.map_or(bytes.len(), |length| bytes.len().min(length as usize));
+        return Ok(body.literal(&bytes[..length], span));
     }
     let max_bytes = match length {
         Some(length) => (length as u32 + 1).min(body.string_bytes()),
