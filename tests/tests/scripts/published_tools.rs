@@ -44,7 +44,9 @@ fn tools_on_points_of_the_kernel_run() {
         let name = tool.file_name().unwrap().to_string_lossy().into_owned();
         // What a kernel may not have is told of: its data, and a member that was renamed in 6.15.
         let missing = match name.as_str() {
-            "loads.bt" if !kallsyms.contains(" avenrun\n") => Some("the kernel's `avenrun` is not known"),
+            "loads.bt" if !kallsyms.contains(" avenrun\n") => {
+                Some("Failed to resolve kernel symbol: avenrun")
+            }
             "runqlen.bt" if errors.contains("nr_queued") => {
                 Some("`struct cfs_rq` has no member `nr_running`")
             }

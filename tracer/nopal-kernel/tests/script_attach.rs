@@ -432,7 +432,7 @@ fn what_cannot_be_attached_says_why() {
         (usdt(&app, "hit"), arg(9), "no arg9"),
         (point(symbol("nobody", 0)), arg(0), "no function nobody"),
         (point(symbol("hit", 2)), arg(0), "not the beginning of an instruction"),
-        (point(symbol("hit", 100_000)), arg(0), "behind the end"),
+        (point(symbol("hit", 100_000)), arg(0), "outside the function bounds"),
         (
             point(PointKind::Uprobe { path: "/no/such".to_owned(), place: Place::Address(0) }),
             arg(0),

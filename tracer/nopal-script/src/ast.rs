@@ -61,6 +61,7 @@ pub struct Script {
     pub(crate) missing_probes: MissingProbes,
     /// Whether `uprobe` is hit where its function was put into others, too.
     pub(crate) probes_inlined: bool,
+    pub(crate) license: &'static str,
     /// Of stacks that do not say otherwise.
     pub(crate) stack_form: StackForm,
 }

@@ -30,7 +30,7 @@ impl Body<'_, '_> {
             "print_maps_on_exit" => return boolean(limits.prints_maps),
             // Names are always shown as their sources have them.
             "cpp_demangle" => return boolean(true),
-            "license" => "GPL",
+            "license" => script.license,
             "missing_probes" => match script.missing_probes {
                 MissingProbes::Error => "error",
                 MissingProbes::Warn => "warn",

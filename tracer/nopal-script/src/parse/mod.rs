@@ -86,6 +86,7 @@ impl<'a> Parser<'a> {
                 spans: Vec::new(),
                 missing_probes: MissingProbes::default(),
                 probes_inlined: false,
+                license: "GPL",
                 stack_form: StackForm::default(),
             },
             macros: Vec::new(),

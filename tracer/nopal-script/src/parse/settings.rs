@@ -69,7 +69,11 @@ impl Parser<'_> {
     ) -> Parsed<()> {
         let known = canonical(name);
         let Some((_, form)) = MEANT.iter().find(|(meant, _)| *meant == known) else {
-            if known == "license" && !LICENSES.contains(&value) {
+            if known == "license" {
+                if let Some(license) = LICENSES.into_iter().find(|license| *license == value) {
+                    self.script.license = license;
+                    return Ok(());
+                }
                 let message = format!(
                     "Invalid value for license. Found: {value}. Valid values: {}",
                     LICENSES.join(", ")
