@@ -6,6 +6,7 @@ import pathlib
 import pwd
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -206,6 +207,45 @@ class Postgres:
         # A backend ends a little after its client.
         wait_for("the backend to end", lambda: self.children() <= others)
         return costs, count
+
+    @contextlib.contextmanager
+    def client(self, options):
+        """A client at work, stopped until it is let go on, and the process number of its backend."""
+        others = self.children()
+        command = as_postgres(PG / "pgbench", "-h", self.folder, "-U", "postgres", "-n", *options, "-c", 1,
+                              "-T", 10 * LIMIT_S, "postgres")
+        with started(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as client:
+            # Its first connection is to see what there is, and ends at once.
+            time.sleep(1)
+            wait_for("a backend", lambda: len(self.children() - others) == 1)
+            backend = next(iter(self.children() - others))
+            client.send_signal(signal.SIGSTOP)
+            yield client, backend
+        wait_for("the backend to end", lambda: self.children() <= others)
+
+
+def in_turns(clients, seconds):
+    """CPU of the first client's backend for each answer by that of the second, in turns of a twentieth of a second.
+
+    What else the machine does meanwhile is in both. On one CPU at the same time they would not be alike: whichever
+    runs second finds the other's code in the caches.
+    """
+    found, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        costs = []
+        for client, backend in clients:
+            client.send_signal(signal.SIGCONT)
+            time.sleep(0.005)
+            cpu, n = cpu_us(backend), waits(backend)
+            time.sleep(0.05)
+            costs.append(((cpu_us(backend) - cpu), waits(backend) - n))
+            client.send_signal(signal.SIGSTOP)
+            time.sleep(0.002)
+        if all(n > 100 for _, n in costs):
+            found.append(costs[0][0] / costs[0][1] / (costs[1][0] / costs[1][1]))
+    if not found:
+        raise RuntimeError("no turn had answers enough: the machine is too busy")
+    return statistics.median(found)
 
 
 def cpu_us(pid):

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Answers: what `nopal latency` costs the traced program, and how fast it answers from a recording, beside its peers.
 
-    bench/answers/run.py [--rounds 5] [--quick] [PART ...]      parts: pair postgres recording; all of them by default
+    bench/answers/run.py [--rounds 5] [--quick] [PART ...]
+
+Parts: pair postgres turns recording; all of them by default.
 
 Prints a Markdown table for each part and for the bars; exit code 1 if a bar is missed. Needs root (bpftrace, bcc) and the
 packages of bench/packages.txt. Traces only programs that it builds or starts itself.
@@ -9,6 +11,7 @@ packages of bench/packages.txt. Traces only programs that it builds or starts it
 import argparse
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -22,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 from common import (
-    LIMIT_S, bar, before_others, bpftrace, end, note, obeying, postgres, run, started, table, wait_for,
+    LIMIT_S, bar, before_others, bpftrace, end, in_turns, note, obeying, postgres, run, started, table, wait_for,
 )
 
 FOLDER = pathlib.Path()  # Of this run; set in main.
@@ -169,7 +172,32 @@ def postgres_part():
     rows = [(way, min(cost), statistics.median(cost), more[way], n_spans[way], sites[way]) for way, cost in costs.items()]
     table("PostgreSQL 15, pgbench -S, `nopal latency`",
           ["spans", "CPU us a transaction, min", "median", "% more by the minima", "spans a transaction", "sites"], rows)
-    bar("PostgreSQL, latency of all spans: more CPU a transaction", more["all"], 10, " %")
+
+
+def turns_part():
+    """CPU of a backend of PostgreSQL with `latency` on all its spans, in turns with one that nobody traces."""
+    workloads = {"pgbench -S -M prepared": ["-S", "-M", "prepared"], "pgbench -S": ["-S"]}
+    rows, more = [], {}
+    with postgres() as pg:
+        for workload, options in workloads.items():
+            traced, untraced = [], []
+            with pg.client(options) as one, pg.client(options) as other:
+                for round_ in range(ARGS.rounds):
+                    note(f"  {workload}, round {round_ + 1}")
+                    # Each is the traced one once, so that what tells the two apart does not count.
+                    ratios = [], []
+                    for pair in (one, other), (other, one):
+                        ratios[0].append(in_turns(pair, 2))
+                        with latency(pair[0][1], "postgresql:*"):
+                            ratios[1].append(in_turns(pair, 3))
+                    for percents, of in (untraced, ratios[0]), (traced, ratios[1]):
+                        percents.append((math.sqrt(of[0] * of[1]) - 1) * 100)
+            more[workload] = statistics.median(traced)
+            rows.append((workload, more[workload], min(traced), max(traced), statistics.median(untraced)))
+    table("PostgreSQL 15, `nopal latency` on all spans of one of two backends that take turns",
+          ["work", "% more CPU an answer", "least", "most", "% while neither is traced"], rows)
+    for workload, percent in more.items():
+        bar(f"PostgreSQL, {workload}: more CPU with latency of all spans", percent, 10, " %")
 
 
 def cpu_of(command):
@@ -212,7 +240,7 @@ def recording_part():
     bar("peak memory", nopal_mb, 300, " MB", form="{:.0f}")
 
 
-PARTS = {"pair": pair_part, "postgres": postgres_part, "recording": recording_part}
+PARTS = {"pair": pair_part, "postgres": postgres_part, "turns": turns_part, "recording": recording_part}
 
 
 def main():
