@@ -212,7 +212,12 @@ pub struct ProcessPage {
     /// By session index: the number of this process image in the ring's table of spans in the low half, the ring's generation
     /// in the high one, as above.
     pub images: [AtomicU64; MAX_SESSIONS],
+    /// Numbers of pages of the heap that the kernel has said can be read, each in the place that its low bits say; 0: none.
+    pub readable: [AtomicU64; N_READABLE],
 }
+
+/// Places in the table of pages that can be read.
+pub const N_READABLE: usize = 64;
 
 /// Stub spaces that one process can have at most; each reaches 2 GiB of code on either side.
 pub const N_SPACES: usize = 511;
@@ -252,6 +257,8 @@ pub const KEPT_OFFSET: usize = crate::PAGE_BYTES + LEDGER_BYTES;
 
 const _: () = assert!(size_of::<StubSpace>() == crate::PAGE_BYTES);
 const _: () = assert!(size_of::<ProcessPage>() == crate::PAGE_BYTES);
+/// What is behind belongs to the tracer.
+const _: () = assert!(offset_of!(ProcessPage, readable) + 8 * N_READABLE == 1024);
 const _: () = assert!(LEDGER_BYTES.is_multiple_of(crate::PAGE_BYTES));
 const _: () = assert!(size_of::<SessionEntry>() == 64);
 const _: () = assert!(size_of::<JournalEntry>() == 64);

@@ -101,7 +101,10 @@ pub struct ThreadSlot {
     pub depth: u64,
     /// Begins beyond the last frame that have not ended.
     pub beyond: u64,
-    pub reserved: [u64; 13],
+    /// The process image's word of its page, with the session's generation: stored by the slot's own thread when it has found
+    /// the slot, so that from then on one comparison tells whether both are still what they were.
+    pub image: u64,
+    pub reserved: [u64; 12],
     /// By span: spans that left a record since `floor` was last raised by this thread, and the shortest of them. Once there
     /// are as many as are wanted, what is no longer than it is not among the slowest.
     pub batches: [u64; MAX_SPANS],

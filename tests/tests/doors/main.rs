@@ -9,6 +9,7 @@ mod function_refusals;
 mod function_spans;
 mod function_types;
 mod functions;
+mod heap_strings;
 mod hostile_files;
 mod kernel_door;
 mod made_up_threads;

@@ -115,6 +115,7 @@ impl Core {
         let mapped = nopal_proc::changeable_objects(pid as u32).map_err(|e| Error::of_target(pid, e))?;
         let loader = self.loaders.wanted_in(pid, &mapped);
         let forbidders = self.forbidders.wanted_in(pid, &mapped);
+        let heap = self.forbidders.heap_of(pid, &mapped);
         let mut wanted = Vec::new();
         let mut thread_context = None;
         for object in mapped.into_iter().filter(|o| !o.path.starts_with(neighbourhood::MEMFD_NAME)) {
@@ -153,6 +154,7 @@ impl Core {
                         link_address: 0,
                     },
                     own_file: own_file(&object, bias.wrapping_add(sites[0].site.address)),
+                    heap,
                     sites: sites.clone(),
                     all_sites: Arc::clone(&read.sites),
                     fixed: Arc::clone(&fixed),

@@ -138,6 +138,7 @@ impl Loader {
                 action: Action::Wait { timeout_ms: wait_ms },
             }],
             own_file: 0..0,
+            heap: None,
             all_sites: Arc::new(vec![self.ret]),
             fixed: Arc::new(LazyFixed::nothing()),
         }

@@ -1,6 +1,8 @@
 //! Processes that lock themselves in (`seccomp`) while they are traced. The functions of the C library by which a program
 //! can do that are opened like probe sites, with a stub that notes it before it takes effect; see
 //! [`Forbidding`]. A program that makes these calls without its C library is not noticed in time.
+//!
+//! The same look at the C library finds its word for the end of the heap.
 
 use super::distance::{self, Distance};
 use super::error::Result;
@@ -8,6 +10,7 @@ use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::spaces_in;
 use super::process;
+use super::stub::Heap;
 use super::stub::space::ObjectIdentity;
 use super::stub::tail::plan_entry;
 use super::tactic::{Refusal, Tactic, Way, pun};
@@ -28,6 +31,8 @@ pub const FORBIDDING_EVENT: u32 = u32::MAX - 2;
 /// What notices call them.
 pub const FORBIDDING_PROBE: &str = "libc:seccomp";
 const FUNCTIONS: [(&str, Forbidding); 2] = [("prctl", Forbidding::Prctl), ("syscall", Forbidding::Syscall)];
+/// The GNU C library's word for the end of the heap.
+const HEAP_END: &str = "__curbrk";
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// As many bytes of code as a probe site has.
 const CODE_BYTES: usize = 16;
@@ -36,6 +41,8 @@ const CODE_BYTES: usize = 16;
 #[derive(Debug, Clone, Default)]
 struct Forbidders {
     found: Vec<(u64, Vec<u8>, Forbidding)>,
+    /// Where the library keeps the end of the heap.
+    heap_end: Option<u64>,
     build_id: u64,
 }
 
@@ -55,10 +62,13 @@ fn read_forbidders(object: &MappedObject, is_static: bool) -> Option<(Forbidders
             segment.data().ok()?.get(at..at.checked_add(CODE_BYTES)?).map(<[u8]>::to_vec)
         })
     };
-    let mut found: Vec<(u64, Vec<u8>, Forbidding)> = Vec::new();
+    let (mut found, mut heap_end) = (Vec::<(u64, Vec<u8>, Forbidding)>::new(), None);
     let symbols: Box<dyn Iterator<Item = _>> =
         if is_static { Box::new(file.symbols()) } else { Box::new(file.dynamic_symbols()) };
     for symbol in symbols.filter(|s| s.is_definition() && s.address() != 0) {
+        if symbol.name() == Ok(HEAP_END) && symbol.size() == 8 {
+            heap_end = Some(symbol.address());
+        }
         let function = FUNCTIONS.iter().find(|(name, _)| symbol.name() == Ok(name));
         let Some((_, function)) = function else { continue };
         let entry = symbol.address();
@@ -72,7 +82,7 @@ fn read_forbidders(object: &MappedObject, is_static: bool) -> Option<(Forbidders
     }
     let build_id = file.build_id().ok().flatten().and_then(|id| id.get(..8));
     let build_id = build_id.map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
-    Some((Forbidders { found, build_id }, nopal_sdt::read(image.bytes()).ok()?))
+    Some((Forbidders { found, heap_end, build_id }, nopal_sdt::read(image.bytes()).ok()?))
 }
 
 impl ForbidderFiles {
@@ -114,12 +124,40 @@ impl ForbidderFiles {
                     identity,
                     sites: forbidders.found.iter().map(wanted_site).collect(),
                     own_file: 0..0,
+                    heap: None,
                     all_sites: Arc::clone(&all_sites),
                     fixed: Arc::new(LazyFixed::nothing()),
                 });
             }
         }
         wanted
+    }
+}
+
+impl ForbidderFiles {
+    /// The heap of a process, of whose mapped files [`ForbidderFiles::wanted_in`] has looked at the C library. Nothing if there
+    /// are several such libraries, or if the word says something else than the kernel.
+    pub(crate) fn heap_of(&self, pid: i32, mapped: &[MappedObject]) -> Option<Heap> {
+        let mut words = mapped.iter().flat_map(|object| {
+            let mapping = &object.mappings[0];
+            let device = libc::makedev(mapping.device_major, mapping.device_minor);
+            let read = self.read.get(&(device, mapping.inode)).and_then(Option::as_ref);
+            let word = read.and_then(|(forbidders, elf)| Some((forbidders.heap_end?, elf)));
+            let biases = word.map(|(word, elf)| (word, object.load_biases(elf)));
+            biases
+                .into_iter()
+                .flat_map(|(word, biases)| biases.into_iter().map(move |b| b.wrapping_add(word)))
+        });
+        let (Some(end_word), None) = (words.next(), words.next()) else { return None };
+        let start = process::heap_start(pid)?;
+        let mut word = [0; 8];
+        Memory::open(pid).ok()?.read(end_word, &mut word).ok()?;
+        let end = u64::from_le_bytes(word);
+        let maps = Maps::read(pid).ok()?;
+        let is_mapped =
+            |at: u64| maps.find(at).is_some_and(|r| r.is_writable && !r.is_shared && r.inode == 0);
+        let is_right = end == 0 || end == start || end > start && is_mapped(start) && is_mapped(end - 1);
+        (end_word.is_multiple_of(8) && is_right).then_some(Heap { start, end_word })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is wanted of the files of a process: which of their sites, and what is known of the instructions around them.
 
 use super::relocate::Fixed;
+use super::stub::Heap;
 use super::stub::space::ObjectIdentity;
 use super::tactic::{Refusal, Tactic};
 use nopal_capture::Wanted;
@@ -53,6 +54,8 @@ pub(crate) struct WantedObject {
     pub sites: Vec<Wanted>,
     /// Where in the process the file is mapped around its sites without a gap.
     pub own_file: std::ops::Range<u64>,
+    /// The heap of the process.
+    pub heap: Option<Heap>,
     /// Link-time addresses of all sites of the object, sorted.
     pub(super) all_sites: Arc<Vec<u64>>,
     /// Which of its sites stand among instructions that can be moved; looked at when first needed.

@@ -258,6 +258,7 @@ impl Work<'_, '_> {
                 load_bias: object.bias,
                 own_file: object.own_file.clone(),
                 above: way.above,
+                heap: object.heap,
             };
             let chained = n.space.chained_stub(&site, session, &spec).map_err(stub_refused)?;
             let (stub, is_linked) = match chained {

@@ -16,7 +16,7 @@ use nopal_sdt::operand::{Base, Operand, Place};
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use super::locked::{Locked, Size, count_lost};
 use super::operand::Frame;
-use super::words::{path_word, restraint_word, tid_offset_word};
+use super::words::{path_word, readable_table, restraint_word, tid_offset_word};
 use super::{Stub, StubError, StubSpec, Surroundings, strings, thread};
 use nopal_capture::{Action, Capture, RecordLayout};
 
@@ -212,6 +212,8 @@ impl<'a> Stubber<'a> {
                 above: spec.above,
                 load_bias: spec.load_bias,
                 own_file: spec.own_file.clone(),
+                heap: spec.heap,
+                readable: readable_table(around),
                 restraint: restraint_word(around),
             },
             state,

@@ -41,6 +41,15 @@ pub struct StubSpec {
     pub own_file: std::ops::Range<u64>,
     /// What is added to the stack pointer to get its value at the site, where the jump is on another instruction.
     pub above: i32,
+    pub heap: Option<Heap>,
+}
+
+/// The process's heap, as far as its C library has it (`brk`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heap {
+    pub start: u64,
+    /// Address of the C library's own word that says where it ends. It grows and shrinks with the heap.
+    pub end_word: u64,
 }
 
 /// Where a stub will be and what is around it, as addresses in the traced process.

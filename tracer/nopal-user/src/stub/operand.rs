@@ -2,9 +2,9 @@
 
 use nopal_sdt::operand::{Base, Memory, Operand, Place, Register};
 
-use super::StubError;
 use super::asm::{Alu, Asm, Mem, RAX, RSP, Reg, Width, at};
 use super::asm::{Cond, Label};
+use super::{Heap, StubError};
 use nopal_capture::{Predicate, Relation};
 
 /// What the stub has done to the registers since the site.
@@ -19,6 +19,10 @@ pub(super) struct Frame {
     pub load_bias: u64,
     /// As in [`StubSpec`](super::StubSpec).
     pub own_file: std::ops::Range<u64>,
+    /// As in [`StubSpec`](super::StubSpec).
+    pub heap: Option<Heap>,
+    /// The table of the heap's pages that can be read.
+    pub readable: Mem,
     /// The word that says what the process has forbidden itself.
     pub restraint: Mem,
 }

@@ -4,14 +4,17 @@
 //! What a foreign probe points to is looked at only after the kernel has said that its page can be read:
 //! `rt_sigprocmask` with an impossible `how` copies the set in first, so EINVAL means readable and EFAULT not. Words are
 //! read at multiples of 8 and thus never reach into a page that was not asked about. Constants of the site's own file,
-//! which is mapped as surely as the site, are not asked about: a question costs more than all the rest of a hit. Where the
+//! which is mapped as surely as the site, are not asked about: a question costs more than all the rest of a hit. A page of the
+//! heap is asked about once in a process: as long as it lies below the heap's end, which the C library keeps in a word of its
+//! own, it is there. Where the
 //! process has forbidden itself system calls nothing is asked, and what would have to be counts as unreadable.
 
 use nopal_abi::record::text;
+use nopal_abi::stub_space::N_READABLE;
 
-use super::StubError;
 use super::asm::{Alu, Asm, Cond, Label, Mem, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use super::operand::Frame;
+use super::{Heap, StubError};
 use nopal_capture::Capture;
 use nopal_capture::thread_context::RECORD_BYTES;
 
@@ -24,6 +27,8 @@ pub(super) const MAX_BYTES: u32 = 1 << 16;
 const SYS_RT_SIGPROCMASK: u64 = 14;
 const IMPOSSIBLE_HOW: u64 = 0x7fff;
 const EINVAL: i32 = 22;
+const PAGE_SHIFT: u8 = 12;
+const _: () = assert!(N_READABLE.is_power_of_two());
 pub(super) const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 pub(super) const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
@@ -86,6 +91,65 @@ pub(super) fn measure(
     }
 }
 
+/// Makes sure that the page of `%rsi`, a multiple of 8, can be read. Spoils all registers but `%rsi`; `%rdx` is 0 after.
+fn require_readable(asm: &mut Asm, frame: &Frame, unreadable: Label) {
+    let Some(heap) = frame.heap else {
+        return ask(asm, frame, unreadable);
+    };
+    let [outside, unknown, known] = [asm.label(), asm.label(), asm.label()];
+    asm.cmp_mem32(frame.restraint, 0);
+    asm.jcc(Cond::NotEqual, unreadable);
+    require_heap(asm, heap, outside);
+    find_place(asm, frame);
+    asm.alu_mem(Alu::Cmp, RAX, at(RDX, 0));
+    asm.jcc(Cond::NotEqual, unknown);
+    asm.bind(known);
+    asm.clear(RDX);
+    let done = asm.label();
+    asm.jmp(done);
+    asm.bind(unknown);
+    ask(asm, frame, unreadable);
+    find_place(asm, frame);
+    asm.store(at(RDX, 0), RAX, Width::B8);
+    asm.jmp(known);
+    asm.bind(outside);
+    ask(asm, frame, unreadable);
+    asm.bind(done);
+}
+
+/// Goes to `outside` unless `%rsi` lies in the heap as it is now. Spoils `%rax`.
+fn require_heap(asm: &mut Asm, heap: Heap, outside: Label) {
+    asm.mov_imm(RAX, heap.start);
+    asm.alu(Alu::Cmp, RSI, RAX);
+    asm.jcc(Cond::Below, outside);
+    asm.mov_imm(RAX, heap.end_word);
+    asm.alu_mem(Alu::Cmp, RSI, at(RAX, 0));
+    asm.jcc(Cond::AboveEqual, outside);
+}
+
+/// `%rax` becomes the number of the page of `%rsi`, `%rdx` the address of its place in the table. Spoils `%rcx`.
+fn find_place(asm: &mut Asm, frame: &Frame) {
+    asm.mov(RAX, RSI);
+    asm.shr(RAX, PAGE_SHIFT);
+    asm.mov32(RCX, RAX);
+    asm.alu_imm32(Alu::And, RCX, N_READABLE as i32 - 1);
+    asm.lea(RDX, frame.readable);
+    asm.lea(RDX, Mem::At { base: RDX, index: Some((RCX, 8)), disp: 0 });
+}
+
+/// Goes to `unknown` unless `%rsi` lies in a page of the heap that is known to be readable. Spoils `%rax`, `%rcx` and `%rdx`.
+pub(super) fn require_known_heap(asm: &mut Asm, frame: &Frame, unknown: Label) {
+    let Some(heap) = frame.heap else {
+        return asm.jmp(unknown);
+    };
+    asm.cmp_mem32(frame.restraint, 0);
+    asm.jcc(Cond::NotEqual, unknown);
+    require_heap(asm, heap, unknown);
+    find_place(asm, frame);
+    asm.alu_mem(Alu::Cmp, RAX, at(RDX, 0));
+    asm.jcc(Cond::NotEqual, unknown);
+}
+
 /// Asks whether the page of `%rsi`, a multiple of 8, can be read. Spoils all registers but `%rsi`; `%rdx` is 0 after.
 fn ask(asm: &mut Asm, frame: &Frame, unreadable: Label) {
     asm.cmp_mem32(frame.restraint, 0);
@@ -131,7 +195,7 @@ fn measure_c_string(asm: &mut Asm, frame: &Frame, slots: Slots, max: i32, is_tru
     asm.alu_imm(Alu::And, RSI, -8);
     if !is_trusted {
         if_own_file(asm, frame, is_own);
-        ask(asm, frame, first_unreadable);
+        require_readable(asm, frame, first_unreadable);
         page_end(asm);
     }
     asm.bind(is_own);
@@ -148,7 +212,7 @@ fn measure_c_string(asm: &mut Asm, frame: &Frame, slots: Slots, max: i32, is_tru
 
     asm.bind(next_page);
     if !is_trusted {
-        ask(asm, frame, later_unreadable);
+        require_readable(asm, frame, later_unreadable);
         page_end(asm);
     }
     asm.bind(bounds);
@@ -246,7 +310,7 @@ fn check_bytes(asm: &mut Asm, frame: &Frame, slots: Slots, is_trusted: bool) {
         asm.jcc(Cond::Equal, done);
         asm.alu_imm(Alu::And, RSI, -8);
         if_own_file(asm, frame, is_own);
-        ask(asm, frame, first_unreadable);
+        require_readable(asm, frame, first_unreadable);
         asm.bind(next_page);
         page_end(asm);
         asm.bind(is_own);
@@ -256,7 +320,7 @@ fn check_bytes(asm: &mut Asm, frame: &Frame, slots: Slots, is_trusted: bool) {
         asm.alu_mem(Alu::Add, RAX, at(RSP, slots.pointer));
         asm.alu(Alu::Cmp, RSI, RAX);
         asm.jcc(Cond::AboveEqual, done);
-        ask(asm, frame, later_unreadable);
+        require_readable(asm, frame, later_unreadable);
         asm.jmp(next_page);
         asm.bind(later_unreadable);
         asm.mov(RAX, RSI);

@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use nopal_abi::stub_space::{KEPT_OFFSET, KeptPages, StubSpace};
+use nopal_abi::stub_space::{KEPT_OFFSET, KeptPages, ProcessPage, StubSpace};
 
 use super::Surroundings;
 use super::asm::Mem;
@@ -20,4 +20,9 @@ pub(super) fn tid_offset_word(around: &Surroundings) -> Mem {
 /// What the process has forbidden itself.
 pub(super) fn restraint_word(around: &Surroundings) -> Mem {
     Mem::Near(around.process_page + (KEPT_OFFSET + offset_of!(KeptPages, restraint)) as u64)
+}
+
+/// Which pages of the heap can be read.
+pub(super) fn readable_table(around: &Surroundings) -> Mem {
+    Mem::Near(around.process_page + offset_of!(ProcessPage, readable) as u64)
 }

@@ -88,6 +88,17 @@ global_asm!(
     "nop",
     ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0",
     "ret",
+    // nopal_test_pair(a, b): a site where a span begins, and one where it ends.
+    ".globl nopal_test_pair, nopal_test_pair_begin, nopal_test_pair_end",
+    ".p2align 6",
+    "nopal_test_pair:",
+    "nopal_test_pair_begin:",
+    "nop",
+    ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0",
+    "nopal_test_pair_end:",
+    "nop",
+    ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0",
+    "ret",
     // nopal_test_pun(a, b) = a + b + 16: a classic site.
     ".p2align 6",
     "nopal_test_pun:",
@@ -102,9 +113,12 @@ global_asm!(
 unsafe extern "C" {
     pub(crate) fn nopal_test_hit(before: *const State, after: *mut State);
     pub(crate) fn nopal_test_hit2(a: u64, b: u64);
+    pub(crate) fn nopal_test_pair(a: u64, b: u64);
     pub(crate) fn nopal_test_pun(a: u64, b: u64) -> u64;
     static nopal_test_hit_site: u8;
     static nopal_test_hit2_site: u8;
+    static nopal_test_pair_begin: u8;
+    static nopal_test_pair_end: u8;
     static nopal_test_pun_site: u8;
     static __rseq_offset: isize;
     static __rseq_size: u32;
@@ -115,6 +129,8 @@ unsafe extern "C" {
 pub(crate) enum Place {
     Everything,
     TwoArguments,
+    PairBegin,
+    PairEnd,
     Classic,
 }
 
@@ -123,6 +139,8 @@ impl Place {
         match self {
             Place::Everything => &raw const nopal_test_hit_site as u64,
             Place::TwoArguments => &raw const nopal_test_hit2_site as u64,
+            Place::PairBegin => &raw const nopal_test_pair_begin as u64,
+            Place::PairEnd => &raw const nopal_test_pair_end as u64,
             Place::Classic => &raw const nopal_test_pun_site as u64,
         }
     }
@@ -131,6 +149,11 @@ impl Place {
 pub(crate) fn hit2(a: u64, b: u64) {
     // SAFETY: the function only passes its site.
     unsafe { nopal_test_hit2(a, b) }
+}
+
+pub(crate) fn pair(a: u64, b: u64) {
+    // SAFETY: the function only passes its two sites.
+    unsafe { nopal_test_pair(a, b) }
 }
 
 /// Whether glibc registered rseq for its threads.
@@ -200,6 +223,7 @@ pub(crate) fn record(event: u32, captures: Vec<Capture>) -> StubSpec {
         load_bias: 0,
         own_file: 0..0,
         above: 0,
+        heap: None,
     }
 }
 

@@ -1,9 +1,13 @@
 //! Strings and byte strings: what is readable arrives, what is not costs nothing but the string.
 
 use nopal_abi::ring::Mode;
+use nopal_abi::stub_space::{N_READABLE, ProcessPage};
 use nopal_capture::Capture;
 use nopal_capture::record::{RecordKind, RecordView, Text, Value};
 use nopal_user::consumer::Source;
+use nopal_user::stub::Heap;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::harness::{Harness, Place, distinct, has_rseq, map, operand, record, value};
 
@@ -278,6 +282,85 @@ fn what_is_in_the_own_file_is_read_without_asking_and_no_further() {
         let expected = Got { is_unreadable: readable < n, ..whole(&memory[start..start + readable]) };
         let got = capture(&harness, &stub.layout, base + start as u64, n as u64);
         assert_eq!(got, expected, "{n} at {start}");
+    }
+}
+
+/// The pages of the heap that stubs of this process know to be readable.
+fn known_pages(harness: &Harness) -> Vec<u64> {
+    let table = harness.space.process_page() + offset_of!(ProcessPage, readable) as u64;
+    // SAFETY: the process page is mapped for the whole of the test, and only this thread's stubs write to it.
+    let table = unsafe { std::slice::from_raw_parts(table as *const AtomicU64, N_READABLE) };
+    let mut known: Vec<u64> = table.iter().map(|page| page.load(Ordering::Relaxed)).collect();
+    known.retain(|page| *page != 0);
+    known.sort_unstable();
+    known
+}
+
+#[test]
+fn a_page_of_the_heap_is_asked_about_once_and_again_when_it_has_gone() {
+    static HEAP_END: AtomicU64 = AtomicU64::new(0);
+    let memory = pages();
+    let base = memory.as_ptr() as u64;
+    let page = base >> 12;
+    let long = b"a string of more than a word";
+    for end in [PAGE - 3, PAGE + 100, 2 * PAGE - 40] {
+        memory[end - long.len()..end].copy_from_slice(long);
+        memory[end] = 0;
+    }
+    memory[PAGE - 2..PAGE].fill(b'y');
+    memory[2 * PAGE - 8..].fill(b'z');
+    let at = |offset: usize| base + offset as u64;
+    let c_string = || Capture::CString { pointer: operand("8@%rsi"), max_bytes: 40, is_trusted: false };
+    let bytes = || Capture::Bytes {
+        pointer: operand("8@%rsi"),
+        length: operand("8@%rax"),
+        unit_bytes: 1,
+        max_bytes: 100,
+        is_trusted: false,
+    };
+    for what in [c_string(), bytes()] {
+        HEAP_END.store(at(3 * PAGE), Ordering::Relaxed);
+        let mut harness = Harness::new(|_| {});
+        let mut spec = record(3, around(what));
+        spec.heap = Some(Heap { start: base, end_word: HEAP_END.as_ptr() as u64 });
+        let stub = harness.attach(Place::Everything, &spec);
+        let got = |offset: usize| capture(&harness, &stub.layout, at(offset), long.len() as u64);
+        for _ in 0..3 {
+            assert_eq!(got(PAGE - 3 - long.len()), whole(long));
+            assert_eq!(known_pages(&harness), [page]);
+        }
+        for _ in 0..2 {
+            // From one page into the next, and within that.
+            assert_eq!(got(PAGE + 100 - long.len()), whole(long));
+            assert_eq!(got(2 * PAGE - 40 - long.len()), whole(long));
+            assert_eq!(known_pages(&harness), [page, page + 1]);
+            // What cannot be read is not known, and what follows it is cut there.
+            assert!(got(2 * PAGE).is_unreadable);
+            let cut = Got { is_unreadable: true, ..whole(b"zzzz") };
+            assert_eq!(got(2 * PAGE - 4), cut);
+            assert_eq!(known_pages(&harness), [page, page + 1]);
+        }
+        // What lies outside is asked about each time.
+        assert_eq!(
+            capture(&harness, &stub.layout, c"elsewhere, but long enough".as_ptr() as u64, 9).bytes[..9],
+            *b"elsewhere"
+        );
+        assert_eq!(known_pages(&harness), [page, page + 1]);
+
+        // The heap has become smaller: its second page is gone, and nobody has said so but the C library's word.
+        HEAP_END.store(at(PAGE), Ordering::Relaxed);
+        // SAFETY: a page of our own, which nobody reads meanwhile.
+        unsafe { assert_eq!(libc::mprotect(at(PAGE) as *mut _, PAGE, libc::PROT_NONE), 0) };
+        assert!(got(2 * PAGE - 40 - long.len()).is_unreadable);
+        assert_eq!(got(PAGE - 2), Got { is_unreadable: true, ..whole(b"yy") });
+        assert_eq!(got(PAGE - 3 - long.len()), whole(long));
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!(libc::mprotect(at(PAGE) as *mut _, PAGE, libc::PROT_READ | libc::PROT_WRITE), 0);
+        }
+        // And nothing is heap before there is one.
+        HEAP_END.store(0, Ordering::Relaxed);
+        assert_eq!(got(2 * PAGE - 40 - long.len()), whole(long));
     }
 }
 

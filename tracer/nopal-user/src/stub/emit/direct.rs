@@ -11,7 +11,7 @@ use super::{AHEAD_BYTES, LINE_BYTES, Stubber, find_ring};
 use crate::stub::StubError;
 use crate::stub::asm::{Alu, Cond, Label, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Width, at};
 use crate::stub::locked::{HEAD, TAIL};
-use crate::stub::strings::{HIGH_BITS, LOW_BITS, SLOT_BYTES, SLOT_LENGTH};
+use crate::stub::strings::{HIGH_BITS, LOW_BITS, SLOT_BYTES, SLOT_LENGTH, require_known_heap};
 use nopal_capture::{Capture, RecordLayout};
 
 const R8: Reg = Reg(8);
@@ -124,16 +124,22 @@ impl Stubber<'_> {
             asm.jcc(Cond::Above, otherwise);
             return Ok(());
         }
+        let taken = asm.label();
         let length = file.end.saturating_sub(file.start).saturating_sub(reach as u64);
-        match i32::try_from(length) {
-            Ok(length @ 1..) => {
-                asm.mov_imm(RAX, file.start);
-                asm.alu(Alu::Sub, RSI, RAX);
-                asm.alu_imm(Alu::Cmp, RSI, length);
-                asm.jcc(Cond::Above, otherwise);
-            }
-            _ => asm.jmp(otherwise),
+        if let Ok(length @ 1..) = i32::try_from(length) {
+            asm.mov_imm(RAX, file.start);
+            asm.mov(RDX, RSI);
+            asm.alu(Alu::Sub, RDX, RAX);
+            asm.alu_imm(Alu::Cmp, RDX, length);
+            asm.jcc(Cond::BelowEqual, taken);
         }
+        // All of it in one page of the heap.
+        asm.mov32(RAX, RSI);
+        asm.alu_imm32(Alu::And, RAX, PAGE_BYTES - 1);
+        asm.alu_imm32(Alu::Cmp, RAX, PAGE_BYTES - reach);
+        asm.jcc(Cond::Above, otherwise);
+        require_known_heap(asm, &self.frame, otherwise);
+        asm.bind(taken);
         Ok(())
     }
 

@@ -45,6 +45,7 @@ const KEPT_AT: i32 = RECORD_AT + offset_of!(SlowSpan, kept) as i32;
 const OWNER: i32 = offset_of!(ThreadSlot, owner) as i32;
 const DEPTH: i32 = offset_of!(ThreadSlot, depth) as i32;
 const BEYOND: i32 = offset_of!(ThreadSlot, beyond) as i32;
+const IMAGE: i32 = offset_of!(ThreadSlot, image) as i32;
 const BATCHES: i32 = offset_of!(ThreadSlot, batches) as i32;
 const TOTALS: i32 = offset_of!(ThreadSlot, totals) as i32;
 const NESTED: i32 = offset_of!(ThreadSlot, nested) as i32;
@@ -279,7 +280,9 @@ impl<'a> Stubber<'a> {
         asm.inc(at(state, DEPTH));
         asm.mov_imm(RAX, u64::from(span) << 56);
         asm.store(at(RCX, FRAME_NESTED), RAX, Width::B8);
-        asm.store_imm(at(RCX, FRAME_EVENT), event as i32, Width::B4);
+        // Both halves of one word, the answers being 0.
+        asm.mov_imm(RAX, event.into());
+        asm.store(at(RCX, FRAME_EVENT), RAX, Width::B8);
         for (operand, field) in values.iter().zip(kept.fields()) {
             self.frame.store(&mut self.asm, operand, RCX, FRAME_KEPT + field.offset as i32, RDX)?;
         }
@@ -287,7 +290,6 @@ impl<'a> Stubber<'a> {
             self.frame.load(&mut self.asm, key, RAX, RDX)?;
             self.asm.store(at(RCX, FRAME_KEPT + KEY_AT as i32), RAX, Width::B8);
         }
-        self.asm.store_imm(at(RCX, FRAME_ANSWERS), 0, Width::B4);
         self.ask(questions, at(RCX, FRAME_ANSWERS))?;
         let asm = &mut self.asm;
         asm.time();
@@ -399,14 +401,12 @@ impl<'a> Stubber<'a> {
     /// within.
     fn measure(&mut self, end: &End<'_>) {
         let [forward, backward] = std::array::from_fn(|_| self.asm.label());
-        let [start, ticks, nested] = [START_AT, TICKS_AT, NESTED_AT].map(|at| self.slot(at));
+        let [ticks, nested] = [TICKS_AT, NESTED_AT].map(|at| self.slot(at));
         let (event, slow, answers) = (self.slot(EVENT_AT), self.slot(SLOW_AT), self.slot(ANSWERS_AT));
         let time = self.slot(TIME_AT);
         let asm = &mut self.asm;
         asm.load64(RAX, time);
-        asm.load64(RDX, at(RCX, FRAME_START));
-        asm.store(start, RDX, Width::B8);
-        asm.alu(Alu::Sub, RAX, RDX);
+        asm.alu_mem(Alu::Sub, RAX, at(RCX, FRAME_START));
         asm.jcc(Cond::Less, backward);
         asm.bind(forward);
         asm.store(ticks, RAX, Width::B8);

@@ -1,6 +1,6 @@
 //! Where a thread keeps what it has open.
 
-use super::{OWNER, RSEQ_AT, SLOT_AT, header};
+use super::{IMAGE, OWNER, RSEQ_AT, SLOT_AT, header};
 use crate::stub::Surroundings;
 use crate::stub::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, RSP, Width, at};
 use crate::stub::emit::{Stubber, load_generation};
@@ -21,25 +21,23 @@ impl<'a> Stubber<'a> {
         let (has_rseq, tid) = (self.slot(RSEQ_AT), at(RSP, self.tid_at));
         self.require_rseq(otherwise);
         let asm = &mut self.asm;
-        asm.load64(position, tid_offset_word(around));
-        asm.load32(position, Mem::Fs { base: position, disp: 0 });
-        asm.store(tid, position, Width::B4);
+        asm.load64(RAX, tid_offset_word(around));
+        asm.load32(RAX, Mem::Fs { base: RAX, disp: 0 });
         asm.store_imm(has_rseq, 1, Width::B4);
         asm.bind(numbered);
-        asm.test(position, position);
+        asm.test(RAX, RAX);
         asm.jcc(Cond::Equal, no_room);
         asm.bind(ask);
-        load_generation(asm, around);
-        asm.cmp32(RAX, image_word(around, 4));
-        asm.jcc(Cond::NotEqual, enrol);
-        asm.load32(RDX, image_word(around, 0));
-        asm.shl(RDX, 32);
-        asm.alu(Alu::Or, RDX, position);
+        asm.mov32(position, RAX);
         asm.alu_imm32(Alu::And, position, around.layout.span_slots as i32 - 1);
         asm.shl(position, SLOT_SHIFT);
         asm.mov_imm(state, header(around) + HEADER_BYTES as u64);
         asm.alu(Alu::Add, state, position);
-        asm.alu_mem(Alu::Cmp, RDX, at(state, OWNER));
+        // A slot has the image's word, with the generation in it, only from a thread that has looked.
+        asm.load64(RDX, image_word(around, 0));
+        asm.alu_mem(Alu::Cmp, RDX, at(state, IMAGE));
+        asm.jcc(Cond::NotEqual, probe);
+        asm.cmp32(RAX, at(state, OWNER));
         asm.jcc(Cond::NotEqual, probe);
         asm.bind(found);
         let slot = self.slot(SLOT_AT);
@@ -49,22 +47,33 @@ impl<'a> Stubber<'a> {
             this.asm.store_imm(has_rseq, 0, Width::B4);
             let question = this.locked(Size::Fixed(0), 0, 0).find_tid(&mut this.asm, around);
             this.questions.push(question);
-            this.asm.mov32(position, RAX);
+            this.asm.mov32(RAX, RAX);
             this.asm.jmp(numbered);
-            this.probe(probe, found, no_room);
+            this.probe(probe, enrol, found, no_room);
             this.enrol(enrol);
-            this.asm.load32(position, tid);
+            this.asm.load32(RAX, tid);
             this.asm.jmp(ask);
             Ok(())
         });
     }
 
-    /// At `probe`: one of the slots behind `state`, or the first of them that is free; then goes to `found`.
-    fn probe(&mut self, probe: Label, found: Label, no_room: Label) {
-        let (state, position) = (self.state, self.position);
+    /// At `probe`: one of the slots from `state` on, or the first of them that is free; then goes to `found`. `%eax` is the
+    /// thread's number, `%rdx` the word of its process image, which may be that of another session.
+    fn probe(&mut self, probe: Label, enrol: Label, found: Label, no_room: Label) {
+        let (around, state, position) = (self.around, self.state, self.position);
+        let tid = at(RSP, self.tid_at);
         let asm = &mut self.asm;
         asm.bind(probe);
         let [hit, claim, taken] = [asm.label(), asm.label(), asm.label()];
+        asm.store(tid, RAX, Width::B4);
+        load_generation(asm, around);
+        asm.mov(RCX, RDX);
+        asm.shr(RCX, 32);
+        asm.alu(Alu::Cmp, RAX, RCX);
+        asm.jcc(Cond::NotEqual, enrol);
+        asm.load32(RAX, tid);
+        asm.shl(RDX, 32);
+        asm.alu(Alu::Or, RDX, RAX);
         for pass in 0..2 {
             asm.mov(position, state);
             asm.mov_imm(RCX, N_PROBED as u64);
@@ -87,6 +96,12 @@ impl<'a> Stubber<'a> {
         asm.jcc(Cond::NotEqual, taken);
         asm.bind(hit);
         asm.mov(state, position);
+        // What `%rdx` was made of: number and generation, which have just been compared with the session's.
+        load_generation(asm, around);
+        asm.shl(RAX, 32);
+        asm.shr(RDX, 32);
+        asm.alu(Alu::Or, RAX, RDX);
+        asm.store(at(state, IMAGE), RAX, Width::B8);
         asm.jmp(found);
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     BATCHES, End, FLOOR, GROUP_AT, LEAST, MAX, NESTED, NESTED_AT, RSEQ_AT, Record, SLOT_AT, SLOW_AT, SPAN_AT,
-    TICKS_AT, TOTALS, header, top,
+    START_AT, TICKS_AT, TIME_AT, TOTALS, header, top,
 };
 use crate::stub::asm::{Alu, Cond, Label, Mem, RAX, RCX, RDX, Width, at};
 use crate::stub::emit::Stubber;
@@ -34,6 +34,7 @@ impl<'a> Stubber<'a> {
         let (group, ungrouped) = (self.slot(GROUP_AT), self.asm.label());
         let [ticks, nested, name, is_slow] = [TICKS_AT, NESTED_AT, SPAN_AT, SLOW_AT].map(|at| self.slot(at));
         let (around, slot) = (self.around, self.slot(SLOT_AT));
+        let [time, start] = [TIME_AT, START_AT].map(|at| self.slot(at));
         let asm = &mut self.asm;
         if is_grouped {
             asm.load64(RAX, group);
@@ -120,6 +121,10 @@ impl<'a> Stubber<'a> {
                 this.raise_floor(span, n_slowest);
             }
             this.asm.bind(write);
+            // Only what leaves a record needs it.
+            this.asm.load64(RAX, time);
+            this.asm.alu_mem(Alu::Sub, RAX, ticks);
+            this.asm.store(start, RAX, Width::B8);
             this.after_record = Some(done);
             let written = this.record(&record.captures, &record.layout, record.event);
             this.after_record = None;
