@@ -11,7 +11,6 @@ packages of bench/packages.txt. Traces only programs that it builds or starts it
 import argparse
 import contextlib
 import json
-import math
 import os
 import pathlib
 import re
@@ -25,7 +24,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 from common import (
-    LIMIT_S, bar, before_others, bpftrace, end, in_turns, note, obeying, postgres, run, started, table, wait_for,
+    LIMIT_S, bar, before_others, bpftrace, end, note, obeying, postgres, run, started, table,
+    traced_in_turns, wait_for,
 )
 
 FOLDER = pathlib.Path()  # Of this run; set in main.
@@ -180,18 +180,8 @@ def turns_part():
     rows, more = [], {}
     with postgres() as pg:
         for workload, options in workloads.items():
-            traced, untraced = [], []
-            with pg.client(options) as one, pg.client(options) as other:
-                for round_ in range(ARGS.rounds):
-                    note(f"  {workload}, round {round_ + 1}")
-                    # Each is the traced one once, so that what tells the two apart does not count.
-                    ratios = [], []
-                    for pair in (one, other), (other, one):
-                        ratios[0].append(in_turns(pair, 2))
-                        with latency(pair[0][1], "postgresql:*"):
-                            ratios[1].append(in_turns(pair, 3))
-                    for percents, of in (untraced, ratios[0]), (traced, ratios[1]):
-                        percents.append((math.sqrt(of[0] * of[1]) - 1) * 100)
+            tracer = lambda backend: latency(backend, "postgresql:*")
+            traced, untraced = traced_in_turns(pg, options, ARGS.rounds, tracer)
             more[workload] = statistics.median(traced)
             rows.append((workload, more[workload], min(traced), max(traced), statistics.median(untraced)))
     table("PostgreSQL 15, `nopal latency` on all spans of one of two backends that take turns",
@@ -246,15 +236,14 @@ PARTS = {"pair": pair_part, "postgres": postgres_part, "turns": turns_part, "rec
 def main():
     global FOLDER, ARGS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, help="5 by default, 2 with --quick")
     parser.add_argument("--quick", action="store_true", help="shorter; good for a look, not for figures")
     parser.add_argument("--nopal", type=pathlib.Path, help="a release build; without it one is made")
     parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
     ARGS = parser.parse_args()
     if unknown := set(ARGS.parts) - set(PARTS):
         parser.error(f"no such part: {' '.join(unknown)}; there are {' '.join(PARTS)}")
-    if ARGS.quick:
-        ARGS.rounds = 2
+    ARGS.rounds = ARGS.rounds or (2 if ARGS.quick else 5)
     if os.geteuid() != 0:
         sys.exit("bench/answers needs root: bpftrace and bcc do")
     with before_others(), tempfile.TemporaryDirectory(prefix="nopal-bench-answers") as name:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The doors: what recording costs the traced program, beside LTTng-UST and bpftrace, in one run.
 
-    bench/door/run.py [--rounds 5] [--quick] [PART ...]      parts: hit loss size postgres; all of them by default
+    bench/door/run.py [--rounds 5] [--quick] [PART ...]      parts: hit loss size postgres turns; all of them by default
 
 Prints a Markdown table for each part and for the bars; exit code 1 if a bar is missed. Needs root (bpftrace, the kernel
 door) and the packages of bench/packages.txt. Traces only programs that it builds or starts itself.
@@ -27,7 +27,10 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
-from common import LIMIT_S, OTHER_CPUS, bar, before_others, bpftrace, end, note, obeying, postgres, run, started, table, wait_for
+from common import (
+    LIMIT_S, OTHER_CPUS, bar, before_others, bpftrace, end, note, obeying, postgres, run, started, table, traced_in_turns,
+    wait_for,
+)
 
 FOLDER = pathlib.Path()  # Of this run; set in main.
 ARGS = argparse.Namespace()
@@ -295,13 +298,33 @@ def postgres_part():
     bar("PostgreSQL, every site: more CPU a transaction", more["auto"], 6, " %")
 
 
-PARTS = {"hit": hit_part, "loss": loss_part, "size": size_part, "postgres": postgres_part}
+def turns_part():
+    """CPU of a backend of PostgreSQL with every probe recorded, in turns with one that nobody traces."""
+    options, seen = ["-S", "-M", "prepared"], {}
+
+    @contextlib.contextmanager
+    def recorded(backend):
+        with nopal(backend, probe="postgresql:*") as result:
+            yield
+        seen.update(result)
+
+    with postgres() as pg:
+        traced, untraced = traced_in_turns(pg, options, ARGS.rounds, recorded)
+    more, sites = statistics.median(traced), seen["sites"]
+    table("PostgreSQL 15, all probes of one of two backends recorded, in turns",
+          ["work", "% more CPU an answer", "least", "most", "% while neither is traced", "sites, user + kernel", "lost"],
+          [("pgbench -S -M prepared", more, min(traced), max(traced), statistics.median(untraced),
+            f"{sites['user']} + {sites['kernel']}", seen["lost"])])
+    bar("PostgreSQL, every site recorded, in turns: more CPU an answer", more, 12, " %")
+
+
+PARTS = {"hit": hit_part, "loss": loss_part, "size": size_part, "postgres": postgres_part, "turns": turns_part}
 
 
 def main():
     global FOLDER, ARGS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, help="5 by default, 2 with --quick")
     parser.add_argument("--quick", action="store_true", help="shorter; good for a look, not for figures")
     parser.add_argument("--nopal", type=pathlib.Path, help="a release build; without it one is made")
     parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
@@ -309,8 +332,7 @@ def main():
     unknown = set(ARGS.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {' '.join(unknown)}; there are {' '.join(PARTS)}")
-    if ARGS.quick:
-        ARGS.rounds = 2
+    ARGS.rounds = ARGS.rounds or (2 if ARGS.quick else 5)
     if os.geteuid() != 0:
         sys.exit("bench/door needs root: bpftrace and the kernel door do")
     if "BENCH_DOOR_INSIDE" not in os.environ:

@@ -238,15 +238,14 @@ PARTS = {"call": call_part, "postgres": postgres_part, "coverage": coverage_part
 def main():
     global FOLDER, ARGS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, help="5 by default, 2 with --quick")
     parser.add_argument("--quick", action="store_true", help="shorter; good for a look, not for figures")
     parser.add_argument("--nopal", type=pathlib.Path, help="a release build; without it one is made")
     parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
     ARGS = parser.parse_args()
     if unknown := set(ARGS.parts) - set(PARTS):
         parser.error(f"no such part: {' '.join(unknown)}; there are {' '.join(PARTS)}")
-    if ARGS.quick:
-        ARGS.rounds = 2
+    ARGS.rounds = ARGS.rounds or (2 if ARGS.quick else 5)
     if os.geteuid() != 0:
         sys.exit("bench/functions needs root: bpftrace does")
     with before_others(), tempfile.TemporaryDirectory(prefix="nopal-bench-functions") as name:

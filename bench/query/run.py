@@ -18,7 +18,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/fixtures/readers"))
+sys.path.insert(0, str(ROOT / "bench"))
 from browser import Browser, check_charts
+from common import bar, end, table
 
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 SQL = "SELECT event, cpu, count(*), min(ts), max(ts) FROM events GROUP BY event, cpu"
@@ -52,8 +54,11 @@ def peak_mb(command):
     return usage.ru_maxrss / 1000
 
 
+COLUMNS = ["", "CPU s", "wall s", "CPU ns an event", ""]
+
+
 def row(name, cpu, wall, events, note=""):
-    print(f"{name:<26}{cpu:>8.2f}{wall:>8.2f}{cpu / events * 1e9:>13.0f}   {note}", flush=True)
+    return (name, f"{cpu:.2f}", f"{wall:.2f}", f"{cpu / events * 1e9:.0f}", note)
 
 
 def group(args, folder, make):
@@ -69,17 +74,18 @@ def group(args, folder, make):
     )
     query = [args.nopal, "query", recording, SQL, "--csv"]
     cases = [("nopal query", query), ("babeltrace2 | awk", f"{text} | awk -f {awk}"), ("babeltrace2 | sqlite3", load)]
-    cpu = {}
+    cpu, rows = {}, []
     for name, command in cases:
         cpu[name], wall, out = measured(command)
-        row(name, cpu[name], wall, args.events, f"{len(out.splitlines())} lines")
+        rows.append(row(name, cpu[name], wall, args.events, f"{len(out.splitlines())} lines"))
     for sql in MORE:
         seconds, wall, _ = measured([args.nopal, "query", recording, sql, "--csv"])
-        row("nopal query", seconds, wall, args.events, sql)
+        rows.append(row("nopal query", seconds, wall, args.events, f"`{sql}`"))
+    table(f"Groups of {args.events} events", COLUMNS, rows)
     peak = max(peak_mb([args.nopal, "query", recording, sql, "--csv"]) for sql in [SQL, MORE[0], MORE[1]])
     times = min(cpu["babeltrace2 | awk"], cpu["babeltrace2 | sqlite3"]) / cpu["nopal query"]
-    print(f"{times:.1f} times the faster of the two (bar 20); peak {peak:.0f} MB (bar 300)")
-    return times >= 20 and peak <= 300
+    bar("GROUP BY: times as fast as the faster of babeltrace2 into awk and into SQLite", times, 20, at_least=True)
+    bar("GROUP BY: peak memory", peak, 300, " MB", form="{:.0f}")
 
 
 def report(args, folder, make):
@@ -91,9 +97,10 @@ def report(args, folder, make):
     opened = min(opening(page) for _ in range(3))
     page.unlink()
     peak = peak_mb(command)
-    row("nopal report", cpu, wall, args.events, f"{size:.1f} MB of page, peak {peak:.0f} MB; bar {MAX_REPORT_S} s")
-    print(f"{'opened in Chromium':<26}{'':>8}{opened:>8.2f}   bar {MAX_OPEN_S} s", flush=True)
-    return cpu <= MAX_REPORT_S and opened <= MAX_OPEN_S
+    note = f"{size:.1f} MB of page, peak {peak:.0f} MB"
+    table(f"A report of {args.events} events", COLUMNS, [row("nopal report", cpu, wall, args.events, note)])
+    bar("a report written: CPU", cpu, MAX_REPORT_S, " s")
+    bar("a report opened in Chromium", opened, MAX_OPEN_S, " s", form="{:.2f}")
 
 
 def opening(page):
@@ -127,14 +134,12 @@ def main():
     subprocess.run(build, cwd=ROOT, check=True)
     make = TARGET / "release/examples/make_recording"
     folder = TARGET / "bench-query"
-    is_held = []
-    print(f"{args.events} events; {'':<10}{'cpu s':>8}{'wall s':>8}{'ns an event':>13}")
     for part in args.parts or PARTS:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        is_held.append(PARTS[part](args, folder, make))
+        PARTS[part](args, folder, make)
     shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(0 if all(is_held) else 1)
+    end()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from common import LIMIT_S, before_others
+from common import LIMIT_S, bar, before_others, end, table
 
 CPUS = sorted(os.sched_getaffinity(0))
 PROGRAM_CPU, TRACER_CPU = CPUS[-1], CPUS[0]
@@ -64,15 +64,6 @@ int main(int argc, char **argv)
     return !fgets(line, sizeof line, stdin);
 }
 """
-
-missed = []
-
-
-def bar(name, is_met, text):
-    print(f"  {name}: {text}{'' if is_met else '   MISSED'}", flush=True)
-    if not is_met:
-        missed.append(name)
-
 
 def on_cpu(cpu):
     return lambda: os.sched_setaffinity(0, {cpu})
@@ -152,6 +143,7 @@ def hit(nopal, program):
         ("@[arg0] = count()", f"{probe} {{ @[arg0] = count(); }}"),
         ("latency", f"{probe} {{ if (@s[tid]) {{ @ns = hist(nsecs - @s[tid]); delete(@s[tid]); }} else {{ @s[tid] = nsecs; }} }}"),
     ]
+    figures = []
     for name, script in rows:
         best = {}
         for _ in range(ROUNDS):
@@ -160,7 +152,9 @@ def hit(nopal, program):
                 best[tool] = min(best.get(tool, 1e9), traced.go())
                 traced.end()
         ours, theirs = best[nopal], best["bpftrace"]
-        bar(name, ours <= theirs * TOLERANCE, f"nopal {ours:.0f} ns, bpftrace {theirs:.0f} ns a hit")
+        figures.append((f"`{name}`", ours, theirs))
+        bar(f"`{name}`, kernel door: of bpftrace's ns a hit", ours / theirs, TOLERANCE, form="{:.3f}")
+    table("A hit by the kernel door", ["", "nopal, ns", "bpftrace, ns"], figures)
 
 
 def loss(nopal, program):
@@ -172,7 +166,8 @@ def loss(nopal, program):
         traced.go()
         out = traced.end()
         lines[tool] = sum(line.startswith("hit ") for line in out.splitlines())
-    bar("printf", lines[nopal] == hits, f"of {hits} lines nopal printed {lines[nopal]}, bpftrace {lines['bpftrace']}")
+    table(f"{hits:,} lines printed as fast as they come", ["", "lines lost"], [("nopal", hits - lines[nopal]), ("bpftrace", hits - lines["bpftrace"])])
+    bar(f"`printf`, {hits:,} hits: lines lost", hits - lines[nopal], 0, form="{:.0f}")
 
 
 def libjvm():
@@ -183,9 +178,7 @@ def libjvm():
 def attach(nopal, folder):
     library = libjvm()
     if library is None:
-        print("  attach: no libjvm.so here; install openjdk-17-jre-headless")
-        missed.append("attach")
-        return
+        sys.exit("no libjvm.so here; install openjdk-17-jre-headless")
     source = f"{folder}/hold.c"
     pathlib.Path(source).write_text(
         "#include <dlfcn.h>\n#include <stdio.h>\nint main(int c, char **v)"
@@ -207,8 +200,9 @@ def attach(nopal, folder):
                 raise SystemExit(done.stderr.decode())
             times[tool] = min(times.get(tool, 1e9), took)
     factor = times["bpftrace"] / times[nopal]
-    text = f"nopal {times[nopal]:.2f} s, bpftrace {times['bpftrace']:.2f} s from start to end, {factor:.0f} times"
-    bar("attach and detach", factor >= ATTACH_FACTOR, text)
+    rows = [("nopal", f"{times[nopal]:.2f}"), ("bpftrace", f"{times['bpftrace']:.2f}")]
+    table("All hotspot probes of libjvm 17, attached and detached", ["", "s, from start to end"], rows)
+    bar("hotspot probes attached and detached: times as fast as bpftrace", factor, ATTACH_FACTOR, at_least=True)
 
 
 def main():
@@ -230,7 +224,7 @@ def main():
             loss(nopal, program)
         if "attach" in wanted:
             attach(nopal, folder)
-    sys.exit(1 if missed else 0)
+    end()
 
 
 if __name__ == "__main__":

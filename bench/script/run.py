@@ -22,7 +22,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
-from common import LIMIT_S, before_others
+from common import LIMIT_S, bar, before_others, end, table
 
 CPUS = sorted(os.sched_getaffinity(0))
 # The program has the last CPU, the tracer the first.
@@ -32,15 +32,6 @@ START_MS = 20.0
 START_FACTOR = 10.0
 CELL_NS = 10.0
 EVENTS_PER_S = 5e6
-
-missed = []
-
-
-def bar(name, is_met, text):
-    print(f"  {name}: {text}{'' if is_met else '   MISSED'}")
-    if not is_met:
-        missed.append(name)
-
 
 def on_cpu(cpu):
     return lambda: os.sched_setaffinity(0, {cpu})
@@ -58,10 +49,11 @@ def start(nopal):
         return min(times)
 
     ours = best_ms([nopal, "run", "-e", "BEGIN { exit(); }"])
-    bar("start", ours <= START_MS, f"nopal {ours:.1f} ms (bar {START_MS:.0f} ms)")
+    bar("`BEGIN { exit(); }`: ms", ours, START_MS)
     theirs = best_ms(["bpftrace", "-e", "BEGIN { exit(); }"]) if shutil.which("bpftrace") and os.geteuid() == 0 else None
     if theirs:
-        bar("start beside bpftrace", theirs >= START_FACTOR * ours, f"bpftrace {theirs:.0f} ms, {theirs / ours:.0f} times")
+        bar("`BEGIN { exit(); }`: times as fast as bpftrace", theirs / ours, START_FACTOR, at_least=True)
+    table("Start of a script", ["", "ms, best of 10"], [("nopal", ours), ("bpftrace", theirs or "not measured: it needs root")])
 
 
 class Loop:
@@ -117,16 +109,20 @@ def cells(nopal, program):
         ("lhist(arg1)", "@ = lhist(arg1, 0, 1000000, 10000);", None),
         ("count() /arg0 == 7/", None, None),
     ]
+    costs = []
     for name, body, limit in rows:
         script = body or "if (arg0 == 7) { @ = count(); }"
         measured, answer, _ = traced(nopal, program, script, 20_000_000)
         assert answer["complete"], answer
         cost = measured["best_ns"] - bare
-        text = f"{cost:.1f} ns a hit" + (f" (bar {limit:.0f} ns)" if limit else "")
-        bar(name, limit is None or cost <= limit, text)
+        costs.append((f"`{name}`", cost))
+        if limit:
+            bar(f"`{name}`, kept by the stub: ns a hit", cost, limit)
+    table("A hit that a stub keeps alone, less the empty loop", ["", "ns, best burst"], costs)
 
 
 def events(nopal, program):
+    rows = []
     for name, body, gap in [
         ("@[arg0] = count()", "@[arg0] = count();", 40),
         ("@[arg0] = hist(arg1)", "@[arg0] = hist(arg1);", 40),
@@ -134,9 +130,10 @@ def events(nopal, program):
         measured, answer, cpu_s = traced(nopal, program, body, 20_000_000, gap)
         n = sum(row["value"] if isinstance(row["value"], int) else sum(b["count"] for b in row["value"]) for row in answer["rows"])
         rate = n / cpu_s
-        is_bar = "hist" not in name
-        text = f"{rate / 1e6:.1f} million events a second of CPU, {measured['mean_ns']:.0f} ns between hits, {answer['lost']} lost"
-        bar(name, not is_bar or rate >= EVENTS_PER_S, text)
+        rows.append((f"`{name}`", rate / 1e6, f"{measured['mean_ns']:.0f}", answer["lost"]))
+        if "hist" not in name:
+            bar(f"`{name}`: million events a second of the tracer's CPU", rate / 1e6, EVENTS_PER_S / 1e6, at_least=True)
+    table("Events that the tracer takes in", ["", "million a second of CPU", "ns between hits", "lost"], rows)
 
 
 def main():
@@ -155,9 +152,7 @@ def main():
             cells(nopal, program)
         if "events" in wanted:
             events(nopal, program)
-    if missed:
-        print("missed: " + ", ".join(missed))
-    sys.exit(1 if missed else 0)
+    end()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+from common import bar, end, table
+
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
@@ -64,16 +67,18 @@ def main():
         ("nopal view --count", [nopal, "view", "--count", recording]),
     ]
     rates = {}
-    print(f"{'reader':<22}{'cpu s':>8}{'wall s':>8}{'M events/cpu s':>16}{'peak MiB':>10}")
+    rows = []
     for name, command in cases:
         cpu, wall, peak = cpu_seconds(command, args.repeat)
         rates[name] = args.events / cpu
-        print(f"{name:<22}{cpu:>8.2f}{wall:>8.2f}{rates[name] / 1e6:>16.2f}{peak:>10.1f}")
+        rows.append((name, f"{cpu:.2f}", f"{wall:.2f}", f"{rates[name] / 1e6:.2f}", peak))
+    table(f"{args.events} events read", ["reader", "CPU s", "wall s", "million events a CPU second", "peak MiB"], rows)
     text = rates["nopal view"] / rates["babeltrace2 text"]
     count = rates["nopal view --count"] / rates["babeltrace2 counter"]
-    print(f"text: {text:.1f} times babeltrace2 (bar 8); counting: {count:.1f} times (bar 10)")
+    bar("events as text a CPU second: times babeltrace2's", text, 8, at_least=True)
+    bar("events counted a CPU second: times babeltrace2's", count, 10, at_least=True)
     shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(0 if text >= 8 and count >= 10 else 1)
+    end()
 
 
 if __name__ == "__main__":
