@@ -9,7 +9,8 @@ use nopal_sdt::operand::Operand;
 use nopal_sdt::probe::Site;
 use nopal_tests::{root, run, scratch};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 fn build(folder: &str) -> PathBuf {
@@ -59,6 +60,12 @@ fn operand(site: &Site, index: usize) -> Operand {
     site.args[index].operand.clone().unwrap()
 }
 
+/// Device and inode.
+fn identity(path: &Path) -> (u64, u64) {
+    let metadata = std::fs::metadata(path).unwrap();
+    (metadata.dev(), metadata.ino())
+}
+
 #[test]
 fn records_say_what_the_program_said() {
     const ROUNDS: u32 = 200;
@@ -91,7 +98,7 @@ fn records_say_what_the_program_said() {
     }
     let mapped = mapped_objects(pid).unwrap().into_iter().find(|o| o.path == program).unwrap();
     let path = mapped.reachable_path().unwrap();
-    let (mut sets, refused) = door.prepare(&path, &sites);
+    let (mut sets, refused) = door.prepare(&path, identity(&path), &sites);
     assert!(refused.is_empty(), "{refused:?}");
     let mut uprobes = Uprobes::default();
     for set in &mut sets {
@@ -159,7 +166,7 @@ fn what_finds_no_room_is_counted() {
     let captures = vec![Capture::Value { operand: operand(&site, 0) }];
     let mut door = KernelDoor::open(4096).unwrap();
     let site = KernelSite { event: 9, site, captures };
-    let _link = door.link(&program, &site, target.child.id()).unwrap();
+    let _link = door.link(&program, identity(&program), &site, target.child.id()).unwrap();
     target.go();
     let received = door.poll(usize::MAX, |_, _| ()) as u64;
     let loss = door.loss().unwrap();

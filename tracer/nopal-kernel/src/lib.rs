@@ -19,6 +19,7 @@ mod pt_regs;
 pub mod refusal;
 mod ringbuf;
 pub mod script;
+mod trace_page;
 mod tracefs;
 pub mod uprobes;
 
@@ -161,9 +162,14 @@ impl KernelDoor {
         Ok(KernelDoor { ring, maps, loss, _depth: depth, _scratch: scratch, n_cpus })
     }
 
-    /// Divides sites of the file at `path` by the programs that will serve them. Sites for which no program can be made are
-    /// returned with the reason.
-    pub fn prepare(&self, path: &Path, sites: &[KernelSite]) -> (Vec<CaptureSet>, Vec<(u32, Refusal)>) {
+    /// Divides sites of the file at `path`, with this device and inode, by the programs that will serve them. Sites for which
+    /// no program can be made are returned with the reason.
+    pub fn prepare(
+        &self,
+        path: &Path,
+        file: (u64, u64),
+        sites: &[KernelSite],
+    ) -> (Vec<CaptureSet>, Vec<(u32, Refusal)>) {
         let mut refused = Vec::new();
         let mut accepted = Vec::new();
         for site in sites {
@@ -192,7 +198,7 @@ impl KernelDoor {
             (0..accepted.len()).partition(|at| is_alone(accepted[*at].0));
         let alone = alone.into_iter().map(|at| {
             let (link, site) = (LinkSite { cookie: 0, ..link_site(at) }, accepted[at].1.clone());
-            let set = SiteSet::new(path, accepted[at].0.is_return(), vec![link]);
+            let set = SiteSet::new(path, file, accepted[at].0.is_return(), vec![link]);
             CaptureSet { set, sites: vec![site], linked: None }
         });
         let links: Vec<LinkSite> = plain.into_iter().map(link_site).collect();
@@ -201,7 +207,7 @@ impl KernelDoor {
             part.sort_by_key(uprobes::page_offset);
             let sites = part.iter().map(|link| accepted[link.cookie as usize].1.clone()).collect();
             (0..).zip(&mut part).for_each(|(cookie, link)| link.cookie = cookie);
-            CaptureSet { set: SiteSet::new(path, false, part), sites, linked: None }
+            CaptureSet { set: SiteSet::new(path, file, false, part), sites, linked: None }
         });
         (sets.chain(alone).collect(), refused)
     }
@@ -233,8 +239,14 @@ impl KernelDoor {
     }
 
     /// Arms one site in one process alone, until the link is dropped.
-    pub fn link(&self, path: &Path, site: &KernelSite, pid: u32) -> Result<Link, KernelError> {
-        let (sets, refused) = self.prepare(path, std::slice::from_ref(site));
+    pub fn link(
+        &self,
+        path: &Path,
+        file: (u64, u64),
+        site: &KernelSite,
+        pid: u32,
+    ) -> Result<Link, KernelError> {
+        let (sets, refused) = self.prepare(path, file, std::slice::from_ref(site));
         if let Some((_, why)) = refused.into_iter().next() {
             return Err(KernelError::Site(why));
         }

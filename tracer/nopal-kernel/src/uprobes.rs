@@ -4,11 +4,10 @@
 use super::bpf::{self, LinkSite};
 use super::inherited_uprobes::{Family, Inheritance};
 use super::tracefs::{Place, Tracefs};
-use nopal_proc::perf;
-use std::fs::File;
+use nopal_proc::{Image, perf};
 use std::hash::Hash;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,11 +34,16 @@ pub(super) enum AttachError<E> {
     Kernel(io::Error),
 }
 
+/// Device and inode.
+pub(crate) type FileId = (u64, u64);
+
 /// Sites of one file that share programs.
 #[derive(Debug)]
 pub(super) struct SiteSet {
     /// Leads to the very file from here.
     pub path: PathBuf,
+    /// Device and inode of what was looked at: by now the path may lead to something else, where the places would be others.
+    file: FileId,
     pub is_return: bool,
     pub sites: Vec<LinkSite>,
     /// Made when the first process joins.
@@ -47,8 +51,17 @@ pub(super) struct SiteSet {
 }
 
 impl SiteSet {
-    pub(crate) fn new(path: &Path, is_return: bool, sites: Vec<LinkSite>) -> SiteSet {
-        SiteSet { path: path.to_owned(), is_return, sites, family: None }
+    pub(crate) fn new(path: &Path, file: FileId, is_return: bool, sites: Vec<LinkSite>) -> SiteSet {
+        SiteSet { path: path.to_owned(), file, is_return, sites, family: None }
+    }
+
+    /// The very file, held so that nobody can put another in its place.
+    fn open(&self) -> io::Result<Image> {
+        let image = Image::open(&self.path).map_err(|error| io::Error::other(error.to_string()))?;
+        match (image.device, image.inode) == self.file {
+            true => Ok(image),
+            false => Err(io::Error::from_raw_os_error(libc::ESTALE)),
+        }
     }
 }
 
@@ -123,7 +136,7 @@ impl<K: Copy + Eq + Hash> Uprobes<K> {
         mut load: impl FnMut(usize, Way<'_>) -> Result<Arc<OwnedFd>, E>,
     ) -> Option<Family> {
         let (tracefs, first) = (self.tracefs.as_ref()?, sets.first()?);
-        let file = File::open(&first.path).ok()?;
+        let image = first.open().ok()?;
         let mut sites: Vec<&LinkSite> = sets.iter().flat_map(|set| &set.sites).collect();
         sites.sort_by_key(|site| site.file_offset);
         sites.dedup_by_key(|site| site.file_offset);
@@ -131,7 +144,7 @@ impl<K: Copy + Eq + Hash> Uprobes<K> {
         let load = |(index, set): (usize, &&SiteSet)| load(index, Way::Shared(&set.sites)).ok();
         let programs: Option<Vec<_>> = sets.iter().enumerate().map(load).collect();
         let mut family = Family::default();
-        family.add(tracefs, &file, &places, first.is_return, &programs?).ok()?;
+        family.add(tracefs, image.file(), &places, first.is_return, &programs?).ok()?;
         Some(family)
     }
 
@@ -159,12 +172,12 @@ fn found<E>(
     set: &SiteSet,
     load: &mut impl FnMut(Way<'_>) -> Result<Arc<OwnedFd>, E>,
 ) -> Result<Family, AttachError<E>> {
-    let file = File::open(&set.path).map_err(AttachError::Kernel)?;
+    let image = set.open().map_err(AttachError::Kernel)?;
     let mut family = Family::default();
     for sites in told_apart(&set.sites, usize::MAX) {
         let program = load(Way::Inherited(&sites)).map_err(AttachError::Program)?;
         let places: Vec<Place> = sites.iter().map(place).collect();
-        family.add(tracefs, &file, &places, set.is_return, &[program]).map_err(AttachError::Kernel)?;
+        family.add(tracefs, image.file(), &places, set.is_return, &[program]).map_err(AttachError::Kernel)?;
     }
     Ok(family)
 }
@@ -180,7 +193,9 @@ pub(super) fn link<E>(
     has_multi: bool,
     load: &mut impl FnMut(Way<'_>) -> Result<Arc<OwnedFd>, E>,
 ) -> Result<Link, AttachError<E>> {
-    let path = bpf::c_path(&set.path).map_err(AttachError::Kernel)?;
+    let image = set.open().map_err(AttachError::Kernel)?;
+    let path = format!("/proc/self/fd/{}", image.file().as_raw_fd());
+    let path = bpf::c_path(Path::new(&path)).map_err(AttachError::Kernel)?;
     // A program that is refused for its own sake is refused below, too.
     if has_multi && let Ok(program) = load(Way::Multi) {
         match bpf::link_uprobes(&program, &path, &set.sites, pid.unwrap_or(0), set.is_return) {

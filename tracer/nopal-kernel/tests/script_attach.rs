@@ -603,9 +603,18 @@ fn mount_tracefs() {
     }
 }
 
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure lives over the call; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 #[test]
-fn without_bpf_the_lines_of_tracefs_do() {
-    use nopal_kernel::ftrace::{FtraceDoor, FtraceSite};
+fn without_bpf_the_records_of_tracefs_do() {
+    use nopal_capture::Capture;
+    use nopal_capture::record::RecordLayout;
+    use nopal_kernel::ftrace::{FtraceDoor, FtraceSite, payload};
     mount_tracefs();
     let mut app = app(&[]);
     let mut other = start(app.path.clone(), &[]);
@@ -625,18 +634,43 @@ fn without_bpf_the_lines_of_tracefs_do() {
     door.add(&site("hit", &[(0, false), (1, true), (2, false)])).unwrap();
     door.add(&site("done", &[(0, false)])).unwrap();
     door.start(&[app.pid()]).unwrap();
+    let before_ns = monotonic_ns();
     assert_eq!(app.ask("3"), (3, 1), "the semaphore is up");
     other.ask("5");
-    let mut hits = Vec::new();
-    door.poll(|hit| hits.push(hit)).unwrap();
+    let captures = {
+        let operand =
+            |index: usize| object.probe("app", "hit").unwrap().sites[0].args[index].operand.clone().unwrap();
+        let pointer = operand(1);
+        [
+            Capture::Value { operand: operand(0) },
+            Capture::CString { pointer, max_bytes: 32, is_trusted: false },
+            Capture::Value { operand: operand(2) },
+        ]
+    };
+    let (mut payloads, mut times) = (Vec::new(), Vec::new());
+    let polled = door.poll(|hit| {
+        assert_eq!(hit.tid, app.pid());
+        times.push(hit.ns);
+        if hit.event == 0 {
+            payloads.push(payload(&captures, &hit.values));
+        }
+    });
+    assert_eq!(polled.unwrap(), 6);
     assert_eq!(door.counts(), [3, 3], "another process is not shown");
     assert_eq!(door.n_lost(), 0);
-    assert!(hits.iter().all(|hit| hit.tid == app.pid()));
-    let first: Vec<&[String]> = hits.iter().filter(|h| h.event == 0).map(|h| h.args.as_slice()).collect();
-    assert_eq!(
-        first,
-        [["0", "\"even and longer\"", "0"], ["1", "\"odd\"", "-1"], ["2", "\"even and longer\"", "-2"]]
-    );
+    assert!(times.iter().all(|ns| (before_ns..monotonic_ns()).contains(ns)));
+    // The number, how long the text is, another number, the text.
+    let layout = RecordLayout::new(&captures, true, true);
+    let shown = |payload: &Vec<u8>| {
+        let text = layout.text(payload, 1).unwrap();
+        assert!(!text.is_truncated && !text.is_unreadable);
+        let number = |index: usize| layout.bits(payload, index).unwrap();
+        (number(0), String::from_utf8_lossy(text.bytes).into_owned(), number(2))
+    };
+    let mut first: Vec<_> = payloads.iter().map(shown).collect();
+    first.sort();
+    let wanted = [(0, "even and longer", 0), (1, "odd", -1i64 as u64), (2, "even and longer", -2i64 as u64)];
+    assert_eq!(first, wanted.map(|(a, text, b)| (a, text.to_owned(), b)));
     drop(door);
     app.wait_for_no_tracer();
     assert_eq!(app.ask("1").1, 0, "the semaphore is down");

@@ -401,7 +401,7 @@ impl ScriptDoor {
                 && known.set.sites == sites
         };
         self.sets.iter().position(is_same).unwrap_or_else(|| {
-            let set = SiteSet::new(&group.found.path, kind == Kind::Uretprobe, sites);
+            let set = SiteSet::new(&group.found.path, file, kind == Kind::Uretprobe, sites);
             self.sets.push(ClauseSet { clause, kind, file, layouts, set });
             self.sets.len() - 1
         })

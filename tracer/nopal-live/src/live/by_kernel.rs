@@ -147,11 +147,11 @@ impl Kernel {
         let refused = |why| LiveError::Kernel(KernelError::Site(why));
         let file = FileCodes::default().read(mapped.open().map_err(LiveError::Target)?).map_err(refused)?;
         check(&file, &site.site).map_err(refused)?;
-        door.link(&path, &site, pid)
+        door.link(&path, file.file(), &site, pid)
             .or_else(|_| {
                 // The kernel keeps one semaphore for a place: the other tool's, which may be none.
                 site.site.semaphore = None;
-                door.link(&path, &site, pid)
+                door.link(&path, file.file(), &site, pid)
             })
             .map_err(LiveError::Kernel)
     }
@@ -194,7 +194,7 @@ impl Kernel {
             .cloned()
             .collect();
         if !safe.is_empty() {
-            refused.extend(self.attach(pid, mapped, &safe)?);
+            refused.extend(self.attach(pid, mapped, file.file(), &safe)?);
         }
         // A library may have come and gone: then its uprobes are there when it comes again.
         let objects = nopal_proc::mapped_objects(pid).unwrap_or_default();
@@ -223,6 +223,7 @@ impl Kernel {
         &mut self,
         pid: u32,
         mapped: &nopal_proc::MappedObject,
+        file: (u64, u64),
         sites: &[Wanted],
     ) -> Result<HashMap<u32, NotByKernel>, LiveError> {
         let door = match &mut self.door {
@@ -244,7 +245,7 @@ impl Kernel {
             Slot::Occupied(known) => known.into_mut(),
             Slot::Vacant(vacant) => {
                 let kernel_sites: Vec<KernelSite> = sites.iter().filter_map(kernel_site).collect();
-                let (sets, refused) = door.prepare(&path, &kernel_sites);
+                let (sets, refused) = door.prepare(&path, file, &kernel_sites);
                 let refused =
                     refused.into_iter().map(|(event, why)| (event, NotByKernel::Site(why))).collect();
                 vacant.insert(Prepared { sets, refused })

@@ -1,4 +1,4 @@
-//! The kernel door where eBPF is not permitted: events of tracefs, whose lines become records. Such an event belongs to a
+//! The kernel door where eBPF is not permitted: events of tracefs, whose records become ours. Such an event belongs to a
 //! file, and every process that maps the file pays for it; so it is made only where nobody else does.
 
 use super::NotByKernel;
@@ -9,8 +9,13 @@ use nopal_kernel::script::processes_mapping;
 use nopal_proc::MappedObject;
 use nopal_sdt::probe::Side;
 use std::collections::{HashMap, HashSet};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
-/// Events of tracefs and what their lines mean.
+/// Whose process is remembered: a program may start and end threads for ever.
+const MAX_THREADS: usize = 1 << 16;
+
+/// Events of tracefs and what their records mean.
 #[derive(Debug)]
 pub(crate) struct TracefsDoor {
     door: FtraceDoor,
@@ -41,7 +46,9 @@ impl TracefsDoor {
         mapped: &MappedObject,
         sites: &[Wanted],
     ) -> Result<HashMap<u32, NotByKernel>, NotByKernel> {
-        let path = mapped.reachable_path().map_err(NotByKernel::File)?;
+        // Held while it is named to the kernel: nobody can put another file in its place, whose code would be changed instead.
+        let image = mapped.open().map_err(NotByKernel::File)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", image.file().as_raw_fd()));
         let family: Vec<u32> = std::iter::once(pid).chain(nopal_proc::descendants(pid)).collect();
         let n_processes =
             processes_mapping(&path).into_iter().filter(|other| !family.contains(other)).count();
@@ -92,20 +99,23 @@ impl TracefsDoor {
         // What cannot be read now is there the next time.
         let _ = self.door.poll(|hit| {
             let Some((event, captures)) = events.get(hit.event) else { return };
+            if pids.len() >= MAX_THREADS {
+                pids.clear();
+            }
             let pid = *pids.entry(hit.tid).or_insert_with(|| process_of(hit.tid));
             let task = Task { tid: hit.tid, pid };
-            take(hit.cpu, hit.ns, *event, task, ftrace::payload(captures, &hit.args));
+            take(hit.cpu, hit.ns, *event, task, ftrace::payload(captures, &hit.values));
         });
     }
 
-    /// Lines lost since this was last asked.
+    /// Hits lost since this was last asked.
     pub(crate) fn n_lost(&mut self) -> u64 {
         let n = self.door.n_lost() - self.n_lost_seen;
         self.n_lost_seen = self.door.n_lost();
         n
     }
 
-    /// Disarms everything; lines that have come can still be read.
+    /// Disarms everything; what has come can still be read.
     pub(crate) fn close(&mut self) {
         // Removed for good when it is dropped.
         let _ = self.door.stop();
