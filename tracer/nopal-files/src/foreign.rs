@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -42,12 +43,22 @@ impl fmt::Display for ForeignError {
 
 impl std::error::Error for ForeignError {}
 
-/// Opens a regular file for reading. Never waits: a FIFO without a writer or a device is refused.
+/// Opens a regular file for reading. Anything else is refused without having been opened: a FIFO may wait for that, and a device
+/// do something (a watchdog restarts the machine).
 pub fn open(path: &Path) -> Result<File, ForeignError> {
-    // O_NONBLOCK has no effect on regular files and keeps the open of a FIFO from waiting for a writer.
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(path).map_err(ForeignError::Io)?;
+    let with = |path: &Path, flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let found = with(path, libc::O_PATH).map_err(ForeignError::Io)?;
+    if !found.metadata().map_err(ForeignError::Io)?.is_file() {
+        return Err(ForeignError::NotAFile);
+    }
+    // The very same, whatever has its name by now. O_NONBLOCK has no effect on regular files.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = match with(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())), flags) {
+        // Without /proc.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => with(path, flags),
+        opened => opened,
+    };
+    let file = file.map_err(ForeignError::Io)?;
     if file.metadata().map_err(ForeignError::Io)?.is_file() { Ok(file) } else { Err(ForeignError::NotAFile) }
 }
 
@@ -74,6 +85,25 @@ mod tests {
     use super::*;
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let fifo = std::env::temp_dir().join(format!("nopal-foreign-watched-{}", std::process::id()));
+        let name = CString::new(fifo.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name ends in a NUL.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        // SAFETY: plain numbers; the result is checked.
+        let watch = unsafe { libc::inotify_init1(libc::IN_NONBLOCK) };
+        assert!(watch >= 0);
+        // SAFETY: the descriptor is new and nobody else's.
+        let mut told = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(watch) };
+        // SAFETY: the name ends in a NUL.
+        assert!(unsafe { libc::inotify_add_watch(watch, name.as_ptr(), libc::IN_OPEN) } >= 0);
+        assert!(matches!(open(&fifo), Err(ForeignError::NotAFile)));
+        let nothing = told.read(&mut [0; 64]).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock, "somebody has opened it");
+        std::fs::remove_file(&fifo).unwrap();
+    }
 
     #[test]
     fn only_regular_files_of_a_bounded_size_are_read() {

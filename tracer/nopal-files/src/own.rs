@@ -2,11 +2,11 @@
 //! its descriptor, so that nobody can put another one in its place afterwards; below it no link is followed, and a new
 //! file is always new.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{DirBuilder, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -220,6 +220,38 @@ impl Folder {
     }
 }
 
+/// The file that somebody named to be written anew, for its owner alone if it was not there. A link is followed if root or we
+/// made it, as those of /dev are: in a folder that others can write, anybody else may have planted it.
+pub fn create(path: &Path) -> io::Result<File> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOCTTY;
+    let open = |path: &Path, more| open_at(libc::AT_FDCWD, path.as_os_str(), flags | more).map(File::from);
+    let failed = match open(path, libc::O_NOFOLLOW) {
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => error,
+        opened => return opened,
+    };
+    // Held by its descriptor, nobody can put another link in its place.
+    let link = open_at(libc::AT_FDCWD, path.as_os_str(), libc::O_PATH | libc::O_NOFOLLOW).map(File::from)?;
+    let metadata = link.metadata()?;
+    if !metadata.is_symlink() {
+        return Err(failed);
+    }
+    // SAFETY: geteuid has no preconditions.
+    if ![0, unsafe { libc::geteuid() }].contains(&metadata.uid()) {
+        return Err(not_ours(format!("{} is a link that another user made", path.display())));
+    }
+    let target = read_link(&link)?;
+    open(&path.parent().unwrap_or(Path::new("")).join(target), 0)
+}
+
+fn read_link(link: &File) -> io::Result<PathBuf> {
+    let mut target = vec![0; libc::PATH_MAX as usize];
+    // SAFETY: the empty name stands for the link itself; the kernel writes at most as much as there is room.
+    let len =
+        unsafe { libc::readlinkat(link.as_raw_fd(), c"".as_ptr(), target.as_mut_ptr().cast(), target.len()) };
+    target.truncate(usize::try_from(len).map_err(|_| io::Error::last_os_error())?);
+    Ok(PathBuf::from(OsString::from_vec(target)))
+}
+
 /// No two calls give the same, and names of killed processes are not in the way for long.
 fn temporary_name(name: &str) -> String {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -255,6 +287,35 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_named_file_is_private_and_no_planted_link_is_followed() {
+        let dir = scratch("named");
+        let victim = dir.join("victim");
+        fs::write(&victim, "kept").unwrap();
+        let new = dir.join("new");
+        create(&new).and_then(|mut file| file.write_all(b"a")).unwrap();
+        assert_eq!(fs::metadata(&new).unwrap().mode() & 0o777, 0o600);
+        // Our own link, also one that is told from its folder.
+        symlink("new", dir.join("own")).unwrap();
+        create(&dir.join("own")).and_then(|mut file| file.write_all(b"b")).unwrap();
+        assert_eq!(fs::read_to_string(&new).unwrap(), "b");
+        // What is there is written anew, and devices are written to.
+        create(&new).and_then(|mut file| file.write_all(b"c")).unwrap();
+        assert_eq!(fs::read_to_string(&new).unwrap(), "c");
+        symlink("/dev/null", dir.join("null")).unwrap();
+        create(&dir.join("null")).unwrap();
+        assert_eq!(create(&dir).unwrap_err().raw_os_error(), Some(libc::EISDIR));
+        let planted = dir.join("planted");
+        symlink(&victim, &planted).unwrap();
+        // Only root can give it to somebody else.
+        if std::os::unix::fs::lchown(&planted, Some(65534), None).is_ok() {
+            let error = create(&planted).unwrap_err().to_string();
+            assert!(error.contains("is a link that another user made"), "{error}");
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     fn scratch(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("nopal-own-{name}-{}", std::process::id()));

@@ -4,12 +4,13 @@ use super::names::TracerNames;
 use super::series::SeriesMaps;
 use super::spans::ScriptSpans;
 use super::{Maps, entries_of};
+use nopal_files::foreign::{self, ForeignError};
 use nopal_program::rank::Rank;
 use nopal_program::{Action, Format, Program};
 use nopal_script::render::{Entry, Form, MapShown, Renderer, printf};
 use nopal_spans::Unmatched;
-use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -257,7 +258,9 @@ fn joined(payload: &[u8], at: u32, max_count: u32, max_bytes: u32, separator: &s
 
 fn read_file(path: &str, n_bytes: u32) -> Vec<u8> {
     let mut text = Vec::new();
-    match File::open(path).and_then(|file| file.take(n_bytes.into()).read_to_end(&mut text)) {
+    // The name may come from the program that is traced.
+    let file = foreign::open(Path::new(path)).map_err(ForeignError::into_io);
+    match file.and_then(|file| file.take(n_bytes.into()).read_to_end(&mut text)) {
         Ok(_) => text,
         Err(error) => {
             let error = error.to_string();

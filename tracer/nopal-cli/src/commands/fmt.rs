@@ -3,6 +3,7 @@
 use super::run::input::Source;
 use crate::failure::Failure;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Formats scripts in place; one with errors is left alone.
@@ -68,7 +69,7 @@ fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     name.push(format!(".nopal-{}", std::process::id()));
     let beside: PathBuf = path.with_file_name(name);
     let write = || {
-        let mut file = std::fs::File::create_new(&beside)?;
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(std::fs::metadata(&path)?.permissions())?;
         std::fs::rename(&beside, &path)

@@ -36,7 +36,7 @@ struct Said {
 impl Out {
     pub(crate) fn open(path: Option<&Path>) -> Result<Out, Failure> {
         let Some(path) = path else { return Ok(Out::default()) };
-        let file = File::create(path)
+        let file = nopal_files::own::create(path)
             .map_err(|e| Failure::new("output", format!("cannot write {}: {e}", path.display())))?;
         Ok(Out { file: Some(file), said: None, is_within_line: false })
     }
@@ -213,7 +213,7 @@ impl Out {
         }
         if args.format == FormArg::Json {
             let object = serde_json::json!({ "type": "verdict", "data": verdict::json(verdict) });
-            anstream::eprintln!("{object}");
+            tell_json!(object);
         } else {
             tell!("{}", verdict::text(verdict, Manner::LIVE));
         }

@@ -31,11 +31,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let text = Home::find()?.get(args.name.as_deref())?.config()?.to_toml();
     let Some(path) = args.output_path else {
-        anstream::print!("{text}");
+        // TOML has the same escapes in its strings as JSON.
+        anstream::print!("{}", nopal_trace::escape_json(&text));
         return Ok(());
     };
     let mut options = OpenOptions::new();
-    options.write(true).create(true).create_new(!args.force).truncate(true).custom_flags(libc::O_NOFOLLOW);
+    options.write(true).create(true).create_new(!args.force).truncate(true);
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(&path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| {
         let failure = Failure::new("output", format!("cannot write {}: {e}", path.display()));
