@@ -63,9 +63,10 @@ fn label_name(field: &str) -> String {
 
 const MAX_LABEL_CHARS: usize = 128;
 
+/// As the formats ask for it; what would steer a terminal that shows them stands as its number.
 fn escaped(text: &str) -> String {
     let text: String = text.chars().take(MAX_LABEL_CHARS).collect();
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    nopal_trace::escape_lines(&text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 pub(crate) fn text_of(cell: &Cell) -> String {
@@ -219,6 +220,7 @@ mod tests {
         let by = ["query".to_owned(), "le".to_owned()];
         let text = joined(&labels("t", "span", &by, &values));
         assert_eq!(text, r#"target="t",span="p:s",query="a\"} 1\nx \\",arg_le="-3""#);
+        assert_eq!(escaped("a\x1b[2J\u{9b}\n"), r"a\\u{1b}[2J\\u{9b}\n");
         assert_eq!(label_name("end.status"), "end_status");
         assert_eq!(label_name("0"), "arg_0");
     }

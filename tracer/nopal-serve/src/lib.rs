@@ -3,6 +3,7 @@
 
 mod config;
 mod exposition;
+mod http;
 mod otlp;
 mod push;
 mod server;

@@ -2,22 +2,18 @@
 
 use crate::config::Config;
 use crate::exposition::{Form, render};
+use crate::http::{Listener, Request};
 use crate::otlp;
 use crate::push::{Place, Push};
 use crate::target::Target;
 use nopal_spans::Span;
 use serde_json::{Value, json};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tiny_http::{Header, Method, Request, Response};
 
 /// How long to wait for a scrape when nothing comes, at first and at most: rings hold what comes meanwhile.
 const LEAST_WAIT: Duration = Duration::from_millis(5);
 const MOST_WAIT: Duration = Duration::from_millis(100);
-/// Answers under way to clients that read slowly.
-const MAX_ANSWERS: usize = 8;
 
 /// What each target of a configuration is made of, beside its own words: spans that a file declares, and providers.
 pub type Files = (Vec<Span>, Vec<nopal_provider::File>);
@@ -36,13 +32,12 @@ impl fmt::Display for ServeError {
 }
 
 pub struct Server {
-    http: tiny_http::Server,
+    http: Listener,
     config: Config,
     targets: Vec<Target>,
     push: Option<(Push, Instant)>,
     start_ns: i64,
     wait: Duration,
-    n_answers: Arc<AtomicUsize>,
     n_scrapes: u64,
     /// Why the file could not be read again.
     pub problem: Option<String>,
@@ -66,7 +61,7 @@ fn push_of(config: &Config) -> Option<(Push, Instant)> {
 impl Server {
     /// `files` has an entry for each target.
     pub fn new(config: Config, files: Vec<Files>) -> Result<Server, ServeError> {
-        let http = tiny_http::Server::http(config.listen).map_err(|error| ServeError::Listen {
+        let http = Listener::open(config.listen).map_err(|error| ServeError::Listen {
             address: config.listen.to_string(),
             error: error.to_string(),
         })?;
@@ -78,7 +73,6 @@ impl Server {
             config,
             start_ns: epoch_ns(),
             wait: LEAST_WAIT,
-            n_answers: Arc::default(),
             n_scrapes: 0,
             problem: None,
         })
@@ -86,7 +80,7 @@ impl Server {
 
     /// Where it listens; a port of 0 has become one that was free.
     pub fn address(&self) -> String {
-        self.http.server_addr().to_string()
+        self.http.address().to_string()
     }
 
     /// Takes hits, and waits a moment for scrapes if there were none.
@@ -94,8 +88,7 @@ impl Server {
         let n_hits: u64 = self.targets.iter_mut().map(|target| target.round(is_stopped)).sum();
         self.push();
         self.wait = if n_hits > 0 { LEAST_WAIT } else { (self.wait * 2).min(MOST_WAIT) };
-        // A signal ends the wait early; what else can go wrong with one connection is its own affair.
-        if let Ok(Some(request)) = self.http.recv_timeout(self.wait) {
+        if let Some(request) = self.http.next(self.wait) {
             self.answer(request);
         }
     }
@@ -133,40 +126,18 @@ impl Server {
     }
 
     fn answer(&mut self, request: Request) {
-        let path = request.url().split('?').next().unwrap_or_default().to_owned();
-        let (status, content_type, body) = match (request.method(), path.as_str()) {
-            (Method::Get | Method::Head, "/metrics") => {
+        let (status, content_type, body) = match (request.method.as_str(), request.path.as_str()) {
+            ("GET" | "HEAD", "/metrics") => {
                 self.n_scrapes += 1;
-                let wants_open = request.headers().iter().any(|header| {
-                    header.field.equiv("Accept") && header.value.as_str().contains("openmetrics")
-                });
-                let form = if wants_open { Form::OpenMetrics } else { Form::Prometheus };
+                let form = if request.wants_open_metrics { Form::OpenMetrics } else { Form::Prometheus };
                 (200, form.content_type(), render(&mut self.targets, form))
             }
-            (Method::Get | Method::Head, "/health") => {
-                (200, "application/json", format!("{}\n", self.health()))
-            }
-            (Method::Get | Method::Head, "/") => (200, "text/html; charset=utf-8", self.page()),
-            (Method::Get | Method::Head, _) => {
-                (404, "text/plain", "there are /metrics and /health\n".to_owned())
-            }
+            ("GET" | "HEAD", "/health") => (200, "application/json", format!("{}\n", self.health())),
+            ("GET" | "HEAD", "/") => (200, "text/html; charset=utf-8", self.page()),
+            ("GET" | "HEAD", _) => (404, "text/plain", "there are /metrics and /health\n".to_owned()),
             _ => (405, "text/plain", "only GET\n".to_owned()),
         };
-        let mut response = Response::from_string(body).with_status_code(status);
-        if let Ok(header) = Header::from_bytes("Content-Type", content_type) {
-            response.add_header(header);
-        }
-        // A client that reads slowly must not hold up the rings.
-        if self.n_answers.fetch_add(1, Ordering::Relaxed) >= MAX_ANSWERS {
-            self.n_answers.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        let n_answers = self.n_answers.clone();
-        std::thread::spawn(move || {
-            // A client that has gone wants no answer.
-            let _ = request.respond(response);
-            n_answers.fetch_sub(1, Ordering::Relaxed);
-        });
+        request.answer(status, content_type, &body);
     }
 
     fn health(&self) -> Value {
