@@ -1,5 +1,6 @@
 //! The order in which a process is changed and put back. The engine takes its steps from here, and so does the model in the
-//! tests, which tries every kill at every write, a second tracer, and tools that put breakpoints on the same bytes.
+//! tests, which tries every kill at every write, a second tracer, a child that is forked at any moment, and tools that put
+//! breakpoints on the same bytes or on those behind them.
 
 /// What is done to open sites, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,6 +51,17 @@ mod tests {
     const UNBOUNDED: u32 = 100;
     /// Writes that a tracer lives to see in one step.
     const KILLED_AFTER: [u32; 7] = [0, 1, 2, 3, 4, 5, UNBOUNDED];
+    /// What is done to leave, process by process, with what is shared before and after: there are the parent and a child.
+    const LEAVING: [(Closing, usize); 6] = [
+        (CLOSING[0], PARENT),
+        (CLOSING[1], PARENT),
+        (CLOSING[2], PARENT),
+        (CLOSING[1], CHILD),
+        (CLOSING[2], CHILD),
+        (CLOSING[3], PARENT),
+    ];
+    const PARENT: usize = 0;
+    const CHILD: usize = 1;
 
     /// The memory of a process, and how many writes its tracer lives to see.
     struct Model {
@@ -91,26 +103,29 @@ mod tests {
         Gone,
     }
 
-    /// A tool that puts a breakpoint on the first byte of the instruction.
+    /// A tool that puts a breakpoint somewhere, in all processes there are.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     enum Tool {
-        /// Puts back what it found.
+        /// On the first byte of the instruction. Puts back what it found.
         Debugger,
-        /// Puts back what the file has.
+        /// The same. Puts back what the file has.
         Uprobe,
+        /// On the instruction behind, whose bytes are the distance of our jump.
+        Behind,
     }
 
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     struct World {
-        bytes: Vec<u8>,
+        /// Of the parent, and of the child if it has been forked: a copy of its memory, which shares the stub space.
+        memories: Vec<Vec<u8>>,
         is_journaled: bool,
         stubs: [bool; 2],
         is_linked: [bool; 2],
         life: [Life; 2],
         phase: [Phase; 2],
         lock: Option<usize>,
-        /// What the tool's breakpoint covers.
-        covered: Option<u8>,
+        /// What the tool's breakpoint covers, by process.
+        covered: Option<Vec<u8>>,
         n_visits: u8,
     }
 
@@ -120,16 +135,32 @@ mod tests {
         tool: Tool,
         /// What others had the semaphore at.
         others: u16,
+        may_fork: bool,
+    }
+
+    impl Setting {
+        /// Where the tool puts its breakpoint.
+        fn place(&self) -> usize {
+            match self.tool {
+                Tool::Debugger | Tool::Uprobe => CODE as usize,
+                Tool::Behind => self.patch.end() as usize,
+            }
+        }
+
+        /// What the file has.
+        fn code(&self) -> Vec<u8> {
+            [&self.patch.kept[..], &self.patch.original, &self.patch.behind].concat()
+        }
     }
 
     impl World {
         fn new(setting: &Setting) -> World {
             let mut bytes = vec![0; N_BYTES];
-            let code = [&setting.patch.kept[..], &setting.patch.original].concat();
+            let code = setting.code();
             bytes[..code.len()].copy_from_slice(&code);
             bytes[SEMAPHORE as usize..][..2].copy_from_slice(&setting.others.to_le_bytes());
             World {
-                bytes,
+                memories: vec![bytes],
                 is_journaled: false,
                 stubs: [false; 2],
                 is_linked: [false; 2],
@@ -141,17 +172,23 @@ mod tests {
             }
         }
 
-        /// Runs a step on the memory; false if its tracer did not live to see the end.
-        fn with<T>(&mut self, n_writes: u32, step: impl FnOnce(&Model) -> Result<T>) -> Option<T> {
-            let model =
-                Model { bytes: RefCell::new(std::mem::take(&mut self.bytes)), n_left: Cell::new(n_writes) };
+        /// Runs a step on the memory of a process; nothing if its tracer did not live to see the end.
+        fn with<T>(
+            &mut self,
+            process: usize,
+            n_writes: u32,
+            step: impl FnOnce(&Model) -> Result<T>,
+        ) -> Option<T> {
+            let bytes = RefCell::new(std::mem::take(&mut self.memories[process]));
+            let model = Model { bytes, n_left: Cell::new(n_writes) };
             let outcome = step(&model);
-            self.bytes = model.bytes.into_inner();
+            self.memories[process] = model.bytes.into_inner();
             outcome.ok()
         }
 
-        fn semaphore(&self) -> u16 {
-            u16::from_le_bytes([self.bytes[SEMAPHORE as usize], self.bytes[SEMAPHORE as usize + 1]])
+        fn semaphore(&self, process: usize) -> u16 {
+            let at = SEMAPHORE as usize;
+            u16::from_le_bytes([self.memories[process][at], self.memories[process][at + 1]])
         }
 
         fn kill(&mut self, tracer: usize) {
@@ -183,21 +220,21 @@ mod tests {
                         (0..2).try_for_each(|entry| ledger.settle(entry, SEMAPHORE))?;
                         ledger.raise(tracer, SEMAPHORE)
                     };
-                    self.with(n_writes, step).is_some()
+                    self.with(PARENT, n_writes, step).is_some()
                 }
                 Opening::Link => {
                     self.is_linked[tracer] = true;
                     true
                 }
                 Opening::Patch => {
-                    let changed = self.with(n_writes, |m| setting.patch.change(m, Direction::In));
+                    let changed = self.with(PARENT, n_writes, |m| setting.patch.change(m, Direction::In));
                     let is_open = match changed {
                         None => return false,
                         Some(found) => found.is_none(),
                     };
                     if !is_open {
-                        let lowered =
-                            self.with(n_writes, |m| Ledger::new(m, LEDGER).lower(tracer, SEMAPHORE));
+                        let lower = |m: &Model| Ledger::new(m, LEDGER).lower(tracer, SEMAPHORE);
+                        let lowered = self.with(PARENT, n_writes, lower);
                         if lowered.is_none() {
                             return false;
                         }
@@ -209,7 +246,16 @@ mod tests {
         }
 
         /// One step of closing for the sessions that end; false if who does it was killed.
-        fn close(&mut self, setting: &Setting, ending: &[usize], step: Closing, n_writes: u32) -> bool {
+        fn close(
+            &mut self,
+            setting: &Setting,
+            ending: &[usize],
+            (step, process): (Closing, usize),
+            n_writes: u32,
+        ) -> bool {
+            if process >= self.memories.len() {
+                return true;
+            }
             match step {
                 Closing::Unlink => {
                     for tracer in ending {
@@ -218,10 +264,12 @@ mod tests {
                     true
                 }
                 Closing::Patch if self.is_wanted(|t| ending.contains(&t)) || !self.is_journaled => true,
-                Closing::Patch => self.with(n_writes, |m| setting.patch.change(m, Direction::Out)).is_some(),
+                Closing::Patch => {
+                    self.with(process, n_writes, |m| setting.patch.change(m, Direction::Out)).is_some()
+                }
                 Closing::Lower => {
                     let ending = ending.to_vec();
-                    self.with(n_writes, |m| {
+                    self.with(process, n_writes, |m| {
                         let ledger = Ledger::new(m, LEDGER);
                         if ending.iter().any(|t| ledger.is_noted(*t)) {
                             (0..2).try_for_each(|entry| ledger.settle(entry, SEMAPHORE))?;
@@ -243,11 +291,15 @@ mod tests {
             }
         }
 
-        /// `nopal detach`: ends the sessions whose tracers are dead or have left.
-        fn detach(&mut self, setting: &Setting, n_writes: u32) -> bool {
+        /// `nopal detach`: ends the sessions whose tracers are dead or have left, and is killed itself after this many
+        /// writes of a step.
+        fn detach(&mut self, setting: &Setting, last: usize, n_writes: u32) -> bool {
             let ending: Vec<usize> =
                 (0..2).filter(|t| matches!(self.life[*t], Life::Dead | Life::Left)).collect();
-            CLOSING.iter().all(|step| self.close(setting, &ending, *step, n_writes))
+            LEAVING.iter().enumerate().all(|(at, step)| {
+                let n_writes = if at == last { n_writes } else { UNBOUNDED };
+                at <= last && self.close(setting, &ending, *step, n_writes)
+            })
         }
 
         /// Every world that can come next.
@@ -285,9 +337,9 @@ mod tests {
                     Phase::Closing(at) => {
                         for n_writes in KILLED_AFTER {
                             add(&|w| {
-                                if !w.close(setting, &[t], CLOSING[at], n_writes) {
+                                if !w.close(setting, &[t], LEAVING[at], n_writes) {
                                     w.kill(t);
-                                } else if at + 1 < CLOSING.len() {
+                                } else if at + 1 < LEAVING.len() {
                                     w.phase[t] = Phase::Closing(at + 1);
                                 } else {
                                     (w.phase[t], w.lock) = (Phase::Gone, None);
@@ -302,21 +354,30 @@ mod tests {
                 }
             }
             if self.lock.is_none() && self.life.contains(&Life::Dead) {
-                for n_writes in KILLED_AFTER {
-                    add(&|w| _ = w.detach(setting, n_writes));
+                for (last, n_writes) in (0..LEAVING.len()).flat_map(|last| KILLED_AFTER.map(|n| (last, n))) {
+                    add(&|w| _ = w.detach(setting, last, n_writes));
                 }
             }
-            let first = setting.patch.kept.first().copied();
-            match self.covered {
+            if setting.may_fork && self.memories.len() == 1 {
+                add(&|w| {
+                    w.memories.push(w.memories[PARENT].clone());
+                    if let Some(covered) = &mut w.covered {
+                        covered.push(covered[PARENT]);
+                    }
+                });
+            }
+            let at = setting.place();
+            match &self.covered {
                 None if self.n_visits < 2 => add(&|w| {
-                    w.covered = Some(w.bytes[CODE as usize]);
-                    w.bytes[CODE as usize] = BREAKPOINT;
+                    w.covered = Some(w.memories.iter().map(|bytes| bytes[at]).collect());
+                    w.memories.iter_mut().for_each(|bytes| bytes[at] = BREAKPOINT);
                     w.n_visits += 1;
                 }),
                 Some(covered) => add(&|w| {
-                    let of_file = first.unwrap_or(setting.patch.original[0]);
-                    let back = if setting.tool == Tool::Uprobe { of_file } else { covered };
-                    w.bytes[CODE as usize] = back;
+                    let of_file = setting.code()[at];
+                    for (bytes, covered) in w.memories.iter_mut().zip(covered) {
+                        bytes[at] = if setting.tool == Tool::Uprobe { of_file } else { *covered };
+                    }
                     w.covered = None;
                 }),
                 None => {}
@@ -326,53 +387,80 @@ mod tests {
 
         /// What must be true at every moment.
         fn check(&self, setting: &Setting) {
-            let model = Model { bytes: RefCell::new(self.bytes.clone()), n_left: Cell::new(0) };
-            let found = setting.patch.found(&model).expect("the model can be read");
-            assert!(!matches!(found, Found::Other(_)), "half an instruction: {self:?}");
-            if found == Found::Ours {
-                assert!(self.is_journaled, "changed, and nobody knows: {self:?}");
+            let n_most = (0..2).filter(|t| self.life[*t] != Life::None).count() as u16;
+            for (process, bytes) in self.memories.iter().enumerate() {
+                let model = Model { bytes: RefCell::new(bytes.clone()), n_left: Cell::new(0) };
+                let found = setting.patch.found(&model).expect("the model can be read");
+                assert!(!matches!(found, Found::Other(_)), "half an instruction: {self:?}");
+                if found == Found::Ours {
+                    assert!(self.is_journaled, "changed, and nobody knows: {self:?}");
+                }
+                assert!(self.semaphore(process) >= setting.others, "lowered for others: {self:?}");
+                assert!(self.semaphore(process) <= setting.others + n_most, "raised twice: {self:?}");
             }
             let n_up = (0..2).filter(|t| self.phase[*t] == Phase::Inside(true)).count() as u16;
-            assert!(self.semaphore() >= setting.others + n_up, "a session's semaphore is down: {self:?}");
-            let n_most = (0..2).filter(|t| self.life[*t] != Life::None).count() as u16;
-            assert!(self.semaphore() <= setting.others + n_most, "raised twice: {self:?}");
-            // With everybody gone, `detach` leaves the process as it was.
+            let is_up = self.semaphore(PARENT) >= setting.others + n_up;
+            assert!(is_up, "a session's semaphore is down: {self:?}");
+            // With everybody gone, `detach` leaves the processes as they were.
             let is_quiet = self.phase.iter().all(|p| matches!(p, Phase::Gone | Phase::Outside));
             if is_quiet && self.covered.is_none() {
                 let mut after = self.clone();
-                assert!(after.detach(setting, UNBOUNDED));
-                assert_eq!(after.bytes, World::new(setting).bytes, "not put back: {self:?}");
+                assert!(after.detach(setting, LEAVING.len() - 1, UNBOUNDED));
+                let before = &World::new(setting).memories[PARENT];
+                assert!(after.memories.iter().all(|bytes| bytes == before), "not put back: {self:?}");
                 assert!(!after.is_linked.contains(&true), "{self:?}");
             }
         }
     }
 
-    #[test]
-    fn every_kill_and_every_visit_leaves_a_process_that_can_be_put_back() {
-        let one_byte = |kept: &[u8]| Patch {
+    /// How many states there are, all of which are in order.
+    fn explore(setting: &Setting) -> usize {
+        let mut known: HashSet<World> = HashSet::new();
+        let mut open = vec![World::new(setting)];
+        while let Some(world) = open.pop() {
+            if !known.contains(&world) {
+                world.check(setting);
+                open.extend(world.next(setting));
+                known.insert(world);
+            }
+        }
+        known.len()
+    }
+
+    /// A nop of which one byte changes, with those that `kept` has before it and the jump's distance behind.
+    fn one_byte(kept: &[u8], behind: &[u8]) -> Patch {
+        Patch {
             address: CODE + kept.len() as u64,
             kept: kept.to_vec(),
             original: vec![0x90],
             patched: vec![0xe9],
-            behind: Vec::new(),
-        };
+            behind: behind.to_vec(),
+        }
+    }
+
+    #[test]
+    fn every_kill_and_every_visit_leaves_a_process_that_can_be_put_back() {
+        let distance = [0x48, 0x89, 0xc3, 0x5b];
         let mut n_states = 0;
-        for patch in [one_byte(&[]), one_byte(&[0x48])] {
-            for tool in [Tool::Debugger, Tool::Uprobe] {
+        for (patch, tools) in [
+            (one_byte(&[], &[]), [Tool::Debugger, Tool::Uprobe]),
+            (one_byte(&[0x48], &[]), [Tool::Debugger, Tool::Uprobe]),
+            (one_byte(&[], &distance), [Tool::Behind, Tool::Debugger]),
+        ] {
+            for tool in tools {
                 for others in [0, 1] {
-                    let setting = Setting { patch: patch.clone(), tool, others };
-                    let mut known: HashSet<World> = HashSet::new();
-                    let mut open = vec![World::new(&setting)];
-                    while let Some(world) = open.pop() {
-                        if known.insert(world.clone()) {
-                            world.check(&setting);
-                            open.extend(world.next(&setting));
-                        }
-                    }
-                    n_states += known.len();
+                    let setting = Setting { patch: patch.clone(), tool, others, may_fork: false };
+                    n_states += explore(&setting);
                 }
             }
         }
+        assert!(n_states > 15_000, "the model is smaller than it should be: {n_states} states");
+    }
+
+    #[test]
+    fn a_child_that_is_forked_at_any_moment_can_be_put_back() {
+        let setting = Setting { patch: one_byte(&[], &[]), tool: Tool::Uprobe, others: 1, may_fork: true };
+        let n_states = explore(&setting);
         assert!(n_states > 10_000, "the model is smaller than it should be: {n_states} states");
     }
 }
