@@ -4,7 +4,7 @@ use nopal_live::registry::Unfit;
 use nopal_live::{Closed, LiveError, NotByUser};
 use nopal_proc::TargetError;
 use nopal_proc::launch::LaunchError;
-use nopal_trace::{escape_lines, escape_styled};
+use nopal_trace::{escape_json, escape_lines, escape_styled};
 use std::fmt;
 
 /// Printed as `nopal: MESSAGE` and `  HINT`, or as one JSON object with `--json`.
@@ -35,8 +35,8 @@ impl Failure {
     }
 
     pub(crate) fn to_json(&self) -> String {
-        serde_json::json!({ "error": { "code": self.code, "message": self.message, "hint": self.hint } })
-            .to_string()
+        let error = serde_json::json!({ "code": self.code, "message": self.message, "hint": self.hint });
+        escape_json(&serde_json::json!({ "error": error }).to_string()).into_owned()
     }
 }
 

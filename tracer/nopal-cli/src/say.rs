@@ -1,5 +1,5 @@
-//! Lines for people. What comes from files, programs and recordings may hold anything; it is shown, not obeyed. JSON has
-//! escapes of its own and is not printed by these.
+//! Lines for people and JSON for programs. What comes from files, programs and recordings may hold anything; it is shown, not
+//! obeyed.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,20 @@ macro_rules! tell {
 /// A line on standard output.
 macro_rules! show {
     ($($arg:tt)*) => { anstream::println!("{}", nopal_trace::escape_lines(&format!($($arg)*))) };
+}
+
+/// JSON on a line of standard output. A terminal may be there, too.
+macro_rules! show_json {
+    ($json:expr) => {
+        anstream::println!("{}", nopal_trace::escape_json(&$json.to_string()))
+    };
+}
+
+/// The same on standard error.
+macro_rules! tell_json {
+    ($json:expr) => {
+        anstream::eprintln!("{}", nopal_trace::escape_json(&$json.to_string()))
+    };
 }
 
 /// Lines that wait while a screen has the terminal.

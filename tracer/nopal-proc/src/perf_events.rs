@@ -316,6 +316,12 @@ impl Drop for Ring {
     }
 }
 
+/// What a record is read as.
+#[cfg(fuzzing)]
+pub fn parse_record(record: &[u8]) -> Option<(u64, Entry)> {
+    parse(record)
+}
+
 /// One record with its time; nothing if it is of another kind.
 fn parse(record: &[u8]) -> Option<(u64, Entry)> {
     let (record, time_ns) = record.split_last_chunk()?;

@@ -14,8 +14,12 @@ use std::sync::Arc;
 
 /// Real files have a few hundred thousand; the bound keeps a hostile one from eating memory.
 const MAX_SYMBOLS: usize = 4 << 20;
+/// Each name stands in the file, most of them once; in a hostile one all symbols may have the same long one.
+const MAX_NAMES_BYTES: u64 = 512 << 20;
 /// The map of a just-in-time compiler.
 const MAX_PERF_MAP_BYTES: u64 = 256 << 20;
+/// The functions in it: a short line takes ten times its length in memory.
+const MAX_COMPILED: usize = 2 << 20;
 /// How many processes that have ended are remembered.
 const MAX_ENDED: usize = 1 << 16;
 /// Beyond this many, processes that have ended unseen are forgotten.
@@ -60,19 +64,24 @@ impl FileSymbols {
         let Ok(file) = ElfFile64::<object::Endianness, R>::parse(bytes) else { return symbols };
         symbols.segments =
             file.segments().map(|each| (each.file_range().0, each.address(), each.size())).collect();
-        symbols.add(&file);
+        symbols.add(&file, bytes.len().unwrap_or(0));
         if file.symbols().next().is_none()
             && let Some(image) = file.build_id().ok().flatten().and_then(debug_file)
             && let Ok(file) = ElfFile64::<object::Endianness, _>::parse(image.bytes())
         {
-            symbols.add(&file);
+            symbols.add(&file, image.bytes().len() as u64);
         }
         symbols.functions.sort_by_key(|function| (function.0, std::cmp::Reverse(function.1)));
         symbols.functions.dedup_by_key(|function| (function.0, function.2));
         symbols
     }
 
-    fn add<'data, R: ReadRef<'data>>(&mut self, file: &ElfFile64<'data, object::Endianness, R>) {
+    fn add<'data, R: ReadRef<'data>>(
+        &mut self,
+        file: &ElfFile64<'data, object::Endianness, R>,
+        file_bytes: u64,
+    ) {
+        let most = self.names.len() as u64 + file_bytes.saturating_mul(2).min(MAX_NAMES_BYTES);
         for symbol in file.symbols().chain(file.dynamic_symbols()).take(MAX_SYMBOLS) {
             let is_code = matches!(symbol.kind(), SymbolKind::Text);
             let Ok(name) = symbol.name() else { continue };
@@ -82,6 +91,9 @@ impl FileSymbols {
             let (Ok(at), Ok(len)) = (u32::try_from(self.names.len()), u32::try_from(name.len())) else {
                 return;
             };
+            if (self.names.len() + name.len()) as u64 > most {
+                return;
+            }
             self.names.push_str(name);
             self.functions.push((symbol.address(), symbol.size(), at, len));
         }
@@ -429,6 +441,7 @@ fn perf_map(text: &str) -> Vec<Compiled> {
             let mut number = || u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok();
             Some((number()?, number()?, words.next()?.to_owned()))
         })
+        .take(MAX_COMPILED)
         .collect();
     functions.sort_by_key(|function| function.0);
     functions
@@ -454,6 +467,52 @@ fn kallsyms(text: &str) -> Vec<(u64, String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An ELF file of which every symbol has the same name.
+    fn file_with_one_name(n_symbols: usize, name: &str) -> Vec<u8> {
+        const SECTIONS: &[u8] = b"\0.symtab\0.strtab\0";
+        let strings = [b"\0", name.as_bytes(), b"\0", SECTIONS].concat();
+        let symbols_at = 64 + 4 * 64;
+        let strings_at = symbols_at + 24 * (n_symbols + 1);
+        let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+        let put = |file: &mut Vec<u8>, number: u64, n_bytes: usize| {
+            file.extend_from_slice(&number.to_le_bytes()[..n_bytes]);
+        };
+        let header = [(3, 2), (62, 2), (1, 4), (0, 8), (0, 8), (64, 8), (0, 4), (64, 2), (56, 2), (0, 2)];
+        header.into_iter().chain([(64, 2), (4, 2), (2, 2)]).for_each(|(n, len)| put(&mut file, n, len));
+        let names_at = name.len() as u64 + 2;
+        let tables = [
+            [0; 10],
+            [names_at + 1, 2, 0, 0, symbols_at as u64, 24 * (n_symbols as u64 + 1), 2, 1, 8, 24],
+            [names_at + 9, 3, 0, 0, strings_at as u64, strings.len() as u64, 0, 0, 1, 0],
+            [names_at + 9, 1, 0, 0, 0, 0, 0, 0, 1, 0],
+        ];
+        for [table_name, kind, rest @ ..] in tables {
+            let [flags, address, offset, size, link, info, align, entry] = rest;
+            let fields = [(table_name, 4), (kind, 4), (flags, 8), (address, 8), (offset, 8), (size, 8)];
+            let more = [(link, 4), (info, 4), (align, 8), (entry, 8)];
+            fields.into_iter().chain(more).for_each(|(n, len)| put(&mut file, n, len));
+        }
+        file.extend_from_slice(&[0; 24]);
+        for n in 0..n_symbols as u64 {
+            // A function in the third section.
+            [(1, 4), (0x12, 1), (0, 1), (3, 2), (0x1000 + n, 8), (1, 8)]
+                .into_iter()
+                .for_each(|(n, len)| put(&mut file, n, len));
+        }
+        file.extend_from_slice(&strings);
+        file
+    }
+
+    #[test]
+    fn names_take_no_more_room_than_the_file_has() {
+        let sound = file_with_one_name(10, "f");
+        assert_eq!(FileSymbols::read(&sound[..]).functions().count(), 10);
+        // Each of them by itself would take a gigabyte and more.
+        let bomb = file_with_one_name(20_000, &"f".repeat(60_000));
+        let symbols = FileSymbols::read(&bomb[..]);
+        assert!(symbols.functions().count() > 0 && symbols.names.len() <= 2 * bomb.len());
+    }
 
     #[test]
     fn names_of_cpp_and_rust() {
@@ -542,5 +601,6 @@ mod tests {
         assert_eq!(kallsyms(text), want);
         assert_eq!(kallsyms("0000000000000000 T hidden\n"), []);
         assert_eq!(perf_map("20 10 b c\nx\n10 8 a\n"), [(16, 8, "a".to_owned()), (32, 16, "b c".to_owned())]);
+        assert_eq!(perf_map(&"0 1 \n".repeat(MAX_COMPILED + 1)).len(), MAX_COMPILED);
     }
 }

@@ -91,6 +91,12 @@ fn slot<'data>(object: &MappedObject, bytes: impl ReadRef<'data>, address: u64) 
     Some(i64::from_le_bytes(word))
 }
 
+/// In how many ways a file has the variable.
+#[cfg(fuzzing)]
+pub fn n_accesses<'data, R: ReadRef<'data>>(bytes: R) -> usize {
+    accesses(bytes).len()
+}
+
 fn accesses<'data, R: ReadRef<'data>>(bytes: R) -> Vec<Access> {
     let mut found = Vec::new();
     let Ok(file) = ElfFile64::<Endianness, R>::parse(bytes) else { return found };

@@ -46,7 +46,7 @@ impl CodeTable {
     }
 
     /// A line that was cut short or makes no sense is passed over.
-    fn parse(bytes: &[u8]) -> CodeTable {
+    pub(crate) fn parse(bytes: &[u8]) -> CodeTable {
         // Without its newline the last path may be half of one.
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(&[][..], |at| &bytes[..at]);
         let mut table = CodeTable::default();

@@ -2,6 +2,7 @@
 //! terminal that shows them, nor pass for lines of ours.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::Write as _;
 
 /// Whether a character does something else than show itself: control characters (with ESC, BEL, newline and those of
@@ -63,6 +64,24 @@ fn colour_length(sequence: &str) -> Option<usize> {
     body[end..].starts_with('m').then_some(end + 3)
 }
 
+/// For a text in JSON that others wrote out: characters that are active stand only in its strings, but for newlines and tabs
+/// between them, and a string may have any character by its number.
+pub fn escape_json(text: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| is_active(c) && !matches!(c, '\n' | '\t');
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_escaped(c) {
+            // Writing to a String cannot fail.
+            true => _ = fmt::Write::write_fmt(&mut out, format_args!("\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// A JSON string; what is not UTF-8 becomes U+FFFD.
 pub(crate) fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
@@ -74,7 +93,7 @@ pub(crate) fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
                 '\n' => out.extend_from_slice(b"\\n"),
                 '\r' => out.extend_from_slice(b"\\r"),
                 '\t' => out.extend_from_slice(b"\\t"),
-                c if (c as u32) < 0x20 => {
+                c if is_active(c) => {
                     // Writing to a Vec cannot fail.
                     let _ = write!(out, "\\u{:04x}", c as u32);
                 }
@@ -91,6 +110,19 @@ pub(crate) fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_steers_no_terminal_either() {
+        let name = "a\x1b\u{9b}31m\x7f\u{202e}\n\u{20ac}";
+        let mut written = Vec::new();
+        json_string(&mut written, name.as_bytes());
+        let by_others = serde_json::to_string(name).unwrap();
+        for text in [&*String::from_utf8(written).unwrap(), &escape_json(&by_others)] {
+            assert!(!text.contains(is_active), "{text:?}");
+            assert_eq!(serde_json::from_str::<String>(text).unwrap(), name);
+        }
+        assert!(matches!(escape_json("[\n\t\"\u{20ac}\"\n]"), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn nothing_steers_the_terminal() {

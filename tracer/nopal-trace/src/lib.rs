@@ -13,6 +13,8 @@ mod digits;
 mod error;
 mod escape;
 mod frames;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod json;
 pub mod live;
 pub mod localtime;
@@ -31,7 +33,7 @@ pub mod write;
 
 pub use code::{Code, CodeFile, CodeTable};
 pub use error::Error;
-pub use escape::{escape, escape_lines, escape_styled};
+pub use escape::{escape, escape_json, escape_lines, escape_styled};
 pub use frames::FrameNames;
 pub use json::{JsonLines, json_text};
 pub use model::{

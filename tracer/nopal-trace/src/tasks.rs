@@ -27,7 +27,7 @@ impl TaskTable {
     }
 
     /// A line that was cut short or makes no sense is passed over.
-    fn parse(text: &str) -> TaskTable {
+    pub(crate) fn parse(text: &str) -> TaskTable {
         let line = |line: &str| {
             let numbers: Vec<i64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
             let [vpid, vtid, pid, tid] = numbers[..] else { return None };

@@ -170,7 +170,7 @@ impl Verdict {
         }
     }
 
-    fn parse(text: &str) -> Option<Verdict> {
+    pub(crate) fn parse(text: &str) -> Option<Verdict> {
         let mut lines = text.lines();
         if lines.next()? != FIRST_LINE {
             return None;
@@ -202,7 +202,7 @@ impl Verdict {
         Some(verdict)
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let state = if self.is_unfinished { "recording" } else { "finished" };
         let mut text = format!(
             "{FIRST_LINE}\nstate {state}\nmalformed {}\ndisk {}\nlate {}\ncut {}\nundecided {}\ngaps {}\n",

@@ -70,7 +70,8 @@ fn write(file: &Path, is_json: bool) -> Result<(), Failure> {
             format!("# The probes of {}, for `nopal abi diff`.\n\n{text}", nopal_trace::escape(&name))
         }
     };
-    anstream::print!("{text}");
+    // TOML has the same escapes in its strings as JSON.
+    anstream::print!("{}", nopal_trace::escape_json(&text));
     Ok(())
 }
 
@@ -79,7 +80,7 @@ fn compare(old: &Path, new: &Path, is_json: bool) -> Result<(), Failure> {
     let n_breaking = changes.iter().filter(|change| change.is_breaking).count();
     if is_json {
         let text = serde_json::json!({ "changes": changes, "breaking": n_breaking });
-        anstream::println!("{text}");
+        show_json!(text);
     }
     for change in changes.iter().filter(|_| !is_json) {
         let word = if change.is_breaking { "BREAKING" } else { "ok" };

@@ -51,7 +51,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
                 "orphans": report.n_orphans, "live_tracers": report.live_tracers,
                 "kernel_events": swept.n_events,
             });
-            anstream::println!("{result}");
+            show_json!(result);
         } else if report.n_restored + report.n_lowered == 0 {
             tell!("process {pid}: nothing to restore{}", still(&report.live_tracers));
         } else {

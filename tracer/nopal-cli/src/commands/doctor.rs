@@ -165,7 +165,7 @@ fn count(pid: u32, probe: &str, wait: Duration) -> Result<u64, Failure> {
 fn print(findings: &[Finding], is_json: bool) -> Result<(), Failure> {
     if is_json {
         let text = serde_json::json!({ "findings": findings, "level": Level::of(findings) });
-        anstream::println!("{text}");
+        show_json!(text);
         return Ok(());
     }
     for finding in findings {

@@ -102,6 +102,29 @@ impl Format {
     }
 }
 
+/// Standard output that is a terminal: names and values of others are shown there, not obeyed.
+#[derive(Debug, Default)]
+struct Terminal {
+    /// Of a line that has not ended.
+    line: Vec<u8>,
+}
+
+impl Write for Terminal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        let n_whole = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole: Vec<u8> = self.line.drain(..n_whole).collect();
+        io::stdout().write_all(nopal_trace::escape_lines(&String::from_utf8_lossy(&whole)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.line);
+        io::stdout().write_all(nopal_trace::escape_lines(&String::from_utf8_lossy(&rest)).as_bytes())?;
+        io::stdout().flush()
+    }
+}
+
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     if args.table == Table::Spans && !args.format.has_tables() {
         return Err(Failure::usage("--table is for csv, json and parquet").hint("leave it out"));
@@ -147,6 +170,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             let (file, to) = NewFile::create(path)?;
             (Some(file), Box::new(to))
         }
+        None if io::stdout().is_terminal() => (None, Box::new(Terminal::default())),
         None => (None, Box::new(io::stdout())),
     };
     let out = Out::new(to);

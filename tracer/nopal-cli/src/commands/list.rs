@@ -100,7 +100,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let no_match = select(&mut findings, &patterns);
     findings.found.retain(|found| !found.object.probes.is_empty());
     if args.json {
-        print(&json::render(&findings.found))?;
+        print(&nopal_trace::escape_json(&json::render(&findings.found)))?;
     } else {
         print(&text::render(&findings.found, args.verbose, is_coloured(), width()))?;
     }

@@ -171,7 +171,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
             more["triggered"] = flight.n_slow.into();
             more["dropped_early"] = flight.n_dropped().into();
         }
-        anstream::println!("{}", verdict::json_with(&verdict, more));
+        show_json!(verdict::json_with(&verdict, more));
     } else {
         let remarks = verdict::remarks(&verdict, Some(args.target.max_string));
         remarks.iter().for_each(|line| tell!("{line}"));

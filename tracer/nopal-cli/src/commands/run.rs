@@ -297,7 +297,7 @@ fn compile(
         anstream::eprintln!("{}", nopal_trace::escape_styled(&source.shown(warning)));
     }
     if args.verbose {
-        anstream::eprint!("{program}");
+        anstream::eprint!("{}", nopal_trace::escape_lines(&program.to_string()));
     }
     Ok(Arc::new(program))
 }

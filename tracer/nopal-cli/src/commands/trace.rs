@@ -98,7 +98,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     open.tell_what_goes_on();
     if args.json {
         let more = serde_json::json!({ "events": printing.n_printed });
-        anstream::eprintln!("{}", verdict::json_with(&verdict, more));
+        tell_json!(verdict::json_with(&verdict, more));
     } else {
         let remarks = verdict::remarks(&verdict, Some(args.target.max_string));
         remarks.iter().for_each(|line| tell!("{line}"));

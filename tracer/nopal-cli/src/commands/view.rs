@@ -236,7 +236,7 @@ fn count(
             rows.iter().map(|(name, n)| serde_json::json!({ "event": name, "count": n })).collect();
         let more = serde_json::json!({ "total": total, "rows": rows });
         let answer = verdict::json_with(&counts.report.verdict, more);
-        text.push_str(&format!("{answer}\n"));
+        text.push_str(&format!("{}\n", nopal_trace::escape_json(&answer.to_string())));
     } else {
         let width = total.to_string().len();
         for (name, n) in rows {
@@ -350,7 +350,7 @@ fn say_loss(n_events: u64, report: &Report, args: &Args) {
         let notes: Vec<String> = notes.into_iter().chain(unfinished).collect();
         let answer = verdict::json_with(verdict, serde_json::json!({ "events": n_events, "notes": notes }));
         if !args.count {
-            anstream::eprintln!("{answer}");
+            tell_json!(answer);
         }
         return;
     }

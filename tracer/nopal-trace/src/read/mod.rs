@@ -27,12 +27,16 @@ pub use decode::{Damage, Scratch, Visitor};
 pub(crate) use event::Found;
 pub use event::{Event, Value};
 pub use fixed::{FixedInteger, NamedInteger};
+#[cfg(fuzzing)]
+pub(crate) use index::packet_ends;
 pub use merge::Events;
 pub(crate) use packet::Packet;
 pub use pick::{PickedKind, Picker};
 pub use plan::Step;
 pub(crate) use plan::{Scope, Slots, compile};
 pub(crate) use recording::metadata_text;
+#[cfg(fuzzing)]
+pub(crate) use recording::packets_of_text;
 pub use recording::{Recording, Trace};
 pub use report::{Loss, Range, Report};
 pub(crate) use short_text::{ShortPrinter, TaskText};

@@ -269,7 +269,7 @@ pub(crate) fn metadata_text(path: &Path) -> Result<String, Error> {
 
 /// Metadata packets: u32 magic, 16 bytes UUID, u32 checksum, u32 content bits, u32 packet bits, five bytes of schemes
 /// and version, then the text.
-fn packets_of_text(bytes: &[u8]) -> Option<Result<Vec<u8>, &'static str>> {
+pub(crate) fn packets_of_text(bytes: &[u8]) -> Option<Result<Vec<u8>, &'static str>> {
     const MAGIC: u32 = 0x75d1_1d57;
     const HEADER_BYTES: usize = 37;
     let word = |packet: &[u8], at: usize, is_big: bool| -> Option<u32> {

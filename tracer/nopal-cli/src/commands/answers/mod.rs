@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::signals;
 use crate::target_args::TargetArgs;
 use nopal_answers::Wrong;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// What an answer is made of.
@@ -73,11 +74,24 @@ pub(super) fn duration(ns: u64) -> String {
 
 /// Text for people on standard output: names and values of others are shown, not obeyed.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
-    print_json(&nopal_trace::escape_styled(text))
+    write(&nopal_trace::escape_styled(text))
+}
+
+/// JSON on standard output, which may be a terminal, too.
+pub(super) fn print_json(text: &str) -> Result<(), Failure> {
+    write(&nopal_trace::escape_json(text))
+}
+
+/// What other programs read: as it is, but for a terminal.
+pub(super) fn print_data(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().is_terminal() {
+        true => write(&nopal_trace::escape_lines(text)),
+        false => write(text),
+    }
 }
 
 /// Standard output, in one go. A reader that has seen enough, such as `head`, is no failure.
-pub(super) fn print_json(text: &str) -> Result<(), Failure> {
+fn write(text: &str) -> Result<(), Failure> {
     use std::io::{ErrorKind, Write};
     crate::say::clear_status();
     let mut out = std::io::stdout().lock();

@@ -1,6 +1,6 @@
 //! Rows of an answer as a table, as JSON, as comma-separated values; printed as they come.
 
-use crate::commands::answers::{print, print_json, render};
+use crate::commands::answers::{print, print_data, print_json, render};
 use crate::failure::Failure;
 use crate::verdict::{self, Manner};
 use nopal_query::{Answer, Database, ValueRef};
@@ -54,7 +54,8 @@ impl Printer {
         let text = std::mem::take(&mut self.text);
         let printed = match self.form {
             Form::Table => print(&text),
-            Form::Json | Form::Csv => print_json(&text),
+            Form::Json => print_json(&text),
+            Form::Csv => print_data(&text),
         };
         if let Err(failure) = printed {
             self.failure.get_or_insert(failure);

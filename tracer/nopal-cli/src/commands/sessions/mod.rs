@@ -118,7 +118,7 @@ fn change(
 fn say(is_json: bool, text: &str, mut object: serde_json::Value, notes: &[String]) {
     if is_json {
         object["notes"] = notes.into();
-        anstream::println!("{object}");
+        show_json!(object);
         return;
     }
     show!("{text}");

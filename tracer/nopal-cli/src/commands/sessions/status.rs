@@ -30,7 +30,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let session = home.get(Some(name))?;
         let (config, status) = (session.config()?, status_of(&session));
         match args.json {
-            true => anstream::println!("{}", object(&session, &config, &status, current.as_deref())),
+            true => show_json!(object(&session, &config, &status, current.as_deref())),
             false => show(&session, &config, &status),
         }
         return Ok(());
@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             .iter()
             .filter_map(|s| Some(object(s, &s.config().ok()?, &status_of(s), current.as_deref())))
             .collect();
-        anstream::println!("{}", Value::from(rows));
+        show_json!(Value::from(rows));
         return Ok(());
     }
     if sessions.is_empty() {
