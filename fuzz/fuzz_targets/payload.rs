@@ -4,9 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use nopal_capture::record::{RecordLayout, Value};
-use nopal_sdt::operand::{Arch, parse, split};
-use nopal_sdt::probe::{Description, Arg, ArgDescription, Element, Kind, Probe, Site};
 use nopal_live::plan::{EventPlan, Limits};
+use nopal_sdt::operand::{Arch, parse, split};
+use nopal_sdt::probe::{Arg, ArgDescription, Description, Element, Kind, Probe, Site};
 
 const OPERANDS: &str = "-4@%edi 8@%rsi 2@%dx 8@%rcx 1@%r8b 8f@%xmm0 4f@%xmm1 8@%r9 16@%xmm2";
 const KINDS: [Kind; 13] = [
@@ -47,14 +47,15 @@ fuzz_target!(|data: &[u8]| {
     let Some((shapes, payload)) = rest.split_at_checked(n_bytes) else { return };
     let arg = |text: &str| Arg { text: text.to_owned(), operand: parse(Arch::X86_64, text) };
     let args = split(OPERANDS).into_iter().map(arg).collect();
-    let site = Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90] };
+    let site = Site { address: 0, file_offset: 0, semaphore: None, args, code: vec![0x90], until_restartable: None, edge: None };
     let (shapes, _) = shapes.as_chunks::<3>();
     let description = Description {
         args: shapes.iter().enumerate().map(|(index, bytes)| argument(index, *bytes)).collect(),
         packed: (n_args & 0x80 != 0).then_some((2, 4)),
         ..Description::default()
     };
-    let probe = Probe { provider: "p".into(), name: "n".into(), sites: vec![site], description: Some(description) };
+    let probe =
+        Probe { provider: "p".into(), name: "n".into(), sites: vec![site], description: Some(description) };
     let limits =
         Limits { max_string_bytes: 1 + u32::from(limits & 0x7f), stack_bytes: u32::from(limits >> 7) * 64 };
     let plan = EventPlan::new(&probe, limits);

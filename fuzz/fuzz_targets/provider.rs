@@ -8,7 +8,9 @@ use nopal_provider::{File, Severity};
 fuzz_target!(|text: &str| {
     match nopal_provider::parse("fuzz.d", text) {
         Err(error) => {
-            assert!(error.diagnostics.iter().any(|d| d.severity == Severity::Error && d.line > 0 && d.column > 0));
+            assert!(
+                error.diagnostics.iter().any(|d| d.severity == Severity::Error && d.line > 0 && d.column > 0)
+            );
             assert!(error.to_string().len() < 200_000);
         }
         Ok(file) => check(&file),
@@ -34,7 +36,12 @@ fn check(file: &File) {
     let code = header.lines().filter(|l| !l.starts_with("/*"));
     assert!(code.clone().all(|l| !l.contains("char *") && !l.contains("void *")));
     // A comment is one line, whatever the types in it.
-    assert!(header.lines().filter(|l| l.starts_with("/*")).all(|l| l.ends_with("*/") && l.matches("*/").count() == 1));
+    assert!(
+        header
+            .lines()
+            .filter(|l| l.starts_with("/*"))
+            .all(|l| l.ends_with("*/") && l.matches("*/").count() == 1)
+    );
     for machine in [Machine::X86_64, Machine::Arm64] {
         let options = ObjectOptions { machine, is_exported: false, is_v1: false };
         let object = generate::elf_object(file, options);

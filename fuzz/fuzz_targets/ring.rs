@@ -7,11 +7,11 @@ use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use nopal_abi::ring::{Mode, STATE_SHIFT};
-use nopal_user::consumer::Reader;
-use nopal_capture::record::{RecordLayout, RecordView};
-use nopal_user::ring::{RingConfig, RingLayout, RingMemory, memfd};
 use nopal_capture::Capture;
+use nopal_capture::record::{RecordLayout, RecordView};
 use nopal_sdt::operand::{Arch, parse};
+use nopal_user::consumer::Reader;
+use nopal_user::ring::{RingConfig, RingLayout, RingMemory, memfd};
 
 struct Target {
     file: std::fs::File,

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use nopal_program::interpret::Interpreter;
 use nopal_program::{Place, Point, PointKind};
-use nopal_script::catalog::{Catalog, KnownArg, KnownPoint, NoPoint, PointSpec, ArgType};
+use nopal_script::catalog::{ArgType, Catalog, KnownArg, KnownPoint, NoPoint, PointSpec};
 use nopal_script::{Options, compile_with_warnings, parse};
 use std::sync::Arc;
 
@@ -16,7 +16,11 @@ impl Catalog for Everything {
     fn points(&self, spec: &PointSpec) -> Result<Vec<KnownPoint>, NoPoint> {
         let last = spec.parts.last().cloned().unwrap_or_default();
         if last.ends_with('!') {
-            return Err(NoPoint { reason: "no such point".into(), hint: None, is_only_absent: last.starts_with('!') });
+            return Err(NoPoint {
+                reason: "no such point".into(),
+                hint: None,
+                is_only_absent: last.starts_with('!'),
+            });
         }
         let path = spec.parts[0].clone();
         let place = || Place::Symbol { name: last.clone(), offset: 0 };
@@ -46,7 +50,8 @@ impl Catalog for Everything {
                 PointKind::Tracepoint { category: path, name: last }
             }
         };
-        let args = arg_types.into_iter().map(|(name, arg_type)| KnownArg { name: name.into(), arg_type }).collect();
+        let args =
+            arg_types.into_iter().map(|(name, arg_type)| KnownArg { name: name.into(), arg_type }).collect();
         Ok(vec![KnownPoint { point: Point { name: spec.kind.clone(), kind }, args, obstacle: None }])
     }
 
