@@ -11,6 +11,7 @@ mod function_types;
 mod functions;
 mod heap_strings;
 mod hostile_files;
+mod hostile_words;
 mod kernel_door;
 mod made_up_threads;
 mod ordinary_user;

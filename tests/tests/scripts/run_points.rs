@@ -140,6 +140,29 @@ fn without_privilege_a_tracepoint_says_what_is_missing() {
 }
 
 #[test]
+fn a_symbol_is_read_with_the_size_it_has() {
+    let folder = scratch("run_points_uaddr");
+    let source = folder.join("sizes.c");
+    // Behind each there is something that a read of eight bytes would take along.
+    let text = "#include <sys/sdt.h>
+signed char one = -3; short two = -300; int four = -70000; long eight = -5000000000;
+int main(void) { one--; two--; four--; eight--; DTRACE_PROBE(sizes, hit); return 0; }";
+    fs::write(&source, text).unwrap();
+    let program = folder.join("sizes");
+    let include = format!("-I{}", nopal_tests::root().join("include").display());
+    run(Command::new("gcc").args([&include, "-O1", "-no-pie", "-o"]).arg(&program).arg(&source));
+    let file = program.to_str().unwrap();
+    let script = format!(
+        "usdt:{file}:sizes:hit {{ printf(\"%d %d %d %d\\n\", *uaddr(\"one\"), *uaddr(\"two\"), *uaddr(\"four\"), *uaddr(\"eight\")); }}"
+    );
+    for door in ["user", "kernel"] {
+        let output = nopal_run(&["--door", door, "-e", &script, "--", file]);
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(printed, "-4 -301 -70001 -5000000001\n", "{door}: {}", errors(&output));
+    }
+}
+
+#[test]
 fn the_verdict_has_a_line_of_its_own() {
     let script = "BEGIN { printf(\"abc\"); exit(); }";
     let apart = nopal_run(&["-e", script, "--", "/bin/true"]);
