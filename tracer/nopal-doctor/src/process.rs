@@ -78,7 +78,7 @@ fn cannot(pid: u32, error: &TargetError) -> Finding {
 fn state(pid: u32, status: &user::Status) -> Vec<Finding> {
     let mut findings = Vec::new();
     if status.tracer_pid != 0 {
-        let name = fs::read_to_string(format!("/proc/{}/comm", status.tracer_pid)).unwrap_or_default();
+        let name = nopal_proc::read_text(format!("/proc/{}/comm", status.tracer_pid)).unwrap_or_default();
         findings.push(Finding::problem(
             "traced",
             format!("{} (process {}) holds it as a debugger", name.trim(), status.tracer_pid),
@@ -177,7 +177,7 @@ fn code(pid: u32) -> Vec<Finding> {
 }
 
 fn is_entered(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(STUBS))
+    nopal_proc::read_text(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(STUBS))
 }
 
 fn read(mapped: &MappedObject) -> Option<Object> {

@@ -93,7 +93,7 @@ impl Tasks {
 
 /// The number a process or thread has in its innermost pid namespace.
 fn own_number(status: &str) -> Option<u32> {
-    let text = fs::read_to_string(status).ok()?;
+    let text = nopal_proc::read_text(status).ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
     line.split_whitespace().last()?.parse().ok()
 }

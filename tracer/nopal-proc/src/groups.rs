@@ -229,7 +229,7 @@ fn pod_log(file: &str, name: &str) -> Option<String> {
 }
 
 fn cgroup_parts(pid: u32) -> Vec<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let text = super::read_text(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let mut parts: Vec<String> = paths.flat_map(|path| path.split('/')).map(str::to_owned).collect();
     parts.sort();

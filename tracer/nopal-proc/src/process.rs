@@ -122,6 +122,14 @@ pub fn read_short(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// A file of `/proc` as text. Names of processes and files are in many of them, and may hold any bytes: a program cannot keep its
+/// state from being read by what it calls itself.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    let bytes = fs::read(path)?;
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
 /// `12 (na) me) S 1 ...`: the name may hold blanks and parentheses, so that the last `)` counts.
 fn parse_stat(text: &[u8]) -> Option<Process> {
     let open = text.iter().position(|&b| b == b'(')?;
@@ -171,6 +179,20 @@ pub fn children(pid: u32) -> Vec<u32> {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_name_that_is_no_text_keeps_nothing_from_being_read() {
+        let read = std::thread::spawn(|| {
+            // SAFETY: the name ends in a NUL; the tid is a plain number.
+            let tid = unsafe {
+                libc::prctl(libc::PR_SET_NAME, c"a\xff\xfeb".as_ptr());
+                libc::gettid()
+            };
+            read_text(format!("/proc/self/task/{tid}/status"))
+        });
+        let status = read.join().expect("no panic").expect("it can be read");
+        assert!(status.starts_with("Name:\ta\u{fffd}\u{fffd}b\n") && status.contains("\nUid:"), "{status}");
+    }
 
     #[test]
     fn stat_lines() {

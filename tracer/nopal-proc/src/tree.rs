@@ -5,7 +5,6 @@
 
 use super::process::{Process, processes, read_short};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -140,7 +139,7 @@ impl Table {
 
 /// Threads have numbers of the same kind, and files under them in `/proc`.
 fn is_process(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = super::read_text(format!("/proc/{pid}/status")).unwrap_or_default();
     let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
     group.is_some_and(|group| group.trim().parse() == Ok(pid))
 }

@@ -106,7 +106,7 @@ pub(crate) fn read(pid: u32, tid: u32) -> Option<TaskInfo> {
     let comm = fs::read(format!("{folder}/comm")).ok()?;
     let mut who = TaskInfo::default();
     who.set_comm(comm.strip_suffix(b"\n").unwrap_or(&comm));
-    let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+    let status = nopal_proc::read_text(format!("{folder}/status")).unwrap_or_default();
     let number = |key: &str| {
         let line = status.lines().find_map(|l| l.strip_prefix(key))?;
         line.split_whitespace().next()?.parse().ok()
@@ -114,7 +114,7 @@ pub(crate) fn read(pid: u32, tid: u32) -> Option<TaskInfo> {
     who.uid = number("Uid:").unwrap_or(0);
     who.gid = number("Gid:").unwrap_or(0);
     // The number the kernel has for a control group is the inode of its folder.
-    let cgroups = fs::read_to_string(format!("{folder}/cgroup")).unwrap_or_default();
+    let cgroups = nopal_proc::read_text(format!("{folder}/cgroup")).unwrap_or_default();
     if let Some(path) = cgroups.lines().find_map(|l| l.strip_prefix("0::")) {
         let folder = format!("/sys/fs/cgroup{path}");
         who.cgroup = fs::metadata(folder).map_or(0, |metadata| metadata.ino());

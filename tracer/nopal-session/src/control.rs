@@ -212,7 +212,7 @@ pub fn settled(session: &Session) -> Life {
 
 /// Whether a signal or a debugger stopped the process.
 fn is_halted(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = nopal_proc::read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name may hold anything, also blanks and parentheses.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }

@@ -310,7 +310,7 @@ pub fn threads_of(pid: i32) -> impl Iterator<Item = u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.filter_map(|thread| {
         // A zombie's status still has its numbers, but it runs no more stubs.
-        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let status = nopal_proc::read_text(thread.path().join("status")).unwrap_or_default();
         let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
         let is_over = field("State:").is_some_and(|state| state.trim_start().starts_with(['Z', 'X']));
         let number = field("NSpid:").and_then(|numbers| numbers.split_whitespace().last());

@@ -30,10 +30,11 @@ impl Credentials {
     pub fn read(pid: i32) -> Result<Credentials> {
         let path = format!("/proc/{pid}/status");
         // Without room the text, which says no size, would be read in many small pieces.
-        let mut text = String::with_capacity(STATUS_BYTES);
+        let mut text = Vec::with_capacity(STATUS_BYTES);
         let mut file = fs::File::open(&path).map_err(Error::of_process(pid, &path))?;
-        file.read_to_string(&mut text).map_err(Error::of_process(pid, &path))?;
-        let mut credentials = parse(&text).ok_or(Error::Gone { pid })?;
+        file.read_to_end(&mut text).map_err(Error::of_process(pid, &path))?;
+        // The name of the process may be no text.
+        let mut credentials = parse(&String::from_utf8_lossy(&text)).ok_or(Error::Gone { pid })?;
         // One that may not be looked into is in none that we know.
         credentials.user_namespace = fs::metadata(format!("/proc/{pid}/ns/user")).map_or(0, |ns| ns.ino());
         let told = Pidfd::open(pid).ok().and_then(|pidfd| pidfd.info()).and_then(|info| info.is_dumpable());

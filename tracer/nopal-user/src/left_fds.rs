@@ -93,7 +93,7 @@ fn left_pair(pid: i32, bytes: &[u8]) -> Vec<i32> {
 /// Whether these are local sockets that are connected and have no name, as those of a pair.
 fn are_of_pairs(pid: i32, inodes: [u64; 2]) -> bool {
     const CONNECTED: &str = "03";
-    let Ok(sockets) = fs::read_to_string(format!("/proc/{pid}/net/unix")) else { return false };
+    let Ok(sockets) = nopal_proc::read_text(format!("/proc/{pid}/net/unix")) else { return false };
     let is_of_pair = |inode: u64| {
         sockets.lines().any(|line| {
             // Num RefCount Protocol Flags Type St Inode Path

@@ -50,7 +50,7 @@ pub fn thread_status(pid: i32, tid: i32) -> Result<Status> {
 }
 
 fn read_status(path: &str, pid: i32) -> Result<Status> {
-    fs::read_to_string(path).map(|text| parse_status(&text)).map_err(Error::of_process(pid, path))
+    nopal_proc::read_text(path).map(|text| parse_status(&text)).map_err(Error::of_process(pid, path))
 }
 
 fn parse_status(text: &str) -> Status {
@@ -135,7 +135,7 @@ pub fn auxv(pid: i32) -> Result<Auxv> {
 
 /// Where the heap began or will begin; `None` if the kernel does not say (it says to those who may trace).
 pub fn heap_start(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = nopal_proc::read_text(format!("/proc/{pid}/stat")).ok()?;
     // Field 47 of the line, start_brk; the name ends field 2.
     let start = stat.rsplit_once(')')?.1.split_whitespace().nth(44)?.parse().ok()?;
     (start != 0).then_some(start)

@@ -134,7 +134,7 @@ fn threads(pid: u32) -> Vec<u32> {
 
 /// The process of a thread; one that has ended was most likely a process of one thread.
 fn process_of(tid: u32) -> u32 {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let status = nopal_proc::read_text(format!("/proc/{tid}/status")).unwrap_or_default();
     let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
     tgid.and_then(|number| number.trim().parse().ok()).unwrap_or(tid)
 }
