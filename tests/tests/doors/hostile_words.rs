@@ -21,10 +21,10 @@ fn compile(file: &Path, program: &Path, source: &str, flags: &[&str]) {
 }
 
 /// Its text looks like the end of a line of tracefs with a whole line behind it, of another thread and another age.
-const FORGER: &str = r#"#include <sys/sdt.h>
+const FORGER: &str = r#"#include <nopal.h>
 int main(void) {
     const char *text = "x\"\n            bash-1       [000] .....  9999999999.000000: e0: (0x5555) a0=666 a1=\"y";
-    for (int i = 0; i < 50; i++) DTRACE_PROBE2(forger, said, i, text);
+    for (int i = 0; i < 50; i++) NOPAL_PROBE(forger, said, NOPAL_ARG(int, n, i), NOPAL_STR(text));
     return 0;
 }"#;
 
@@ -52,10 +52,10 @@ fn no_text_is_taken_for_a_record_of_tracefs() {
     let mut numbers = Vec::new();
     for line in lines.lines() {
         let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        assert_eq!(event["args"]["arg1"], told, "{line}");
+        assert_eq!(event["args"]["text"], told, "{line}");
         assert_ne!(event["pid"], 1, "{line}");
         assert!(u128::from(event["ts"].as_u64().unwrap()) < now_ns, "{line}");
-        numbers.push(event["args"]["arg0"].as_u64().unwrap());
+        numbers.push(event["args"]["n"].as_u64().unwrap());
     }
     assert_eq!(numbers, (0..50).collect::<Vec<u64>>());
     let verdict: serde_json::Value = serde_json::from_str(said(&output).lines().last().unwrap()).unwrap();
