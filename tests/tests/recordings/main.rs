@@ -11,6 +11,7 @@ mod recording_foreign;
 mod recording_killed;
 mod recording_losses;
 mod recording_lttng;
+mod recording_newer;
 mod sessions;
 mod sessions_failures;
 mod sessions_latecomers;
