@@ -88,13 +88,16 @@ def said_by(*command):
         return "not installed"
 
 
-def machine():
-    """What was measured on, and beside what."""
+def machine(built):
+    """What was measured, on what, and beside what."""
+    is_release = built.name == "release"
+    kind = "a release build" if is_release else "a build for tests, whose own CPU time says nothing; the code it puts into programs is the same"
     cpu = pathlib.Path("/proc/cpuinfo").read_text()
     memory = int(re.search(r"MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())[1]) / 2**20
     system = re.search(r'PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())[1]
     is_guest = "hypervisor" in re.search(r"^flags.*", cpu, re.M)[0]
     return [
+        ("nopal", kind),
         ("processor", f"{os.cpu_count()} CPUs, {re.search(r'model name.*: (.*)', cpu)[1]}{', a virtual machine' if is_guest else ''}"),
         ("memory", f"{memory:.0f} GiB"),
         ("system", f"{system}, Linux {os.uname().release}"),
@@ -196,7 +199,7 @@ def main():
             results[name] = measured(name, args.kind, built, built.parent / "bench-curves.json")
             kept.write_text(json.dumps(results))
     results = {name: results[name] for name in BENCHES if name in results}
-    text, pictures = page(args.kind, results, machine())
+    text, pictures = page(args.kind, results, machine(built))
     (args.out / "RESULTS.md").write_text(text)
     folder = args.out / "results"
     folder.mkdir(exist_ok=True)

@@ -71,17 +71,14 @@ def recorded(pids, probe):
 
 
 def many_sites(n):
-    """A program with so many probes, each hit once in a round."""
+    """A program with so many probes, each in a function of its own, which are hit one after the other."""
     source = FOLDER / f"sites{n}.c"
-    functions = []
-    for first in range(0, n, 100):
-        body = " ".join(f"DTRACE_PROBE1(grow, p{i}, x);" for i in range(first, min(first + 100, n)))
-        functions.append(f"static __attribute__((noinline)) void f{first}(uint64_t x) {{ {body} }}")
-    calls = " ".join(f"f{first}(i);" for first in range(0, n, 100))
+    functions = [f"static void f{i}(uint64_t x) {{ DTRACE_PROBE1(grow, p{i}, x); }}" for i in range(n)]
+    table_of_all = f"static void (*const all[{n}])(uint64_t) = {{ {', '.join(f'f{i}' for i in range(n))} }};"
     source.write_text(
-        '#define _GNU_SOURCE\n#include "harness.h"\n#include <sys/sdt.h>\n' + "\n".join(functions) +
-        f"\nMODE(run_all, {calls})\nstatic const struct mode modes[] = {{ {{ \"all\", run_all }} }};\n"
-        "int main(void) { return obey(modes, 1); }\n"
+        '#define _GNU_SOURCE\n#include "harness.h"\n#include <sys/sdt.h>\n' + "\n".join([*functions, table_of_all]) +
+        f"\nstatic uint64_t next;\nMODE(run_all, all[next](i); if (++next == {n}) next = 0)\n"
+        "static const struct mode modes[] = { { \"all\", run_all } };\nint main(void) { return obey(modes, 1); }\n"
     )
     program = FOLDER / f"sites{n}"
     run("gcc", "-O1", "-I", ROOT / "include", "-I", ROOT / "bench/door/targets", source, "-o", program)
@@ -95,14 +92,15 @@ def probes_part():
     for n in sizes:
         note(f"  {n} probes")
         program = many_sites(n)
-        rounds = max(1, 4000 // n)
+        # Each of them at least once in a burst.
+        sizes_of_bursts = (max(4000, n), 60, 3000)
         with obeying(program) as t:
-            untraced = t.burst("all", rounds, 50, 1000)["min"] / n
+            untraced = t.burst("all", *sizes_of_bursts)["min"]
         with obeying(program) as t, recorded([t.pid], "grow:*") as result:
-            low = t.burst("all", rounds, 50, 3000)["min"] / n
-        missing = t.hits * n - result["events"] - result["lost"]
+            low = t.burst("all", *sizes_of_bursts)["min"]
+        missing = t.hits - result["events"] - result["lost"]
         if missing:
-            raise RuntimeError(f"{t.hits * n} hits of {n} probes, {missing} are missing in silence")
+            raise RuntimeError(f"{t.hits} hits of {n} probes, {missing} are missing in silence")
         peer = None
         if n <= (10 if ARGS.quick else 100):
             with contextlib.suppress(subprocess.TimeoutExpired), obeying(program) as t:
