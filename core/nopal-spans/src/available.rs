@@ -3,45 +3,11 @@
 
 use crate::catalog;
 use crate::convention::{self, common_name, name_of};
+use crate::known_probe::{FieldKind, KnownProbe};
 use crate::no_span::NoSpan;
 use crate::span::{GOROUTINE, KeyField, Mode, ProbeName, STACK, Shape, Source, Span};
 use nopal_sdt::Pattern;
 use nopal_sdt::pattern::{glob, nearest};
-
-/// A probe that the target has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownProbe {
-    pub name: ProbeName,
-    pub fields: Vec<KnownField>,
-    pub pair: Option<KnownPair>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownField {
-    pub name: String,
-    pub kind: FieldKind,
-    /// Names of values: text, first and last.
-    pub labels: Vec<(String, i128, i128)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldKind {
-    Number,
-    /// A number whose values have names.
-    Label,
-    Text,
-    /// Arrays and structures.
-    Other,
-}
-
-/// What a probe says of its partner.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownPair {
-    pub is_start: bool,
-    pub partner: String,
-    /// Said by the binary's own note, else by a `.d` file.
-    pub is_of_note: bool,
-}
 
 /// What there is.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@ mod convention;
 pub mod file;
 pub mod fingerprint;
 pub mod histogram;
+mod known_probe;
 mod no_span;
 pub mod pairing;
 pub mod slowest;
@@ -16,8 +17,9 @@ pub mod summary;
 pub mod tree;
 pub mod value;
 
-pub use available::{Available, FieldKind, KnownField, KnownPair, KnownProbe};
+pub use available::Available;
 pub use histogram::Histogram;
+pub use known_probe::{FieldKind, KnownField, KnownPair, KnownProbe};
 pub use no_span::NoSpan;
 pub use pairing::{Done, Finished, Needs, Pairing, Sink, Task, Unmatched};
 pub use slowest::Slowest;

@@ -11,6 +11,7 @@ mod headers;
 mod headers_cost;
 mod headers_surface;
 mod lttng_headers;
+mod lttng_linking;
 mod other_debians;
 mod runtime;
 mod runtime_arm64;

@@ -12,6 +12,7 @@ mod recording_killed;
 mod recording_losses;
 mod recording_lttng;
 mod recording_newer;
+mod recording_view;
 mod sessions;
 mod sessions_failures;
 mod sessions_latecomers;
