@@ -10,6 +10,7 @@
 use super::idle_process;
 use super::tracefs::{NamedEvent, Place, Tracefs};
 use nopal_proc::perf::{self, DISABLED, INHERIT, PerfAttr};
+use nopal_proc::threads;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::hash::Hash;
@@ -72,7 +73,7 @@ impl Family {
         let mut joined: Vec<u32> = Vec::new();
         loop {
             // A thread made by one that had not joined yet has inherited nothing.
-            let fresh: Vec<u32> = threads(pid)?.into_iter().filter(|tid| !joined.contains(tid)).collect();
+            let fresh: Vec<u32> = threads(pid)?.filter(|tid| !joined.contains(tid)).collect();
             if fresh.is_empty() {
                 break;
             }
@@ -188,11 +189,6 @@ fn ticks_since_boot() -> u64 {
     // SAFETY: sysconf has no preconditions.
     let hz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
     now.tv_sec as u64 * hz + now.tv_nsec as u64 * hz / 1_000_000_000
-}
-
-fn threads(pid: u32) -> io::Result<Vec<u32>> {
-    let folder = std::fs::read_dir(format!("/proc/{pid}/task"))?;
-    Ok(folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
 fn open_event(id: u64, tid: u32, flags: u64) -> io::Result<OwnedFd> {

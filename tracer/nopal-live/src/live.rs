@@ -350,7 +350,7 @@ impl<S: Selection> Live<S> {
 
     /// Closes every site in every process; hits that came before can still be polled, and the last news be taken.
     pub fn close(&mut self) -> Vec<String> {
-        self.hear_last();
+        self.close_news();
         // Both doors end at the same moment.
         if let Some((session, _)) = &mut self.user {
             session.set_paused(true);
@@ -361,7 +361,7 @@ impl<S: Selection> Live<S> {
             kernel.close();
         }
         // Once all are left nobody knows them any more.
-        self.know_writers();
+        self.learn_writers();
         self.is_closed = true;
         match &mut self.user {
             Some((session, _)) => session

@@ -105,8 +105,7 @@ impl ProcessCache {
         let Some(name) = name_at(&format!("/proc/{pid}/comm")) else { return };
         let process = self.process(pid);
         process.name = name;
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        for tid in threads.take(MAX_THREADS).filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        for tid in nopal_proc::threads(pid).into_iter().flatten().take(MAX_THREADS) {
             if let Some(name) = name_at(&format!("/proc/{pid}/task/{tid}/comm")) {
                 process.threads.insert(tid, name);
             }

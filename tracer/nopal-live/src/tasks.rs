@@ -77,11 +77,9 @@ impl Tasks {
             return *known;
         }
         let Some(pid) = self.foreign.get(&task.pid).copied() else { return task };
-        let tid = fs::read_dir(format!("/proc/{pid}/task"))
+        let tid = nopal_proc::threads(pid)
             .into_iter()
             .flatten()
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
             .find(|tid| own_number(&format!("/proc/{pid}/task/{tid}/status")) == Some(task.tid))
             .unwrap_or(task.tid);
         let translated = Task { tid, pid };

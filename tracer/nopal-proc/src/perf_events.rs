@@ -138,8 +138,7 @@ impl PerfEvents {
         }
         let mut followed: Vec<i32> = Vec::new();
         loop {
-            let folder = std::fs::read_dir(format!("/proc/{pid}/task"))?;
-            let threads = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            let threads = crate::threads(pid)?.map(|tid| tid as i32);
             // A thread made by one that was not followed yet has inherited nothing.
             let fresh: Vec<i32> = threads.filter(|tid| !followed.contains(tid)).collect();
             if fresh.is_empty() {

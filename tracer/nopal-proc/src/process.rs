@@ -170,6 +170,12 @@ pub fn processes() -> Vec<Process> {
     all
 }
 
+/// The numbers of the threads of `pid`, as the kernel lists them; those that have ended and are not yet gone among them.
+pub fn threads(pid: u32) -> io::Result<impl Iterator<Item = u32>> {
+    let folder = fs::read_dir(format!("/proc/{pid}/task"))?;
+    Ok(folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+}
+
 /// The live children of `pid`.
 pub fn children(pid: u32) -> Vec<u32> {
     processes().into_iter().filter(|p| p.parent == pid && !p.is_zombie).map(|p| p.pid).collect()

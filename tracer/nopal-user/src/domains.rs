@@ -276,7 +276,7 @@ mod tests {
         assert_ne!(
             domains.get(1).unwrap().inode,
             before,
-            "whoever kept the old one does not have the new one"
+            "a process that kept the old one does not have the new one"
         );
         assert!(matches!(ring(&mut domains, 4, &user(1), None), Err(Error::TooManyRings { n_rings: 2, .. })));
     }

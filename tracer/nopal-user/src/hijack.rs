@@ -155,7 +155,7 @@ impl<'a> Hijack<'a> {
     }
 
     /// The address space has been read again.
-    pub fn know(&mut self, maps: &Maps) {
+    pub fn learn_maps(&mut self, maps: &Maps) {
         self.maps.clone_from(maps);
     }
 

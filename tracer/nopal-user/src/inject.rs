@@ -232,7 +232,7 @@ impl Work<'_, '_> {
         self.relax()?;
         self.room = Room::read(self.pid())?;
         self.maps = self.room.maps.clone();
-        self.entered.hijack.know(&self.maps);
+        self.entered.hijack.learn_maps(&self.maps);
         Ok(())
     }
 

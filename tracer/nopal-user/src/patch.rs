@@ -117,10 +117,10 @@ impl Patch {
         let mut kept = memory.read_vec(self.start(), n_own + self.behind.len())?;
         let behind = kept.split_off(n_own);
         let now = kept.split_off(self.kept.len());
-        Ok(self.judge(&kept, now, &behind))
+        Ok(self.compare(&kept, now, &behind))
     }
 
-    fn judge(&self, kept: &[u8], now: Vec<u8>, behind: &[u8]) -> Found {
+    fn compare(&self, kept: &[u8], now: Vec<u8>, behind: &[u8]) -> Found {
         let is_covered = kept.iter().chain(&now).next() == Some(&BREAKPOINT);
         if kept == self.kept && now == self.patched && !self.is_our_distance(behind) {
             Found::Other([kept, &now, behind].concat())
@@ -294,7 +294,7 @@ mod tests {
         ] {
             let (kept, rest) = now.split_at(patch.kept.len());
             let (rest, behind) = rest.split_at(patch.patched.len());
-            assert_eq!(patch.judge(kept, rest.to_vec(), behind), expected, "{now:02x?}");
+            assert_eq!(patch.compare(kept, rest.to_vec(), behind), expected, "{now:02x?}");
         }
     }
 

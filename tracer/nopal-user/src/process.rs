@@ -122,8 +122,8 @@ pub fn n_pages(pid: i32) -> Option<u64> {
 /// The threads alive at this moment; the first is the main thread if it lives.
 pub fn threads(pid: i32) -> Result<Vec<i32>> {
     let path = format!("/proc/{pid}/task");
-    let folder = fs::read_dir(&path).map_err(Error::of_process(pid, &path))?;
-    let mut tids: Vec<i32> = folder.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    let threads = nopal_proc::threads(pid as u32).map_err(Error::of_process(pid, &path))?;
+    let mut tids: Vec<i32> = threads.map(|tid| tid as i32).collect();
     tids.sort_unstable();
     if tids.is_empty() { Err(Error::Gone { pid }) } else { Ok(tids) }
 }

@@ -46,7 +46,7 @@ impl Fixed {
     /// Looks at the whole file once for all its sites.
     pub fn of<'a, R: ReadRef<'a>>(image: R, sites: &'a [u64]) -> Fixed {
         match Survey::new(image, sites) {
-            Some(survey) => survey.judge(),
+            Some(survey) => survey.conclude(),
             None => Fixed { decoded: BTreeMap::new(), entered: BTreeSet::new(), pads: HashSet::new() },
         }
     }
@@ -171,7 +171,7 @@ impl<'a> Survey<'a> {
         self.entered.extend(near.map(|site| (*site, address - site)));
     }
 
-    fn judge(mut self) -> Fixed {
+    fn conclude(mut self) -> Fixed {
         let parts = std::mem::take(&mut self.parts);
         for part in parts.iter().filter(|p| p.is_code) {
             self.decode_part(part);
@@ -320,7 +320,7 @@ mod tests {
             decoded: BTreeSet::new(),
             tables: Vec::new(),
         };
-        survey.judge()
+        survey.conclude()
     }
 
     fn verdict(code: &[u8], site: u64, table: &[i32], exceptions: &[u8]) -> Result<(), &'static str> {

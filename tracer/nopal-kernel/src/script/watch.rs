@@ -6,8 +6,8 @@ use super::events::online_cpus;
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::refusal::Refusal;
 use nopal_proc::perf::{self, DISABLED, INHERIT, INHERIT_THREAD, PerfAttr, TYPE_BREAKPOINT};
+use nopal_proc::threads;
 use nopal_program::{Access, PointKind};
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -77,10 +77,10 @@ impl ScriptDoor {
     /// all are opened again.
     fn watch_process(&self, attr: &PerfAttr, pid: u32, program: usize) -> io::Result<Vec<OwnedFd>> {
         for _ in 0..MAX_TRIES {
-            let before = threads(pid)?;
-            let places: Vec<(i32, i32)> = before.iter().map(|tid| (*tid, -1)).collect();
+            let before: Vec<u32> = threads(pid)?.collect();
+            let places: Vec<(i32, i32)> = before.iter().map(|tid| (*tid as i32, -1)).collect();
             let opened = self.open_watches(attr, &places, program)?;
-            if threads(pid)?.iter().all(|tid| before.contains(tid)) {
+            if threads(pid)?.all(|tid| before.contains(&tid)) {
                 return Ok(opened);
             }
         }
@@ -106,9 +106,4 @@ impl ScriptDoor {
         }
         Ok(opened)
     }
-}
-
-fn threads(pid: u32) -> io::Result<Vec<i32>> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
-    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }

@@ -151,8 +151,8 @@ impl<S: Selection> Live<S> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Before everything is closed: states what nobody will look at any more.
-    pub(super) fn hear_last(&mut self) {
+    /// Before everything is closed: the news that would have come at the next look.
+    pub(super) fn close_news(&mut self) {
         let words = match &mut self.user {
             Some((session, _)) => session.last_words(),
             None => {

@@ -62,7 +62,7 @@ impl<S: Selection> Live<S> {
     /// Hands out what has been recorded since the last time, each stream in its order.
     pub fn poll_into(&mut self, consumer: &mut impl Consumer<S>) -> Polled {
         if !self.is_closed {
-            self.know_writers();
+            self.learn_writers();
         }
         self.clock.follow(false);
         let mut polled = Polled::default();
@@ -103,7 +103,7 @@ impl<S: Selection> Live<S> {
     }
 
     /// Tells the reader whose records may still be under way.
-    pub(super) fn know_writers(&mut self) {
+    pub(super) fn learn_writers(&mut self) {
         if let Some((session, reader)) = &mut self.user {
             let pids: Vec<i32> = session.processes().iter().map(|t| t.pid).collect();
             reader.set_liveness(move |tid| any_has_thread(&pids, tid));

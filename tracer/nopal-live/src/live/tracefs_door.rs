@@ -72,7 +72,8 @@ impl TracefsDoor {
         if self.events.is_empty() {
             return Ok(refused);
         }
-        let tids: Vec<u32> = family.iter().flat_map(|pid| threads(*pid)).collect();
+        let tids: Vec<u32> =
+            family.iter().filter_map(|pid| nopal_proc::threads(*pid).ok()).flatten().collect();
         self.door.start(&tids).map_err(|error| NotByKernel::Tracefs { error: error.to_string() })?;
         Ok(refused)
     }
@@ -120,16 +121,6 @@ impl TracefsDoor {
         // Removed for good when it is dropped.
         let _ = self.door.stop();
     }
-}
-
-fn threads(pid: u32) -> Vec<u32> {
-    let folder = std::fs::read_dir(format!("/proc/{pid}/task"));
-    folder
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
 }
 
 /// The process of a thread; one that has ended was most likely a process of one thread.
