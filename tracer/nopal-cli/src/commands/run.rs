@@ -221,45 +221,52 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
             let program = compile(&source, &script, &RecordingCatalog::new(&recording), &args)?;
             over_recording(&args, source, &recording, program)
         }
-        None => {
-            let given = args
-                .providers
-                .iter()
-                .map(|path| crate::reading::provider_file(path))
-                .collect::<Result<Vec<_>, _>>()?;
-            let mut catalog = LiveCatalog::new(given.clone());
-            catalog.look_for_debug_files(args.debug_folders.clone());
-            for pid in &args.processes.pids {
-                catalog.add_process(*pid).map_err(|e| Failure::new("target", e.to_string()))?;
-            }
-            if let Some(program) = args.command.first() {
-                catalog.add_program(program.as_ref());
-            }
-            // The number of the process is part of the program, so that there must be one; it is held before its exec.
-            let held = match args.command.split_first() {
-                Some((program, arguments)) if script.names("cpid") => {
-                    let mut command = Command::new(program);
-                    command.args(arguments);
-                    Some(HeldCommand::new(command).map_err(|e| failure_of(&e.into()))?)
-                }
-                Some(_) | None => None,
-            };
-            catalog.child_pid = held.as_ref().map(HeldCommand::pid);
-            let mut program = compile(&source, &script, &catalog, &args)?;
-            // bpftrace leaves it to its user.
-            let more =
-                if args.manner.is_bpftrace { String::new() } else { traps::companions_of_script(&program) };
-            if !more.is_empty() {
-                let text = format!("{}{more}", source.text);
-                let with_more = nopal_script::parse(&text, &source.name, &args.words, &options).ok();
-                // What those clauses name may be missing in this version of the program.
-                let compiled = with_more.and_then(|script| nopal_script::compile(&script, &catalog).ok());
-                program = compiled.map_or(program, Arc::new);
-            }
-            drop(catalog);
-            live(&args, source, given, program, held)
-        }
+        None => over_programs(&args, source, script, &options),
     }
+}
+
+/// A script over running programs or a command.
+fn over_programs(
+    args: &Args,
+    source: Source,
+    script: nopal_script::Script,
+    options: &nopal_script::Options,
+) -> Result<u8, Failure> {
+    let given = args
+        .providers
+        .iter()
+        .map(|path| crate::reading::provider_file(path))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut catalog = LiveCatalog::new(given.clone());
+    catalog.look_for_debug_files(args.debug_folders.clone());
+    for pid in &args.processes.pids {
+        catalog.add_process(*pid).map_err(|e| Failure::new("target", e.to_string()))?;
+    }
+    if let Some(program) = args.command.first() {
+        catalog.add_program(program.as_ref());
+    }
+    // The number of the process is part of the program, so that there must be one; it is held before its exec.
+    let held = match args.command.split_first() {
+        Some((program, arguments)) if script.names("cpid") => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            Some(HeldCommand::new(command).map_err(|e| failure_of(&e.into()))?)
+        }
+        Some(_) | None => None,
+    };
+    catalog.child_pid = held.as_ref().map(HeldCommand::pid);
+    let mut program = compile(&source, &script, &catalog, args)?;
+    // bpftrace leaves it to its user.
+    let more = if args.manner.is_bpftrace { String::new() } else { traps::companions_of_script(&program) };
+    if !more.is_empty() {
+        let text = format!("{}{more}", source.text);
+        let with_more = nopal_script::parse(&text, &source.name, &args.words, options).ok();
+        // What those clauses name may be missing in this version of the program.
+        let compiled = with_more.and_then(|script| nopal_script::compile(&script, &catalog).ok());
+        program = compiled.map_or(program, Arc::new);
+    }
+    drop(catalog);
+    live(args, source, given, program, held)
 }
 
 fn list(is_json: bool) -> Result<u8, Failure> {
@@ -388,28 +395,7 @@ fn live(
         .iter()
         .flat_map(|clause| &clause.points)
         .any(|point| point.kind == nopal_program::PointKind::Signal);
-    let obstacle = user_door_obstacle(&program);
-    let by_kernel = match args.door {
-        // Stacks are unwound here, by the tables of the programs, from what the hits bring.
-        DoorArg::Kernel if takes_stacks(&program) && obstacle.is_none() && !args.all_processes => None,
-        DoorArg::Kernel => Some("asked for".to_owned()),
-        DoorArg::User => {
-            if let Some(why) = obstacle {
-                return Err(Failure::new(
-                    "needs-kernel",
-                    format!("the user door cannot run this script: {why}"),
-                )
-                .hint("use --door kernel, which needs root"));
-            }
-            if args.all_processes {
-                return Err(Failure::usage("--all-processes needs the kernel door"));
-            }
-            None
-        }
-        DoorArg::Auto if args.all_processes && needs_process(&program) => Some("--all-processes".to_owned()),
-        DoorArg::Auto => obstacle,
-    };
-    let mut running = match by_kernel {
+    let mut running = match by_kernel(args, &program)? {
         Some(why) => {
             say(args, &format!("door: kernel ({why})"));
             Running::by_kernel(args, given, program, held)?
@@ -440,28 +426,7 @@ fn live(
         out.take(running.performer())?;
         out.measured(args, &measured)?;
     }
-    let end = args.duration.map(|d| Instant::now() + d);
-    let mut is_closed = false;
-    loop {
-        let step = running.step();
-        running.say_notes(args);
-        if signals::take_print_signal() {
-            // A script that has a clause for the signal says itself what to print.
-            if takes_signal { running.signalled()? } else { running.print_maps() }
-        }
-        is_closed |= !out.take(running.performer())?;
-        if step == Step::Over
-            || (is_done && step == Step::Idle)
-            || is_closed
-            || signals::is_stopped()
-            || end.is_some_and(|end| Instant::now() >= end)
-        {
-            break;
-        }
-        if step == Step::Idle {
-            std::thread::sleep(running.time_to_next(IDLE));
-        }
-    }
+    work(args, &mut running, &mut out, takes_signal, is_done)?;
     let failures = running.finish()?;
     if args.command_line.is_some() {
         running.end_command();
@@ -485,6 +450,68 @@ fn live(
         return Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
             .hint("`nopal detach -p PID` tries again"));
     }
+    exit_code(args, &mut running, n_later)
+}
+
+/// Why the clauses run in the kernel, if they do.
+fn by_kernel(args: &Args, program: &Program) -> Result<Option<String>, Failure> {
+    let obstacle = user_door_obstacle(program);
+    Ok(match args.door {
+        // Stacks are unwound here, by the tables of the programs, from what the hits bring.
+        DoorArg::Kernel if takes_stacks(program) && obstacle.is_none() && !args.all_processes => None,
+        DoorArg::Kernel => Some("asked for".to_owned()),
+        DoorArg::User => {
+            if let Some(why) = obstacle {
+                return Err(Failure::new(
+                    "needs-kernel",
+                    format!("the user door cannot run this script: {why}"),
+                )
+                .hint("use --door kernel, which needs root"));
+            }
+            if args.all_processes {
+                return Err(Failure::usage("--all-processes needs the kernel door"));
+            }
+            None
+        }
+        DoorArg::Auto if args.all_processes && needs_process(program) => Some("--all-processes".to_owned()),
+        DoorArg::Auto => obstacle,
+    })
+}
+
+/// Runs the script until it is over, somebody ends it, or its output is closed. `is_done`: what was to be done at the beginning is all.
+fn work(
+    args: &Args,
+    running: &mut Running,
+    out: &mut Out,
+    takes_signal: bool,
+    is_done: bool,
+) -> Result<(), Failure> {
+    let end = args.duration.map(|d| Instant::now() + d);
+    let mut is_closed = false;
+    loop {
+        let step = running.step();
+        running.say_notes(args);
+        if signals::take_print_signal() {
+            // A script that has a clause for the signal says itself what to print.
+            if takes_signal { running.signalled()? } else { running.print_maps() }
+        }
+        is_closed |= !out.take(running.performer())?;
+        if step == Step::Over
+            || (is_done && step == Step::Idle)
+            || is_closed
+            || signals::is_stopped()
+            || end.is_some_and(|end| Instant::now() >= end)
+        {
+            break;
+        }
+        if step == Step::Idle {
+            std::thread::sleep(running.time_to_next(IDLE));
+        }
+    }
+    Ok(())
+}
+
+fn exit_code(args: &Args, running: &mut Running, n_later: usize) -> Result<u8, Failure> {
     let missing = running.never_came();
     match (running.performer().exit, missing.first()) {
         (Some(code), _) => Ok(code),

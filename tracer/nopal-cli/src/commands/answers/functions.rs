@@ -84,7 +84,7 @@ impl Functions {
             }
             if !found.endless.is_empty() {
                 functions.notes.push(format!(
-                    "{} left out of `{}`, as nobody sees when they are left, such as `{}`",
+                    "{} left out of `{}`, as it cannot be seen when they are left, such as `{}`",
                     counted(found.endless.len() as u64, "function"),
                     pattern.trim_start_matches(PREFIX),
                     found.endless[0]
@@ -106,7 +106,7 @@ impl Functions {
 fn none(pattern: &str, endless: &[String], files: &FunctionFiles) -> Failure {
     let shown = pattern.trim_start_matches(PREFIX);
     if let Some(first) = endless.first() {
-        return Failure::new("no-such-function", format!("nobody sees when `{first}` is left"))
+        return Failure::new("no-such-function", format!("it cannot be seen when `{first}` is left"))
             .hint("`nopal list --functions FILE` says what each function can be traced by; `nopal run` counts entries");
     }
     let wanted = shown.split(':').nth(1).unwrap_or_default();
