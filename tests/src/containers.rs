@@ -1,10 +1,9 @@
 //! Containers without an image: podman, a folder for a system, and a program that fires.
 
-use crate::{root, run};
+use crate::{root, run, target_dir};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Fires a probe every few milliseconds, for at most a few minutes.
 const TICKER: &str = "#include <sys/sdt.h>
@@ -25,22 +24,29 @@ pub fn ticker(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
 pub struct Podman {
     folder: PathBuf,
     names: Vec<String>,
-    _runs: RwLockReadGuard<'static, ()>,
+    _runs: fs::File,
 }
 
-/// Held by whoever runs containers.
-static CONTAINERS: RwLock<()> = RwLock::new(());
+/// Shared by the tests that run containers, in whichever program they are.
+fn containers() -> fs::File {
+    let lab = target_dir().join("lab");
+    fs::create_dir_all(&lab).expect("the lab folder can be made");
+    fs::File::create(lab.join("containers.lock")).expect("the lock file can be made")
+}
 
 /// While it is held, no other test runs containers. Beside them a recorder of a control group was told of processes with the file `/`
 /// that ended before they could be looked at: runc's, presumably, which starts itself from a mount of its own.
-pub fn none() -> RwLockWriteGuard<'static, ()> {
-    CONTAINERS.write().unwrap_or_else(PoisonError::into_inner)
+pub fn none() -> fs::File {
+    let lock = containers();
+    lock.lock().expect("the lock can be taken");
+    lock
 }
 
 impl Podman {
     /// Its storage, and the folder of an empty system, lie in `folder`.
     pub fn new(folder: &Path) -> Podman {
-        let runs = CONTAINERS.read().unwrap_or_else(PoisonError::into_inner);
+        let runs = containers();
+        runs.lock_shared().expect("the lock can be shared");
         let podman = Podman { folder: folder.to_owned(), names: Vec::new(), _runs: runs };
         for part in ["bin", "proc", "sys", "dev", "tmp", "etc"] {
             fs::create_dir_all(podman.rootfs().join(part)).unwrap();

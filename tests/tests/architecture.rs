@@ -156,6 +156,27 @@ fn only_one_file_calls_bpf() {
     assert_eq!(callers, [root().join("tracer/nopal-kernel/src/bpf.rs")]);
 }
 
+/// Crates without examples in their comments are not searched for them, which would take as long as compiling them.
+#[test]
+fn examples_in_comments_are_run() {
+    for folder in ["core", "tracee", "tracer"].map(|folder| root().join(folder)) {
+        for krate in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let Ok(manifest) = fs::read_to_string(krate.join("Cargo.toml")) else { continue };
+            let has_example = sources(&krate.join("src")).iter().any(|file| {
+                let text = fs::read_to_string(file).unwrap();
+                let fences = text.lines().filter_map(|line| {
+                    let line = line.trim_start();
+                    line.strip_prefix("//! ```").or(line.strip_prefix("/// ```"))
+                });
+                // Every other one ends a block. One without a word is Rust.
+                fences.step_by(2).any(|language| !["text", "toml"].contains(&language))
+            });
+            let is_searched = !manifest.contains("doctest = false");
+            assert!(is_searched || !has_example, "{}: doctest = false", krate.display());
+        }
+    }
+}
+
 /// Every crate that is built in may be passed on under the licence of nopal: one that each `OR` offers and each `AND` asks for.
 #[test]
 fn licences_permit_passing_on() {
