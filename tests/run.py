@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Builds the tests of the workspace, linted on the way, and runs them: tests/run.py [--quick] [OPTION OF cargo test...] [-- NAME...]
+"""Builds the tests of the workspace, linted on the way, and runs them: tests/run.py [--quick] [--lanes N] [OPTION OF cargo test...] [-- NAME...]
 
-`./x test` is what people call. One compilation serves lints, command and tests: clippy's driver compiles. Several programs of
-tests run at once, as most of them wait most of the time; what each prints comes when it has ended.
+`./x test` is what people call. One compilation serves lints, command and tests: clippy's driver compiles. What a program of tests
+prints comes when it has ended. With --lanes N so many of them run at once.
 """
 
 import json
@@ -17,12 +17,10 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The longest first, so that none of them is left alone at the end.
 LONGEST = ["doors", "building", "scripts", "recordings", "programs", "pictures"]
-# How many of them run at once.
-LANES = 2
 # With --quick: of these programs the tests of these modules; of the other end-to-end ones none; all of the crates' own.
 NEAR = {
-    "doors": ["user_door::", "user_door_behind::", "kernel_door::", "tracing::"],
-    "recordings": ["recording::"],
+    "doors": ["user_door::", "user_door_behind::", "kernel_door::", "tracing::", "tracing_processes::"],
+    "recordings": ["recording::", "recording_view::"],
     "scripts": ["run_user::", "run_points::"],
 }
 RESULT = re.compile(r"^test result: \S+ (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
@@ -86,13 +84,14 @@ class Results:
 
     def take(self, name, code, output, seconds):
         """Prints what a program said, and keeps its numbers."""
-        counts = [int(sum(int(result[at]) for result in RESULT.findall(output))) for at in range(3)]
+        counts = [sum(int(result[at]) for result in RESULT.findall(output)) for at in range(3)]
         failed = re.findall(r"^test (.*?)(?: - should panic)? \.\.\. FAILED$", output, re.M)
         if code and not failed:
-            failed = [f"(ended with {code})"]
+            failed = [f"(ended by signal {-code})" if code < 0 else f"(ended with {code})"]
             counts[1] += 1
         with self.lock:
-            print(f"\n== {name}\n{output}", end="", flush=True)
+            if any(counts):
+                print(f"\n== {name}\n{output.strip()}", flush=True)
             self.rows.append((name, counts, seconds))
             self.failed += [f"{name}: {each}" for each in failed]
 
@@ -122,9 +121,15 @@ def run(name, command, folder, environment, results):
 
 def main():
     options, words = split(sys.argv[1:])
-    is_quick = options[:1] == ["--quick"]
+    is_quick, n_lanes = False, 1
+    while options[:1] in (["--quick"], ["--lanes"]):
+        if options.pop(0) == "--quick":
+            is_quick = True
+        else:
+            n_lanes = int(options.pop(0))
+    is_whole = not options and not is_quick
     if is_quick:
-        options = near() + options[1:]
+        options = near() + options
     environment = linting()
     start = time.monotonic()
     programs, nopal = build(options, environment)
@@ -135,7 +140,7 @@ def main():
     for name, path, folder in programs:
         chosen = NEAR.get(name, []) if is_quick else []
         waiting.put((name, [path, *chosen, *words], folder, plain))
-    if not options:
+    if is_whole:
         doc = ["cargo", "test", "--workspace", "--quiet", "--doc", "--", *words]
         waiting.put(("examples in comments", doc, ROOT, environment))
 
@@ -147,7 +152,7 @@ def main():
                 return
             run(*program, results)
 
-    threads = [threading.Thread(target=lane) for _ in range(LANES)]
+    threads = [threading.Thread(target=lane) for _ in range(n_lanes)]
     for thread in threads:
         thread.start()
     for thread in threads:

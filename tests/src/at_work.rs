@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 pub trait AtWork {
-    /// Whom a tracer is told of: the process, or the one all others are children of.
+    /// Which process a tracer is given: the process, or the one all others are children of.
     fn pid(&self) -> u32;
 
     /// Who does what is counted.

@@ -502,7 +502,7 @@ pub struct Spec {
     pub precision: Option<u32>,
     /// Bytes the length modifier cuts the number to.
     pub size_bytes: Option<u8>,
-    /// `d i u x X o c s p r f e g`. Of a buffer: `r` with `\x` before bytes that are no text, `x` (from `%rx`) with `\x`
+    /// `d i u x X o c s p r f e g`. Of a buffer: `r` with `\x` before bytes that are not text, `x` (from `%rx`) with `\x`
     /// before every byte, `h` (from `%rh`) as pairs of hexadecimal digits with spaces between them.
     pub conversion: char,
 }

@@ -172,7 +172,7 @@ fn common_prefix(a: &str, b: &str) -> usize {
 
 /// Insertions, deletions, replacements and swaps of neighbours between two names, without regard to case.
 fn distance(a: &str, b: &str) -> usize {
-    // Names from a file may be of any length; what is so long is no typing error.
+    // Names from a file may be of any length; what is so long is not a typing error.
     const LONGEST: usize = 128;
     if a.len() > LONGEST || b.len() > LONGEST {
         return usize::MAX / 2;

@@ -136,7 +136,7 @@ pub struct ArgDescription {
     pub size_bytes: Option<u8>,
     /// Of an enum in the packed block, where no operand tells.
     pub is_signed: bool,
-    /// For conditions only: it is no part of the recorded event.
+    /// For conditions only: it is not part of the recorded event.
     pub is_unwritten: bool,
 }
 

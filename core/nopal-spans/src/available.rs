@@ -3,7 +3,7 @@
 
 use crate::catalog;
 use crate::convention::{self, common_name, name_of};
-use crate::known_probe::{FieldKind, KnownProbe};
+use crate::known_probe::{KnownField, KnownProbe};
 use crate::no_span::NoSpan;
 use crate::span::{GOROUTINE, KeyField, Mode, ProbeName, STACK, Shape, Source, Span};
 use nopal_sdt::Pattern;
@@ -361,6 +361,7 @@ fn paired(probes: &[KnownProbe], is_of_note: bool, source: Source) -> Vec<Span> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::known_probe::{FieldKind, KnownPair};
 
     fn probe(name: &str) -> KnownProbe {
         KnownProbe { name: ProbeName::parse(name, ""), fields: Vec::new(), pair: None }

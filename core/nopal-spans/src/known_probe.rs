@@ -1,4 +1,4 @@
-//! The probes that a target has, as spans are told of them.
+//! The probes that a target has, as definitions of spans need to know them.
 
 use crate::span::ProbeName;
 

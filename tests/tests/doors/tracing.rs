@@ -1,7 +1,6 @@
 //! `nopal trace`, `nopal record` and `nopal detach` as a person uses them, on real programs and on one that knows its truth.
 
 use nopal_tests::process::{Running, free_port, wait_until};
-use nopal_tests::targets::{Build, build};
 use nopal_tests::{copy_program, lab, nopal, root, run, scratch};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,7 +23,7 @@ pub(super) fn compile(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Runs nopal with two newlines on standard input, which the `spoken` program waits for.
-fn nopal_with(arguments: &[&str], program: &Path, program_arguments: &[&str]) -> Output {
+pub(super) fn nopal_with(arguments: &[&str], program: &Path, program_arguments: &[&str]) -> Output {
     let mut command = Command::new(nopal());
     command.args(arguments).arg("--").arg(program).args(program_arguments);
     output_of(&mut command)

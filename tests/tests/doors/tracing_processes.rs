@@ -1,7 +1,7 @@
 //! `nopal trace` and `nopal record` of programs that are several processes: children, programs that end at once, other
 //! namespaces.
 
-use super::tracing::{compile, errors, events, output_of};
+use super::tracing::{compile, errors, events, nopal_with, output_of};
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
 use nopal_tests::{nopal, run, scratch};

@@ -3,13 +3,10 @@
 
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build};
-use nopal_tests::user_door::{Door, text};
+use nopal_tests::user_door::text;
 use nopal_tests::{nopal, scratch};
-use nopal_user::session::Notice;
-use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Output, Stdio};

@@ -114,7 +114,7 @@ pub(crate) fn serve(input: &[u8], connection: &Connection<'_>, now_ms: u64, out:
         return Progress::Done(n_bytes);
     }
 
-    // Waiting for others is no part of a command's time; `valkey_server:eventloop` tells it.
+    // Waiting for others is not part of a command's time; `valkey_server:eventloop` tells it.
     let mut store = connection.store();
     let start = valkey_commands::command_call::is_enabled().then(Instant::now);
     redis::call__start(command);

@@ -38,7 +38,7 @@ pub(crate) fn line(text: String) {
     match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(held) if held.len() < MAX_HELD => held.push(text),
         Some(_) => {}
-        // A terminal that has gone takes no more lines, and is no reason to panic.
+        // A terminal that has gone takes no more lines, and is not a reason to panic.
         None => {
             clear_status();
             _ = writeln!(anstream::stderr(), "{text}");

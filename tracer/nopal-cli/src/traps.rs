@@ -101,7 +101,7 @@ pub(crate) fn why_silent(open: &Open) -> Vec<&'static str> {
     let mut notes = Vec::new();
     for plan in &open.live.registry().plans {
         let trap = catalog::trap(&plan.event_type.provider, &plan.event_type.name);
-        // What a companion mends is no reason.
+        // What a companion mends is not a reason.
         if let Some(trap) = trap.filter(|trap| trap.with.is_none() && open.needs.may_lack(trap))
             && !notes.contains(&trap.needs.as_str())
         {

@@ -74,7 +74,7 @@ pub fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, ForeignError> {
     Ok(bytes)
 }
 
-/// The same as text; what is no text is replaced.
+/// The same as text; what is not text is replaced.
 pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, ForeignError> {
     let bytes = read(path, limit_bytes)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))

@@ -205,7 +205,7 @@ impl<S: Selection> Live<S> {
         self.roots.push(pid);
         self.has_begun = true;
         if let Some((session, _)) = &mut self.user {
-            // Only what is loaded later is told of.
+            // Only what is loaded later is reported.
             session.take_unreadable();
             if is_first {
                 self.span.start = monotonic_ns();

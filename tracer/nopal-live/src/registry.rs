@@ -76,7 +76,7 @@ impl Choice {
     pub fn parse(text: &str) -> Choice {
         match text.split_once(" if ") {
             Some((pattern, condition)) => Choice::new(pattern, Some(condition)),
-            // A condition that was forgotten is told of like any other that cannot be read.
+            // A condition that was forgotten is reported like any other that cannot be read.
             None => match text.trim().strip_suffix(" if") {
                 Some(pattern) => Choice::new(pattern, Some("")),
                 None => Choice::new(text, None),

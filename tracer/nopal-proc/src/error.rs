@@ -35,7 +35,7 @@ pub enum TargetError {
         pid: u32,
         path: PathBuf,
     },
-    /// What is at the path is no file: a folder, a FIFO, a device, a socket.
+    /// What is at the path is not a file: a folder, a FIFO, a device, a socket.
     NotAFile {
         path: PathBuf,
     },

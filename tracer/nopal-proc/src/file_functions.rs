@@ -301,7 +301,7 @@ impl FileFunctions {
         Ok(Edges { entry, exits })
     }
 
-    /// A place that is no edge of a function; only the kernel can stop there.
+    /// A place that is not an edge of a function; only the kernel can stop there.
     pub fn place(&self, address: u64) -> Option<Site> {
         let edge = Edge {
             side: Side::Entry,

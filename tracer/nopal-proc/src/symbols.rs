@@ -384,7 +384,7 @@ impl Symbolizer {
         ranges[..behind].last().filter(|range| address < range.end)
     }
 
-    /// Code that a just-in-time compiler has told of in `/tmp/perf-PID.map`.
+    /// Code that a just-in-time compiler has listed in `/tmp/perf-PID.map`.
     fn compiled(&mut self, pid: u32, address: u64) -> Option<Symbol> {
         let path = [format!("/proc/{pid}/root/tmp/perf-{pid}.map"), format!("/tmp/perf-{pid}.map")]
             .into_iter()

@@ -30,7 +30,7 @@ pub(crate) enum Side {
     Other,
 }
 
-/// The part of the rows that is wanted. SQLite checks each row again, so that too many are no fault.
+/// The part of the rows that is wanted. SQLite checks each row again, so that too many are not a fault.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub ask: Ask,

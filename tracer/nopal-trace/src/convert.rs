@@ -67,7 +67,7 @@ impl Recording {
             }
             texts.push((folder, dir, text));
         }
-        // Last, so that what was not finished is no recording.
+        // Last, so that what was not finished is not a recording.
         for (folder, dir, text) in texts {
             let written = folder.create_new(METADATA).and_then(|mut file| file.write_all(text.as_bytes()));
             written.map_err(|e| Error::io(dir.join(METADATA), "write", e))?;

@@ -39,7 +39,7 @@ pub enum Type {
     // Of CTF 2 only, and only read:
     /// True if any of its bits is set.
     Bool(Bits),
-    /// Bits that are no number, some of which may have names.
+    /// Bits that are not a number, some of which may have names.
     BitMap(Arc<BitMap>),
     /// A number in as many bytes as it needs (LEB128).
     Variable(Arc<Variable>),

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = "nopal";
 const FILE: &str = "verdict";
 const FIRST_LINE: &str = "nopal verdict 1";
-/// Taken from the disk at the start, so that a full disk can be told of.
+/// Taken from the disk at the start, so that a full disk can still be reported.
 const RESERVED_BYTES: usize = 4096;
 /// Gaps that are told one by one; all are counted.
 const MAX_LISTED: usize = 200;

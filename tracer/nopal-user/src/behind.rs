@@ -217,7 +217,7 @@ mod tests {
                 &[0x90, 0x4c, 0x89, 0xf5, 0xe9, 0, 0, 0, 0, 0x90],
                 "Retarget 1005+4 window 9 guards 0, Behind 1002+2 window 4 guards 1",
             ),
-            // movdqa: its first byte is no prefix that a jump may have.
+            // movdqa: its first byte is not a prefix that a jump may have.
             ("66", &[0x90, 0x66, 0x0f, 0x6f, 0xbd, 0, 1, 0, 0], ""),
             ("endbr64", &[0x90, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3, 0, 0], ""),
             ("a load that may fault", &[0x90, 0x48, 0x8b, 0xbb, 0x58, 1, 0, 0], ""),

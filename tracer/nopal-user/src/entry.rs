@@ -3,7 +3,7 @@
 //! passes first of all.
 //!
 //! They are put back as soon as code of our own is mapped. A tracer killed meanwhile leaves them there: dead bytes, which
-//! the next attach or `detach` recognises and puts back. So the entry is no place for them in a program whose loader is still at
+//! the next attach or `detach` recognises and puts back. So the entry is not a place for them in a program whose loader is still at
 //! work, as it may be in one that was just started.
 
 use super::call_code::SINGLE_CALL;

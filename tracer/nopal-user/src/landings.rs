@@ -344,7 +344,7 @@ mod tests {
                         (site + 5).wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
                     })
                     .collect();
-                // Memory that is taken is no place to land on.
+                // Memory that is taken is not a place to land on.
                 if addresses.iter().any(|at| (n.address()..n.address() + 0x10_0000).contains(at)) {
                     continue;
                 }

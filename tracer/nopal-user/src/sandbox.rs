@@ -219,7 +219,7 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
     })
 }
 
-/// What a user is told of a process that has locked itself in.
+/// What users read about a process that has locked itself in.
 pub fn restrained_in_words(pid: i32, is_silent: bool) -> String {
     match is_silent {
         false => format!(

@@ -290,7 +290,7 @@ impl Session {
             loop {
                 let (core, objects) = (&mut self.core, objects.clone());
                 match in_own_thread(move || open_process(core, pid, objects, Standing::Running)) {
-                    // As after a tracer that was killed, which is no obstacle.
+                    // As after a tracer that was killed, which is not an obstacle.
                     Err(Error::TooSlow { .. }) if n_tries < TRIES => n_tries += 1,
                     Err(Error::Gone { pid } | Error::NoSuchProcess { pid }) => {
                         return Err(Error::EndedEarly { pid });

@@ -23,7 +23,7 @@ struct Stapsdt<'data> {
     location: u64,
     base: u64,
     semaphore: u64,
-    // Text from here on: names that differ only in bytes that are no text are one name, sorted and merged as such.
+    // Text from here on: names that differ only in bytes that are not text are one name, sorted and merged as such.
     provider: Cow<'data, str>,
     name: Cow<'data, str>,
     args: Cow<'data, str>,

@@ -81,7 +81,7 @@ and as a client
             anstream::println!("\nWith --load four clients keep it busy.");
         }
     }
-    // A reader of the lines above that has gone is no reason to end.
+    // A reader of the lines above that has gone is not a reason to end.
     let _ = std::io::stdout().flush();
     while !signals::is_stopped() {
         if let Some(status) = server.ended() {

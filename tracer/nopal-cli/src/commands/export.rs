@@ -182,7 +182,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         write(&args, &opened, &selections, &spans, exporter)
     };
     let mut ended = match ended {
-        // A reader that has seen enough, such as `head`, is no failure.
+        // A reader that has seen enough, such as `head`, is not a failure.
         Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
         other => other.map_err(|failed| failure_of(failed, &opened))?,
     };

@@ -36,7 +36,7 @@ use std::path::PathBuf;
 Patterns:
   PROVIDER:NAME       both may have globs (* ? [a-z]); an empty part stands for all
   WORD                a provider, a name, or else a part of one
-  Several patterns show what any of them matches. A first word that is no file is looked up in $PATH.
+  Several patterns show what any of them matches. A first word that is not a file is looked up in $PATH.
 
 Examples:
   nopal list postgres                              a program on the PATH
@@ -155,7 +155,7 @@ fn is_coloured() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Writes to standard output in one go. A reader that has seen enough, such as `head`, is no failure.
+/// Writes to standard output in one go. A reader that has seen enough, such as `head`, is not a failure.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -54,7 +54,7 @@ Functions (uprobe, uretprobe) go through the user door where that is safe, throu
 Ctrl-C ends the script and prints its maps. The last line says `complete`, or what was lost.
 The exit code is that of exit(), 0 without one, 1 if the script cannot run, 2 if the command line is wrong.")]
 pub(super) struct Args {
-    /// The script, then its parameters `$1`, `$2` and so on; `-` reads the script from standard input. A name that is no file
+    /// The script, then its parameters `$1`, `$2` and so on; `-` reads the script from standard input. A name that is not a file
     /// may be that of a tool, see --list.
     #[arg(value_name = "SCRIPT")]
     pub words: Vec<String>,

@@ -120,7 +120,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
                 printed.report.verdict.n_undecided += undecided(conditions.as_deref());
                 (printed.n_events, printed.report)
             }
-            // A reader that has seen enough, such as `head`, is no failure.
+            // A reader that has seen enough, such as `head`, is not a failure.
             Err(PrintError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(e) => return Err(print_failure(e, &dir)),
         }

@@ -5,7 +5,7 @@ use super::super::pt_regs;
 use super::super::uprobes::PAGE_BYTES;
 use super::{
     CTX, MAX_STRING_BYTES, Maps, PREFIX_BYTES, ProgramError, ProgramSite, SCRATCH_BYTES, SCRATCH_LEVELS,
-    is_elsewhere,
+    is_elsewhere, is_stack,
 };
 use nopal_abi::record::{self, flags, text};
 use nopal_capture::Capture;

@@ -42,7 +42,7 @@ impl ScriptDoor {
         Ok(states)
     }
 
-    /// How many events were made for a point; `None` if it is no event, or attached already.
+    /// How many events were made for a point; `None` if it is not an event, or attached already.
     fn attach_event(
         &mut self,
         clause: usize,

@@ -2,7 +2,7 @@
 
 mod app;
 
-use app::{App, app, start};
+use app::{App, app, scratch, start};
 use nopal_kernel::script::{Attached, ScriptDoor, ScriptOptions, State, processes_mapping};
 use nopal_proc::symbols::Symbolizer;
 use nopal_program::aggregate::Aggregate;
@@ -11,7 +11,6 @@ use nopal_program::{
     Action, Clause, Code, Limits, MapDef, MapValue, Place, Point, PointKind, Program, SoftwareEvent, Type,
 };
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 fn usdt(app: &App, name: &str) -> Point {
     let path = app.path.to_str().unwrap().to_owned();
@@ -320,7 +319,7 @@ fn what_cannot_be_attached_says_why() {
 fn a_library_that_is_loaded_later_is_waited_for() {
     let dir = scratch();
     let (library, holder) = (dir.join("liblate.so"), dir.join("holder"));
-    let build = |source: &str, to: &PathBuf, flags: &[&str]| {
+    let build = |source: &str, to: &Path, flags: &[&str]| {
         let file = to.with_extension("c");
         std::fs::write(&file, source).unwrap();
         assert!(

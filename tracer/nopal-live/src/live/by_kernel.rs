@@ -34,7 +34,7 @@ pub(crate) struct Kernel {
     /// By file, with the events it was prepared for.
     prepared: HashMap<(PathBuf, Vec<u32>), Prepared>,
     files: FileCodes,
-    /// By CPU: how many losses were told of, and when the last of them was.
+    /// By CPU: how many losses were reported, and when the last of them was.
     lost_seen: Vec<(u64, u64)>,
     /// Records of one poll, to be put in order.
     batch: Vec<(StreamId, u64, u32, Task, Vec<u8>)>,
@@ -440,7 +440,7 @@ pub(super) fn open_objects<S: Selection>(
             Err(LiveError::Target(_)) if has_unmapped(&mapped) => {
                 done.unmapped.extend(sites.iter().map(|(wanted, _)| wanted.event));
             }
-            // What is left of the user door's sites is no failure of the whole.
+            // What is left of the user door's sites is not a failure of the whole.
             Err(LiveError::Kernel(error)) if how.door != Door::Kernel => {
                 let why = NotByKernel::Door(Arc::new(error));
                 let is_told = |w: &Wanted, done: &ByKernel| {

@@ -36,7 +36,7 @@ fn stops_in_words(pid: u32, stops: Stops) -> String {
     )
 }
 
-/// How often processes whose end nobody has told of are forgotten.
+/// How often processes whose end was not reported are forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Restarts that are kept for whoever asks.
 const MAX_RESTARTS: usize = 1 << 16;
@@ -44,7 +44,7 @@ const MAX_RESTARTS: usize = 1 << 16;
 /// What threads do that have loaded a library, while it is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loaders {
-    /// Nothing of it has run; one that loses patience is told of.
+    /// Nothing of it has run; one that loses patience is reported.
     Wait,
     GoOn,
 }

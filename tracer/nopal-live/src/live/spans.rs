@@ -103,7 +103,7 @@ impl<S: Selection> Live<S> {
         }
     }
 
-    /// Spans that took no longer need not be told of.
+    /// Spans that took no longer need not be reported.
     pub fn raise_span_floor(&self, span: usize, ns: u64) {
         if let Some((session, _)) = &self.user {
             let ticks = (u128::from(ns) << 32) / u128::from(self.clock.rate().max(1));

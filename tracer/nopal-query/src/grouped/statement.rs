@@ -14,7 +14,7 @@ pub(crate) struct Statement {
     pub question: Question,
     /// The statement over the groups, which are the table [`GROUPS`].
     pub sql: String,
-    /// Types of the columns of that table; none have those that are no plain columns.
+    /// Types of the columns of that table; none have those that are not plain columns.
     pub types: Vec<&'static str>,
     /// By key: whether its groups come from the last to the first.
     pub is_descending: Vec<bool>,
@@ -28,7 +28,7 @@ pub(crate) fn column_name(at: usize) -> String {
     format!("nopal {at}")
 }
 
-/// Words that are no names of columns.
+/// Words that are not names of columns.
 const KEYWORDS: [&str; 34] = [
     "and", "or", "not", "null", "is", "isnull", "notnull", "in", "between", "like", "glob", "escape", "case",
     "when", "then", "else", "end", "as", "asc", "desc", "nulls", "first", "last", "integer", "real", "text",
@@ -409,7 +409,7 @@ impl Writer<'_> {
             is_open && is_closed && is_same && !matches!(key.expr, Expr::Column(_))
         };
         let key = self.keys.iter().position(fits)?;
-        // A plus: it is no column that others are compared with as such.
+        // A plus: it is not a column that others are compared with as such.
         Some((format!("(+{})", quoted(&column_name(key))), self.keys[key].words.len()))
     }
 

@@ -154,7 +154,7 @@ impl<'a> Content<'a> {
                 return Err(Damage::Number);
             }
             if byte & 0x80 != 0 {
-                // Sixty-four bits and their padding; what goes on longer is no number.
+                // Sixty-four bits and their padding; what goes on longer is not a number.
                 if i >= 64 {
                     return Err(Damage::Number);
                 }

@@ -228,7 +228,7 @@ impl StreamWriter {
         self.packet.extend_from_slice(&ns.to_le_bytes());
     }
 
-    /// Before an event at `ns`: writes the packet if it is full or if a loss that was told of begins or ends here.
+    /// Before an event at `ns`: writes the packet if it is full or if a known loss begins or ends here.
     #[cold]
     fn make_room(&mut self, ns: u64) -> Result<(), Error> {
         match self.loss {

@@ -19,7 +19,7 @@ pub struct Rings {
     members: Mutex<Members>,
     /// Changes with the list.
     version: AtomicU64,
-    /// Threads of rings that are no more which went on before their turn.
+    /// Threads of rings that have gone which went on before their turn.
     n_impatient: AtomicU64,
     /// See [`RingMemory::set_span_rate`].
     span_rate: AtomicU64,
@@ -142,7 +142,7 @@ impl Rings {
         self.all().iter().for_each(|(_, ring, _)| ring.set_span_rate(rate));
     }
 
-    /// Spans that took no longer than these ticks need not be told of.
+    /// Spans that took no longer than these ticks need not be reported.
     pub fn raise_span_floor(&self, span: usize, ticks: u64) {
         self.all().iter().for_each(|(_, ring, _)| ring.raise_span_floor(span, ticks));
     }

@@ -109,7 +109,7 @@ impl RingMemory {
         }
     }
 
-    /// Spans that took no longer than these ticks need not be told of.
+    /// Spans that took no longer than these ticks need not be reported.
     pub fn raise_span_floor(&self, span: usize, ticks: u64) {
         if self.has_spans() && span < MAX_SPANS {
             self.top_word(span, offset_of!(SpanTop, floor)).fetch_max(ticks, Ordering::AcqRel);

@@ -24,7 +24,7 @@ impl Session {
     /// what that does meanwhile.
     pub fn open_held(&mut self, pid: i32) -> Result<ProcessReport> {
         self.rings().set_enabled(!self.is_paused);
-        // Its exec is told of to whoever follows one of its forebears; it is looked at now.
+        // Its exec is reported to those who follow one of its forebears; it is looked at now.
         self.drain_events();
         self.missed_execs.forget(pid as u32);
         let traced = open_at_start(&mut self.core, pid, Standing::Held)?;

@@ -222,7 +222,7 @@ impl Look {
         if traced.is_early {
             traced.is_early = !matches!(in_own_thread(move || ask_again(core, pid)), Ok(true));
         }
-        // What is being loaded at this moment will be told of before it runs.
+        // What is being loaded at this moment will be reported before it runs.
         let is_first = is_told && !std::mem::replace(&mut traced.is_unannounced, false);
         if let Some(now) = now {
             if now.iter().any(|m| !traced.seen.contains(m)) {

@@ -90,7 +90,7 @@ pub(super) fn print_data(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Standard output, in one go. A reader that has seen enough, such as `head`, is no failure.
+/// Standard output, in one go. A reader that has seen enough, such as `head`, is not a failure.
 fn write(text: &str) -> Result<(), Failure> {
     use std::io::{ErrorKind, Write};
     crate::say::clear_status();

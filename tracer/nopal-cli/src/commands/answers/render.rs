@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 const BOLD: Style = Style::new().bold();
 
-/// Columns of the screen; without a limit for whoever is no terminal.
+/// Columns of the screen; without a limit where it is not a terminal.
 pub(crate) fn width() -> usize {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the kernel fills a structure of its own layout, which lives until the call returns.

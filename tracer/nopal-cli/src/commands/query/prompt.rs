@@ -155,7 +155,7 @@ pub(super) fn run(database: &Database, mut form: Form) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Keeps what was typed; a prompt without memory is no failure.
+/// Keeps what was typed; a prompt without memory is not a failure.
 fn save(editor: &mut Editor<Words, FileHistory>, path: &std::path::Path) {
     if let Some(folder) = path.parent() {
         let _ = nopal_files::own::Folder::make(folder);

@@ -15,7 +15,7 @@ pub(crate) struct Source {
     pub is_bpftrace: bool,
 }
 
-/// Larger files are no scripts.
+/// Larger files are not scripts.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Options of the script that it does not ask for are errors, as is `--help`.
@@ -85,7 +85,7 @@ impl Source {
         Ok(Source { name, text, is_bpftrace: false })
     }
 
-    /// What it is called where something is told of it.
+    /// What it is called in messages.
     pub(crate) fn shown_name(&self) -> &str {
         match self.is_bpftrace && matches!(self.name.as_str(), "-e" | "-") {
             true => "stdin",

@@ -119,7 +119,7 @@ pub(crate) fn check_output(home: &Home, name: &str, output: &Path) -> Result<Vec
     Ok(has_recordings.then(note).into_iter().collect())
 }
 
-/// What can never be read is told of now, not when the session starts.
+/// What can never be read is reported now, not when the session starts.
 fn check_trigger(text: &str) -> Result<(), Failure> {
     if nopal_session::watch::is_watched(text) {
         return Ok(TriggerText::parse(text).map(drop)?);

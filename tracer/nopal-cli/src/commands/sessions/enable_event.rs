@@ -144,7 +144,7 @@ pub(crate) fn check_event(text: &str) -> Result<(), Failure> {
         .hint("events are `provider:name`, with * and ?; --all is every event"))
 }
 
-/// Names are checked against the probes when the session starts; what can never be read is told of now.
+/// Names are checked against the probes when the session starts; what can never be read is reported now.
 pub(crate) fn check_filter(filter: &str) -> Result<(), Failure> {
     predicate::Predicate::parse(filter, &|_| Some(0)).map(drop).map_err(|e| {
         Failure::new("bad-condition", format!("in `{filter}` at column {}: {}", e.offset + 1, e.reason))

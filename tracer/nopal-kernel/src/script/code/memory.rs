@@ -163,7 +163,7 @@ impl Gen<'_> {
     }
 
     /// Reads the R2 bytes at R3 to R1, which is byte `from` of `to`; R0 is 0 if that succeeded. A sleepable program waits
-    /// for memory that is not there yet. The address is in temp 1; where the length is no constant it is in temp 2.
+    /// for memory that is not there yet. The address is in temp 1; where the length is not a constant it is in temp 2.
     fn exact(&mut self, to: Slot, from: u32, space: Space) {
         match space {
             Space::Kernel => self.asm.call(Helper::ProbeReadKernel),

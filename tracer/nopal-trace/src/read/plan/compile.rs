@@ -108,7 +108,7 @@ impl Compiler<'_, '_> {
         let mut is_first = true;
         for field in fields {
             let roles = self.roles_of(&field.raw, &field.ty);
-            // What the format itself needs is no part of what a packet says to people.
+            // What the format itself needs is not part of what a packet says to people.
             let is_hidden = self.kind == ScopeKind::PacketContext && roles.is_bookkeeping();
             let lead = if is_hidden {
                 String::new()
