@@ -3,7 +3,6 @@
 use crate::remembered::make_room;
 use nopal_capture::{Hit, StreamKind, Task};
 use std::collections::{HashMap, HashSet};
-use std::fs;
 
 /// Translates, and remembers. Where both namespaces are the same it is the identity.
 #[derive(Debug, Default)]
