@@ -10,6 +10,7 @@ use nopal_program::op::{Binary, Builtin, Op, Slot, Space};
 use nopal_program::{
     Action, Clause, Code, Limits, MapDef, MapValue, Place, Point, PointKind, Program, SoftwareEvent, Type,
 };
+use std::path::Path;
 use std::process::Command;
 
 fn usdt(app: &App, name: &str) -> Point {
