@@ -2,7 +2,7 @@
 //! their tracer meanwhile.
 
 use nopal_tests::cycles::{Chance, rounds};
-use nopal_tests::process::Running;
+use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build, build_with};
 use nopal_tests::{nopal, run, scratch};
 use serde_json::Value;
@@ -200,6 +200,46 @@ fn a_library_that_comes_and_goes_is_counted_or_told_of() {
             let is_all = ran["rows"][0]["value"] == 150;
             assert!(is_all || ran["complete"] == false, "{door}: {ran}");
         }
+    }
+}
+
+/// Each hit once, however often the library came between two looks of a tracer.
+#[test]
+fn a_library_that_came_and_went_often_is_not_counted_twice() {
+    for n in 0..rounds(3) {
+        let place = Place::new("plug-often");
+        let target = place.target(&["fire:1:0", &format!("load:{}:{}", 500 * (n + 1), plug())]);
+        let run = ["run", "--json", "--door", "kernel", "-e", "usdt::counted:plug { @ = count(); }", "--"];
+        let ran = json(&place.nopal(&run).args(&target).output().unwrap(), false);
+        let n_counted = ran["rows"].as_array().and_then(|rows| rows.first()?["value"].as_u64()).unwrap_or(0);
+        assert!(n_counted < place.n_hits(), "{} hits: {ran}", place.n_hits());
+        assert!(n_counted == place.n_hits() - 1 || ran["complete"] == false, "{ran}");
+    }
+}
+
+#[test]
+fn a_tracer_without_descriptors_ends_with_its_program() {
+    let place = Place::new("no-descriptors");
+    let go = place.dir.join("go");
+    for door in ["user", "kernel"] {
+        let _ = fs::remove_file(&go);
+        let mut target = place.start(&[&format!("wait:{}", text(&go)), "fire:5:0"]);
+        let trace = ["trace", "--json", "--door", door, "-p", &target.pid().to_string(), "counted:hit"];
+        let mut tracer = place.nopal(&trace).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(tracer.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("sites:") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "{door}: it opens the program");
+        }
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let pid = tracer.id() as i32;
+        // SAFETY: a child of ours, and a limit that lives as long as the call.
+        let limited = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &none, std::ptr::null_mut()) };
+        assert_eq!(limited, 0);
+        fs::write(&go, "").unwrap();
+        assert!(target.0.wait().unwrap().success());
+        wait_until("the tracer ends", 60, || tracer.try_wait().unwrap().is_some());
     }
 }
 

@@ -41,7 +41,7 @@ impl Process {
     pub fn is_alive(pid: u32) -> bool {
         match Process::read(pid) {
             Ok(process) => !process.is_zombie,
-            Err(error) => !matches!(error, TargetError::NoSuchProcess { .. }),
+            Err(error) => may_exist(pid, &error),
         }
     }
 
@@ -49,7 +49,7 @@ impl Process {
     pub fn is_still(pid: u32, start_time_ticks: u64) -> bool {
         match Process::read(pid) {
             Ok(process) => !process.is_zombie && process.start_time_ticks == start_time_ticks,
-            Err(error) => !matches!(error, TargetError::NoSuchProcess { .. }),
+            Err(error) => may_exist(pid, &error),
         }
     }
 
@@ -98,6 +98,14 @@ impl Process {
         let words: Vec<_> = bytes.split(|&b| b == 0).map(String::from_utf8_lossy).collect();
         words.join(" ").trim_end().to_owned()
     }
+}
+
+/// Whether a process is there that could not be read, as far as can be known without a descriptor: a tracer may have no more.
+fn may_exist(pid: u32, error: &TargetError) -> bool {
+    // SAFETY: no signal is sent, it is only asked whether one could be.
+    let is_gone = || unsafe { libc::kill(pid as i32, 0) } < 0
+        && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+    !matches!(error, TargetError::NoSuchProcess { .. }) && !is_gone()
 }
 
 /// The words of a file of `/proc` such as `cmdline` and `environ`; none if it may not be read.

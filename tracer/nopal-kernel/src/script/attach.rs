@@ -10,6 +10,7 @@ use crate::refusal::{self, Refusal};
 use crate::uprobes::{self, AttachError, PAGE_BYTES, SiteSet, Way};
 use nopal_proc::{FileId, MappedObject, changeable_objects, has_ended, mapped_objects, processes};
 use nopal_program::{LaterProbes, PointKind};
+use std::collections::HashSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -81,7 +82,10 @@ impl ScriptDoor {
     ) -> Result<Vec<Attached>, ScriptError> {
         let objects: Vec<_> = objects.into_iter().map(Arc::new).collect();
         let is_gone = |object: &MappedObject| objects.iter().all(|known| known.file() != object.file());
-        let gone: Vec<_> = gone.into_iter().filter(is_gone).map(Arc::new).collect();
+        let mut gone: Vec<_> = gone.into_iter().filter(is_gone).map(Arc::new).collect();
+        // A file that came and went several times since the last look is one file.
+        let mut seen = HashSet::new();
+        gone.retain(|object| seen.insert(object.file()));
         self.attach(Some(pid), &objects, &gone)
     }
 
