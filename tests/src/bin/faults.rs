@@ -1,14 +1,15 @@
-//! `./x faults [SECONDS] [--seed N] [--once] [--lanes N]`: faults at random instants; exit 1 if one of them did harm.
+//! `./x faults [SECONDS] [--seed N] [--once] [--rounds N] [--lanes N]`: faults at random instants; exit 1 if one of them did harm.
 
 use nopal_tests::faults::{self, Options};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-const USAGE: &str = "usage: faults [SECONDS] [--seed N] [--once] [--lanes N] [-v]
+const USAGE: &str = "usage: faults [SECONDS] [--seed N] [--once] [--rounds N] [--lanes N] [-v]
   SECONDS   how long to go on [60]
   --seed N  the seed of the first round, as it was printed for one that failed
   --once    one round only
-  --lanes N rounds side by side [1]
+  --rounds N  at most so many rounds, whose seeds follow each other
+  --lanes N rounds side by side [8]
   -v        what each round does";
 
 fn main() -> ExitCode {
@@ -20,6 +21,9 @@ fn main() -> ExitCode {
         eprintln!("faults: needs root, for disks that are full: {error}");
         return ExitCode::from(2);
     }
+    // Tracers are ended by it; a shell has those it starts in the background ignore it, and so would they.
+    // SAFETY: plain numbers, and no other thread as yet.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     println!("faults: the first seed is {}", options.seed);
     let figures = faults::run(&options);
     println!("{figures}");
@@ -35,8 +39,8 @@ fn options() -> Option<Options> {
     let mut options = Options {
         time: Duration::from_secs(60),
         seed: now * 1000,
-        is_once: false,
-        n_lanes: 1,
+        n_rounds: None,
+        n_lanes: 8,
         is_verbose: false,
     };
     let mut words = std::env::args().skip(1);
@@ -44,7 +48,8 @@ fn options() -> Option<Options> {
         match word.as_str() {
             "--seed" => options.seed = words.next()?.parse().ok()?,
             "--lanes" => options.n_lanes = words.next()?.parse().ok()?,
-            "--once" => options.is_once = true,
+            "--once" => options.n_rounds = Some(1),
+            "--rounds" => options.n_rounds = Some(words.next()?.parse().ok()?),
             "-v" => options.is_verbose = true,
             seconds => options.time = Duration::from_secs(seconds.parse().ok()?),
         }

@@ -1,13 +1,9 @@
-//! The wrongs that are done to a program, its tracer and their machine, each at its instant.
+//! The wrongs that are done to a program, its tracers and their machine, each at its instant.
 
-use super::Plan;
-use super::target::{Field, Kind, Shared};
-use super::tracer::{Door, Process};
+use super::target::Kind;
+use super::tracer::Way;
 use crate::cycles::Chance;
-use crate::nopal;
 use std::fmt;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// What goes wrong.
@@ -15,68 +11,84 @@ use std::time::Duration;
 pub(crate) enum Harm {
     KillTracer,
     InterruptTracer,
-    StopTracer {
-        time: Duration,
-    },
-    LimitTracer {
-        mebibytes: u64,
-    },
+    StopTracer { time: Duration },
+    LimitTracer { kibibytes: u64 },
+    LimitFiles { n: u64 },
     KillTarget,
-    Burst {
-        n: u64,
-    },
-    /// All of them want the CPU for a moment.
-    Starve {
-        time: Duration,
-    },
-    Bpftrace {
-        time: Duration,
-    },
-    Gdb {
-        is_beside: bool,
-    },
-    Perf {
-        time: Duration,
-    },
-    Strace {
-        time: Duration,
-    },
-    SecondNopal {
-        door: Door,
-        time: Duration,
-    },
-    /// Somebody restores the program although it is traced.
+    StopTarget { time: Duration },
+    FreezeTarget { time: Duration },
+    SqueezeTarget { time: Duration },
+    Burst { n: u64 },
+    Overflow { n: u64 },
+    Starve { time: Duration },
+    FullDisk { time: Duration },
+    StepClock { seconds: i64 },
+    Bpftrace { place: Place, time: Duration },
+    Gdb { place: Place },
+    Perf { place: Place, time: Duration },
+    Strace { time: Duration },
+    SecondNopal { way: Way, time: Duration },
     Detach,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Planned {
-    /// Since the program was told to go.
-    pub at: Duration,
-    pub harm: Harm,
+/// Where in the program other tracers go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The nop of a static probe.
+    Probe,
+    /// The byte behind it.
+    Next,
+    /// A function that nopal leaves alone.
+    Beside,
+    /// The function that nopal traces by its name.
+    Call,
+}
+
+impl Place {
+    fn drawn(chance: &mut Chance, kind: &Kind) -> Place {
+        match kind {
+            Kind::Native(_) => *chance.one_of(&[Place::Probe, Place::Next, Place::Beside, Place::Call]),
+            Kind::Go => Place::Call,
+            Kind::Python | Kind::Ruby | Kind::Java | Kind::Postgres => Place::Probe,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Place::Probe => "at the probe",
+            Place::Next => "behind the probe",
+            Place::Beside => "beside",
+            Place::Call => "at the function",
+        }
+    }
 }
 
 impl Harm {
-    pub(super) fn drawn(chance: &mut Chance, kind: &Kind) -> Planned {
-        let at = Duration::from_millis(chance.below(600));
-        let time = Duration::from_millis(20 + chance.below(400));
-        let door = *chance.one_of(&[Door::Auto, Door::User, Door::Kernel]);
-        let harm = match chance.below(22) {
-            0 | 1 => Harm::KillTracer,
-            2 | 3 => Harm::InterruptTracer,
-            4..=6 => Harm::StopTracer { time },
-            7 => Harm::LimitTracer { mebibytes: chance.below(200) },
-            8 => Harm::KillTarget,
-            9 | 10 => Harm::Burst { n: 20_000 << chance.below(4) },
-            11 => Harm::Starve { time },
-            12 | 13 => Harm::Bpftrace { time },
-            14 | 15 if !kind.has_children() => Harm::Gdb { is_beside: chance.below(2) == 0 },
-            14..=16 => Harm::Strace { time },
-            17 if matches!(kind, Kind::Native(_)) => Harm::Perf { time },
-            17 | 18 => Harm::Detach,
-            _ => Harm::SecondNopal { door, time },
-        };
-        Planned { at, harm }
+    pub(super) fn drawn(chance: &mut Chance, kind: &Kind, has_group: bool, is_last: bool) -> Harm {
+        let time = Duration::from_millis(5 + chance.below(250));
+        let place = Place::drawn(chance, kind);
+        match chance.below(48) {
+            0..=3 => Harm::KillTracer,
+            4 | 5 => Harm::InterruptTracer,
+            6..=9 => Harm::StopTracer { time },
+            10 => Harm::LimitTracer { kibibytes: chance.below(4096) },
+            11 => Harm::LimitFiles { n: chance.below(20) },
+            12 if is_last && kind.can_be_killed() => Harm::KillTarget,
+            12..=14 => Harm::StopTarget { time },
+            15..=18 => Harm::Overflow { n: 2_000 << chance.below(4) },
+            19..=21 => Harm::Burst { n: 1_000 << chance.below(5) },
+            22 | 23 => Harm::Starve { time: time / 4 },
+            24..=26 => Harm::FullDisk { time },
+            27..=29 => Harm::StepClock { seconds: chance.below(200_000) as i64 - 100_000 },
+            30 if kind.takes_gdb() => Harm::Gdb { place },
+            31 if matches!(kind, Kind::Native(_)) => Harm::Perf { place, time },
+            32 | 33 if !matches!(kind, Kind::Java) && place != Place::Next => Harm::Bpftrace { place, time },
+            34 => Harm::Detach,
+            35 | 36 if has_group => Harm::FreezeTarget { time },
+            37 | 38 if has_group => Harm::SqueezeTarget { time },
+            30..=38 => Harm::Strace { time },
+            _ => Harm::SecondNopal { way: Way::drawn(chance, kind), time },
+        }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -85,9 +97,16 @@ impl Harm {
             Harm::InterruptTracer => "tracer interrupted",
             Harm::StopTracer { .. } => "tracer stopped",
             Harm::LimitTracer { .. } => "tracer's memory limited",
+            Harm::LimitFiles { .. } => "tracer's files limited",
             Harm::KillTarget => "program killed",
+            Harm::StopTarget { .. } => "program stopped",
+            Harm::FreezeTarget { .. } => "program frozen",
+            Harm::SqueezeTarget { .. } => "program's CPU taken",
             Harm::Burst { .. } => "burst",
+            Harm::Overflow { .. } => "ring overflow",
             Harm::Starve { .. } => "starved",
+            Harm::FullDisk { .. } => "disk full",
+            Harm::StepClock { .. } => "clock step",
             Harm::Bpftrace { .. } => "bpftrace",
             Harm::Gdb { .. } => "gdb",
             Harm::Perf { .. } => "perf",
@@ -97,114 +116,26 @@ impl Harm {
         }
     }
 
-    /// Whether this is a uprobe at the byte where gdb is. If it comes between gdb's look at the byte and gdb's breakpoint, gdb
-    /// takes it for the program's own byte and puts it back when the uprobe has gone: the program dies, without nopal as well.
-    pub(super) fn is_deadly_beside(self, gdb: Harm) -> bool {
-        let Harm::Gdb { is_beside } = gdb else { return false };
+    /// Where it has a uprobe that is not nopal's.
+    pub(super) fn uprobe(&self) -> Option<Place> {
         match self {
-            Harm::Perf { .. } => is_beside,
-            Harm::Bpftrace { .. } => !is_beside,
-            Harm::SecondNopal { door, .. } => !is_beside && door != Door::User,
-            _ => false,
+            Harm::Bpftrace { place, .. } | Harm::Perf { place, .. } => Some(*place),
+            _ => None,
         }
     }
 
-    /// Another program that comes and goes by itself; the others are done at once.
-    pub(crate) fn visitor(&self, plan: &Plan, dir: &Path, pid: u32) -> Option<Command> {
-        let (file, probe) = plan.kind.site();
-        let file = file.display().to_string();
-        let pid = pid.to_string();
-        let seconds = |time: &Duration| time.as_secs_f64().to_string();
-        let mut command = Command::new("timeout");
-        command.current_dir(dir);
+    /// How long it goes on, if it is taken back then.
+    pub(super) fn time(&self) -> Option<Duration> {
         match self {
-            Harm::Bpftrace { time } => {
-                let script = format!(
-                    "usdt:{file}:{probe} {{ @ = count(); }} interval:ms:{} {{ exit(); }}",
-                    time.as_millis()
-                );
-                command.args(["-s", "INT", "60", "bpftrace", "-p", &pid, "-e", &script]);
-            }
-            Harm::Gdb { is_beside } => {
-                let place =
-                    if *is_beside { "checked_beside".to_owned() } else { format!("-probe-stap {probe}") };
-                command.args(["-s", "INT", "60", "gdb", "-q", "-nx", "-batch", "-p", &pid]);
-                for line in [
-                    "set debuginfod enabled off",
-                    "handle all nostop noprint pass",
-                    "handle SIGINT stop nopass",
-                    &format!("break {place}"),
-                    "continue",
-                    "delete",
-                    "detach",
-                ] {
-                    command.args(["-ex", line]);
-                }
-            }
-            Harm::Perf { time } => {
-                // perf's probes belong to the machine: the name is the round's own.
-                let event = format!("nopal{}", plan.seed);
-                let script = format!(
-                    "perf probe -q -x {file} --add {event}=checked_beside && \
-                     perf record -q -o perf.data -e 'probe_checked:{event}*' -p {pid} -- sleep {}; \
-                     perf probe -q -d '*:{event}*'",
-                    seconds(time)
-                );
-                command.args(["-s", "INT", "60", "sh", "-c", &script]);
-            }
-            Harm::Strace { time } => {
-                // Now and then it does not leave a program with vfork by itself, with or without nopal.
-                command.args(["-s", "INT", "-k", "3", &seconds(time)]);
-                command.args(["strace", "-f", "-qq", "-o", "/dev/null"]);
-                command.args(["-p", &pid]);
-            }
-            Harm::SecondNopal { door, time } => {
-                command.args(["-s", "INT", "100"]).arg(nopal());
-                command.args(["trace", "--json", "--door", door.name(), "--duration"]);
-                command.args([&format!("{}ms", time.as_millis()), plan.kind.probes(), "-p", &pid]);
-            }
-            Harm::Detach => {
-                command.args(["-s", "INT", "100"]).arg(nopal()).args(["detach", "-p", &pid]);
-            }
-            Harm::Starve { time } => {
-                let loops = "for i in 1 2 3 4; do while :; do :; done & done; wait";
-                command.args([&seconds(time), "sh", "-c", loops]);
-            }
-            Harm::KillTracer
-            | Harm::InterruptTracer
-            | Harm::StopTracer { .. }
-            | Harm::LimitTracer { .. }
-            | Harm::KillTarget
-            | Harm::Burst { .. } => return None,
-        }
-        Some(command)
-    }
-
-    /// Does it, if it is done at once. What ends the tracer or the program is the round's affair.
-    pub(crate) fn do_at_once(&self, tracer: &mut Process, shared: &Shared) {
-        match self {
-            Harm::StopTracer { time } => {
-                tracer.signal(libc::SIGSTOP);
-                std::thread::sleep(*time);
-                tracer.signal(libc::SIGCONT);
-            }
-            Harm::LimitTracer { mebibytes } => {
-                let limit = format!("--as={}:", mebibytes << 20);
-                let pid = tracer.pid().to_string();
-                // It may have ended.
-                let _ = Command::new("prlimit").args(["--pid", &pid, &limit]).output();
-            }
-            Harm::Burst { n } => shared.set(Field::Burst, *n),
-            Harm::KillTracer
-            | Harm::InterruptTracer
-            | Harm::KillTarget
-            | Harm::Starve { .. }
-            | Harm::Bpftrace { .. }
-            | Harm::Gdb { .. }
-            | Harm::Perf { .. }
-            | Harm::Strace { .. }
-            | Harm::SecondNopal { .. }
-            | Harm::Detach => {}
+            Harm::StopTracer { time }
+            | Harm::StopTarget { time }
+            | Harm::FreezeTarget { time }
+            | Harm::SqueezeTarget { time }
+            | Harm::FullDisk { time }
+            | Harm::SecondNopal { time, .. } => Some(*time),
+            // As long as the ring needs to be full.
+            Harm::Overflow { .. } => Some(Duration::from_millis(60)),
+            _ => None,
         }
     }
 }
@@ -214,16 +145,21 @@ impl fmt::Display for Harm {
         write!(f, "{}", self.name())?;
         match self {
             Harm::StopTracer { time }
+            | Harm::StopTarget { time }
+            | Harm::FreezeTarget { time }
+            | Harm::SqueezeTarget { time }
             | Harm::Starve { time }
-            | Harm::Bpftrace { time }
-            | Harm::Perf { time }
+            | Harm::FullDisk { time }
             | Harm::Strace { time } => write!(f, " for {} ms", time.as_millis()),
-            Harm::LimitTracer { mebibytes } => write!(f, " to {mebibytes} MiB"),
-            Harm::Burst { n } => write!(f, " of {n}"),
-            Harm::Gdb { is_beside } => write!(f, " {}", if *is_beside { "beside" } else { "at the probe" }),
-            Harm::SecondNopal { door, time } => {
-                write!(f, " --door {} for {} ms", door.name(), time.as_millis())
+            Harm::LimitTracer { kibibytes } => write!(f, " to {kibibytes} KiB more"),
+            Harm::LimitFiles { n } => write!(f, " to {n}"),
+            Harm::Burst { n } | Harm::Overflow { n } => write!(f, " of {n}"),
+            Harm::StepClock { seconds } => write!(f, " to {seconds} s ahead"),
+            Harm::Bpftrace { place, time } | Harm::Perf { place, time } => {
+                write!(f, " {} for {} ms", place.words(), time.as_millis())
             }
+            Harm::Gdb { place } => write!(f, " {}", place.words()),
+            Harm::SecondNopal { way, time } => write!(f, " ({way}) for {} ms", time.as_millis()),
             Harm::KillTracer | Harm::InterruptTracer | Harm::KillTarget | Harm::Detach => Ok(()),
         }
     }

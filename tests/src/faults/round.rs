@@ -1,324 +1,313 @@
-//! One round: a program, its tracer, what goes wrong, and what must be right all the same.
+//! One round: a program, its tracers, what goes wrong, and what must be right all the same.
 
-use super::Plan;
 use super::harm::Harm;
-use super::target::{END, Field, GO, QUIET, READY, STOP, Shared};
-use super::tracer::{self, Process, Said, Verb, wait_for};
+use super::leftovers::leftovers;
+use super::plan::{Plan, Stretch};
+use super::process::{LIMIT, Process, wait_for};
+use super::surroundings::{Clock, Disk, Group};
+use super::target::{Field, Shared, Target};
+use super::tracer::{Subject, Tracer, Way};
+use crate::cycles::Footprint;
 use crate::{nopal, scratch};
-use nopal_user::maps::Maps;
-use nopal_user::memory::Memory;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a machine that has much else to do.
-const LIMIT: Duration = Duration::from_secs(120);
-/// How long the program works at least.
-const WORK: Duration = Duration::from_millis(400);
+/// How long the program works at least in a stretch.
+const WORK: Duration = Duration::from_millis(150);
+
+/// How long what a tracer has left may take to go.
+const RESTORED_WITHIN: Duration = Duration::from_secs(20);
 
 /// What became of it.
 #[derive(Debug, Default)]
 pub(crate) struct Result {
     pub failures: Vec<String>,
+    /// By what was done: how often it met somebody.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Other tools that could not come.
+    pub in_vain: BTreeMap<&'static str, u64>,
     pub n_hits: u64,
     pub n_events: u64,
     pub n_children: u64,
-    pub is_complete: Option<bool>,
+    /// Each tracer's way, and whether it said that all is there.
+    pub verdicts: Vec<(Way, Option<bool>)>,
+}
+
+impl Result {
+    pub(super) fn count(&mut self, name: &'static str) {
+        *self.faults.entry(name).or_default() += 1;
+    }
+
+    pub(super) fn n_faults(&self) -> u64 {
+        self.faults.values().sum()
+    }
+}
+
+impl fmt::Display for Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdicts: Vec<&str> = (self.verdicts.iter())
+            .map(|(_, said)| said.map_or("none", |is_complete| if is_complete { "complete" } else { "not" }))
+            .collect();
+        let (n, hits, events) = (self.n_faults(), self.n_hits, self.n_events);
+        write!(f, "{n} faults, {hits} hits, {events} events; verdicts: {}", verdicts.join(", "))?;
+        if self.failures.is_empty() { Ok(()) } else { write!(f, "; FAILED") }
+    }
 }
 
 pub(crate) fn run(plan: &Plan) -> Result {
     let dir = scratch(&format!("faults-{}", plan.seed));
-    let mut result = Result::default();
-    let is_mounted = match small_disk(plan, &dir) {
-        Ok(is_mounted) => is_mounted,
-        Err(error) => return Result { failures: vec![format!("a small disk: {error}")], ..result },
-    };
-    if let Err(error) = Round::start(plan, &dir).and_then(|round| round.go(&mut result)) {
-        result.failures.push(error);
-    }
-    if is_mounted {
-        unmount(&dir.join("out"));
-    }
+    // What a helper of the tests cannot do ends the round, not the others.
+    let done = catch_unwind(AssertUnwindSafe(|| match Round::prepare(plan, &dir) {
+        Ok(mut round) => {
+            if let Err(error) = round.go() {
+                round.result.failures.push(error);
+            }
+            std::mem::take(&mut round.result)
+        }
+        Err(error) => Result { failures: vec![error], ..Result::default() },
+    }));
+    let result = done.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
+        Result { failures: vec![text], ..Result::default() }
+    });
     if result.failures.is_empty() {
         let _ = fs::remove_dir_all(&dir);
     }
     result
 }
 
-/// Where the recording goes: a file system of its own that is soon full, if that is planned.
-fn small_disk(plan: &Plan, dir: &Path) -> std::result::Result<bool, String> {
-    fs::create_dir(dir.join("out")).map_err(|e| e.to_string())?;
-    if !plan.has_small_disk {
-        return Ok(false);
-    }
-    let mount = ["-t", "tmpfs", "-o", "size=96k", "nopal-faults"];
-    let output =
-        Command::new("mount").args(mount).arg(dir.join("out")).output().map_err(|e| e.to_string())?;
-    if output.status.success() { Ok(true) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
-}
-
-fn unmount(at: &Path) {
-    if let Ok(output) = Command::new("umount").arg("-l").arg(at).output()
-        && !output.status.success()
-    {
-        println!("umount {}: {}", at.display(), String::from_utf8_lossy(&output.stderr));
-    }
-}
-
-struct Round<'a> {
-    plan: &'a Plan,
-    dir: PathBuf,
-    shared: Shared,
-    /// Not there if the tracer has started it.
-    target: Option<Process>,
-    tracer: Process,
-    pid: u32,
-}
-
-/// How the tracer came to its end before nothing more was to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    /// While the program worked, of which so many hits were done then.
-    Asked {
-        n_done: u64,
-    },
-    Killed,
+/// What there is in a round. Fields are dropped in their order: tracers before the program, and that before its group.
+pub(crate) struct Round<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) dir: PathBuf,
+    pub(super) tracers: Vec<Tracer>,
+    pub(super) visitors: Vec<(Harm, Process)>,
+    pub(super) n_visitors: usize,
+    pub(super) target: Target,
+    pub(super) disk: Disk,
+    pub(super) clock: Clock,
+    pub(super) group: Option<Group>,
+    pub(super) result: Result,
+    n_tracers: usize,
+    /// Descriptors of the program that look like a tracer's, before one came.
+    n_own: usize,
+    /// A tracer has gone without putting back what it changed.
+    is_orphaned: bool,
 }
 
 impl<'a> Round<'a> {
-    /// The program is ready and its tracer has opened it, or has refused to.
-    fn start(plan: &'a Plan, dir: &Path) -> std::result::Result<Round<'a>, String> {
-        let path = dir.join("shared");
-        let shared = Shared::create(&path).map_err(|e| e.to_string())?;
-        let line = plan.kind.line(&path);
-        let words = |e: std::io::Error| e.to_string();
-        let is_ready = || shared.get(Field::State) >= READY;
-        let (target, tracer) = if plan.is_launched {
-            let tracer = Process::start(&mut tracer::command(plan, dir, None, &line), dir, "tracer");
-            (None, tracer.map_err(words)?)
+    fn prepare(plan: &'a Plan, dir: &Path) -> std::result::Result<Round<'a>, String> {
+        let shared = Shared::create(&dir.join("shared"))?;
+        let disk = Disk::mount(dir.join("out"))?;
+        let clock = Clock::new(dir.join("clock"))?;
+        let group = if plan.has_group { Some(Group::new(plan.seed)?) } else { None };
+        let target = if plan.is_launched {
+            Target::started_by_tracer(&plan.kind, shared)
         } else {
-            let target =
-                Process::start(Command::new(&line[0]).args(&line[1..]), dir, "target").map_err(words)?;
-            if !wait_for(LIMIT, is_ready) {
-                return Err("the program did not start".to_owned());
-            }
-            let command = &mut tracer::command(plan, dir, Some(target.pid()), &line);
-            (Some(target), Process::start(command, dir, "tracer").map_err(words)?)
+            Target::start(&plan.kind, dir, shared)?
         };
-        let mut round = Round { plan, dir: dir.to_owned(), shared, target, tracer, pid: 0 };
-        let mut has_ended = false;
-        let is_open = wait_for(LIMIT, || {
-            has_ended = round.tracer.status().is_some();
-            let is_open = tracer::is_open(plan, &round.tracer);
-            has_ended || (is_open && round.shared.get(Field::State) >= READY)
-        });
-        round.pid = round.shared.get(Field::Pid) as u32;
-        if !is_open {
-            return Err(format!("the tracer is not ready after {} s", LIMIT.as_secs()));
+        if let (Some(group), false) = (&group, plan.is_launched) {
+            group.take(target.pid)?;
         }
-        if has_ended && round.pid == 0 {
-            return Err(format!("the tracer did not start the program: {}", round.tracer.stderr()));
-        }
-        Ok(round)
+        let n_own = if plan.is_launched { 0 } else { Footprint::of(target.pid).n_descriptors };
+        Ok(Round {
+            plan,
+            dir: dir.to_owned(),
+            tracers: Vec::new(),
+            visitors: Vec::new(),
+            n_visitors: 0,
+            target,
+            disk,
+            clock,
+            group,
+            result: Result::default(),
+            n_tracers: 0,
+            n_own,
+            is_orphaned: false,
+        })
     }
 
-    fn go(mut self, result: &mut Result) -> std::result::Result<(), String> {
+    fn go(&mut self) -> std::result::Result<(), String> {
+        for (n, stretch) in self.plan.stretches.iter().enumerate() {
+            self.stretch(stretch, n == 0)?;
+            if !self.target.is_alive() {
+                break;
+            }
+        }
+        self.finish()
+    }
+
+    /// A tracer comes, the program works while harm is done, and rests; those that have ended are heard.
+    fn stretch(&mut self, stretch: &Stretch, is_first: bool) -> std::result::Result<(), String> {
+        if self.tracers.is_empty() {
+            let is_launched = is_first && self.plan.is_launched;
+            self.start_tracer(stretch.way, is_launched)?;
+            if is_launched {
+                self.wait_for_launch()?;
+            }
+            if !stretch.is_hasty {
+                self.wait_for_open()?;
+            }
+        }
         let start = Instant::now();
-        self.shared.set(Field::Phase, GO);
-        let mut ended = None;
-        let mut is_killed = false;
-        let mut visitors = Vec::new();
-        for (n, planned) in self.plan.harms.iter().enumerate() {
-            std::thread::sleep(planned.at.saturating_sub(start.elapsed()));
-            match planned.harm {
-                Harm::KillTarget => {
-                    is_killed = true;
-                    // SAFETY: a child of ours, or of a tracer of ours, that nobody else reaps.
-                    unsafe { libc::kill(self.pid as i32, libc::SIGKILL) };
-                }
-                Harm::KillTracer if ended.is_none() => {
-                    self.tracer.signal(libc::SIGKILL);
-                    ended = Some(Ended::Killed);
-                }
-                Harm::InterruptTracer if ended.is_none() => {
-                    ended = Some(Ended::Asked { n_done: self.shared.get(Field::Done) });
-                    self.tracer.signal(libc::SIGINT);
-                }
-                Harm::KillTracer | Harm::InterruptTracer => {}
-                harm => match harm.visitor(self.plan, &self.dir, self.pid) {
-                    Some(mut command) => {
-                        let visitor = Process::start(&mut command, &self.dir, &format!("visitor{n}"));
-                        visitors.push((harm, visitor.map_err(|e| format!("{harm}: {e}"))?));
-                    }
-                    None => harm.do_at_once(&mut self.tracer, &self.shared),
-                },
-            }
+        self.target.go()?;
+        self.act(&stretch.harms)?;
+        self.pass_time(start + WORK);
+        self.see_off(|harm| matches!(harm, Harm::Gdb { .. }))?;
+        self.rest()?;
+        if stretch.is_left && self.target.is_alive() {
+            self.leave()?;
         }
-        for (harm, visitor) in &mut visitors {
-            if visitor.wait(LIMIT).is_none() {
-                return Err(format!("{harm} does not end"));
-            }
-            if visitor.stderr().contains("panicked") {
-                result.failures.push(format!("{harm}: {}", visitor.stderr()));
-            }
-        }
-        std::thread::sleep(WORK.saturating_sub(start.elapsed()));
-        self.shared.set(Field::Phase, STOP);
-        let is_alive = |round: &mut Round<'_>| match &mut round.target {
-            Some(target) => target.status().is_none(),
-            None => Path::new(&format!("/proc/{}", round.pid)).exists(),
-        };
-        let is_quiet =
-            wait_for(LIMIT, || self.shared.get(Field::State) == QUIET || (is_killed || !is_alive(&mut self)));
-        if !is_quiet {
-            return Err(format!("the program did not finish: {}", self.shared.what()));
-        }
-        let is_there = !is_killed && is_alive(&mut self);
-        if !is_there && !is_killed {
-            result.failures.push("the program died".to_owned());
-        }
-        self.finish(result, ended, is_killed, is_there)
-    }
-
-    /// The program has had all its hits. The tracer ends, then the program, or the other way round.
-    fn finish(
-        mut self,
-        result: &mut Result,
-        ended: Option<Ended>,
-        is_killed: bool,
-        is_there: bool,
-    ) -> std::result::Result<(), String> {
-        let was_running = self.tracer.status().is_none();
-        let ends_first = ended.is_some() || (self.plan.is_left && is_there) || !was_running;
-        if !ends_first {
-            self.shared.set(Field::Phase, END);
-        } else if ended.is_none() {
-            self.tracer.signal(libc::SIGINT);
-        }
-        if self.tracer.wait(LIMIT).is_none() {
-            return Err(format!("the tracer does not end: {}", self.tracer.stderr()));
-        }
-        if ends_first && is_there {
-            self.check_restored(result, ended);
-        }
-        self.shared.set(Field::Phase, END);
-        if let Some(target) = &mut self.target {
-            match target.wait(LIMIT) {
-                None => return Err("the program does not end".to_owned()),
-                Some(status) if !is_killed && !status.success() => {
-                    let what = self.shared.what();
-                    result.failures.push(format!("the program: {status}: {what} {}", target.stderr()));
-                }
-                Some(_) => {}
-            }
-        } else {
-            let path = format!("/proc/{}", self.pid);
-            if !wait_for(LIMIT, || !Path::new(&path).exists()) {
-                return Err("the program does not end".to_owned());
-            }
-        }
-        // Those of a tracer that is still there are raised rightly.
-        if ends_first && self.shared.get(Field::Raised) > 0 {
-            result.failures.push(format!("semaphores stay raised: {}", self.shared.get(Field::Raised)));
-        }
-        self.check_counts(result, ended);
         Ok(())
     }
 
-    /// Nothing is left in the program and its children.
-    fn check_restored(&mut self, result: &mut Result, ended: Option<Ended>) {
-        // A tracer that was told to end restores what it has opened; one that was killed leaves it to `detach`.
-        let has_ended_well = self.tracer.status().is_some_and(|status| status.code().is_some());
-        if ended == Some(Ended::Killed) || !has_ended_well {
-            let detach = Command::new(nopal()).args(["detach", "-p", &self.pid.to_string()]).output();
+    fn rest(&mut self) -> std::result::Result<(), String> {
+        self.target.rest()?;
+        if !self.target.is_alive() && !self.target.is_killed {
+            self.result.failures.push("the program died".to_owned());
+        }
+        self.look_at_tracers();
+        self.hear(false)
+    }
+
+    pub(super) fn start_tracer(&mut self, way: Way, is_launched: bool) -> std::result::Result<(), String> {
+        let pid = (!is_launched).then_some(self.target.pid);
+        let n = self.n_tracers;
+        self.n_tracers += 1;
+        let counts = self.target.counts(way.subject);
+        let tracer = Tracer::start(way, &self.plan.kind, pid, &self.dir, &self.clock, n, counts)?;
+        self.tracers.push(tracer);
+        Ok(())
+    }
+
+    fn wait_for_launch(&mut self) -> std::result::Result<(), String> {
+        let is_ready = wait_for(LIMIT, || self.target.is_ready() || self.tracers[0].has_ended());
+        if !is_ready || !self.target.is_ready() {
+            let said = self.tracers[0].process.stderr();
+            return Err(format!("the tracer did not start the program: {said}"));
+        }
+        if let Some(group) = &self.group {
+            group.take(self.target.pid)?;
+        }
+        Ok(())
+    }
+
+    /// Until the newest tracer has opened everything, or has refused to.
+    fn wait_for_open(&mut self) -> std::result::Result<(), String> {
+        let Some(tracer) = self.tracers.last_mut() else { return Ok(()) };
+        let target = &self.target;
+        let is_open =
+            wait_for(LIMIT, || tracer.has_ended() || tracer.look(target.counts(tracer.way.subject)));
+        if is_open { Ok(()) } else { Err(format!("a tracer is not ready: {}", tracer.process.stderr())) }
+    }
+
+    pub(super) fn look_at_tracers(&mut self) {
+        for tracer in &mut self.tracers {
+            tracer.look(self.target.counts(tracer.way.subject));
+        }
+    }
+
+    /// Takes the verdicts of tracers that have ended or, if `all` are to end, of every one; the program rests or has ended.
+    fn hear(&mut self, all: bool) -> std::result::Result<(), String> {
+        let mut still_there = Vec::new();
+        for mut tracer in std::mem::take(&mut self.tracers) {
+            if (all || tracer.is_leaving()) && tracer.process.wait(LIMIT).is_none() {
+                return Err(format!("a tracer does not end: {} {}", tracer.way, tracer.process.stderr()));
+            }
+            if !tracer.has_ended() {
+                still_there.push(tracer);
+                continue;
+            }
+            self.is_orphaned |= !tracer.has_left_well();
+            let (said, wrong) = tracer.verdict(self.target.counts(tracer.way.subject));
+            self.result.failures.extend(wrong);
+            self.result.n_events += said.map_or(0, |said| said.n_events);
+            self.result.verdicts.push((tracer.way, said.map(|said| said.is_complete)));
+            if self.result.failures.is_empty() {
+                tracer.forget();
+            }
+        }
+        self.tracers = still_there;
+        Ok(())
+    }
+
+    /// All tracers leave a program that rests: nothing may be left.
+    fn leave(&mut self) -> std::result::Result<(), String> {
+        for tracer in &mut self.tracers {
+            tracer.ask(self.target.counts(tracer.way.subject));
+        }
+        self.hear(true)?;
+        self.see_off(|_| true)?;
+        if self.is_orphaned {
+            self.is_orphaned = false;
+            let detach = Command::new(nopal()).args(["detach", "-p", &self.target.pid.to_string()]).output();
             match detach {
                 Ok(output) if output.status.success() => {}
                 Ok(output) => {
                     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                    result.failures.push(format!("detach: {said}"));
+                    self.result.failures.push(format!("detach: {said}"));
                 }
-                Err(error) => result.failures.push(format!("detach: {error}")),
+                Err(error) => self.result.failures.push(format!("detach: {error}")),
             }
         }
-        for pid in descendants(self.pid) {
-            // What has ended meanwhile has nothing left.
-            for place in changed_code(pid).unwrap_or_default() {
-                result.failures.push(format!("left in process {pid}: {place}"));
+        // Of a tracer that has ended the kernel takes the uprobes out a moment later.
+        let mut left = Vec::new();
+        wait_for(RESTORED_WITHIN, || {
+            left = if self.target.is_alive() { leftovers(self.target.pid, self.n_own) } else { Vec::new() };
+            left.is_empty()
+        });
+        self.result.failures.extend(left);
+        Ok(())
+    }
+
+    /// Other tools go when they like to; gdb while the program works, as it waits for a hit.
+    fn see_off(&mut self, is_meant: impl Fn(&Harm) -> bool) -> std::result::Result<(), String> {
+        let visitors = std::mem::take(&mut self.visitors);
+        let (going, staying) = visitors.into_iter().partition(|(harm, _)| is_meant(harm));
+        self.visitors = staying;
+        let going: Vec<(Harm, Process)> = going;
+        for (harm, mut visitor) in going {
+            let Some(status) = visitor.wait(LIMIT) else { return Err(format!("{harm} does not end")) };
+            let said = visitor.stderr();
+            if said.contains("panicked") {
+                self.result.failures.push(format!("{harm}: {said}"));
+            }
+            // 124 and 137 are `timeout`'s: strace goes on until it is told to stop. gdb tells of its breakpoint.
+            let has_come = match harm {
+                Harm::Gdb { .. } => visitor.stdout().contains("Breakpoint 1, "),
+                Harm::Strace { .. } => matches!(status.code(), Some(124 | 137)),
+                _ => status.success(),
+            };
+            if has_come {
+                self.result.count(harm.name());
+            } else {
+                *self.result.in_vain.entry(harm.name()).or_default() += 1;
             }
         }
+        Ok(())
     }
 
-    /// The program's own checks, and the verdict beside its count.
-    fn check_counts(&mut self, result: &mut Result, ended: Option<Ended>) {
-        let get = |field| self.shared.get(field);
-        result.n_hits = get(Field::Done);
-        result.n_children = get(Field::Children);
-        if get(Field::Errors) > 0 {
-            result.failures.push(format!("{} errors, the first: {}", get(Field::Errors), self.shared.what()));
+    /// The program ends with the tracers that are there, or after them.
+    fn finish(&mut self) -> std::result::Result<(), String> {
+        let is_traced = !self.tracers.is_empty();
+        self.target.end();
+        self.see_off(|_| true)?;
+        let wrong = self.target.finish();
+        self.result.failures.extend(wrong);
+        self.hear(true)?;
+        // Those of a tracer that is still there are raised rightly; those of one that was killed wait for the next.
+        let n_raised = self.target.shared.get(Field::Raised);
+        if !is_traced && !self.is_orphaned && n_raised > 0 {
+            self.result.failures.push(format!("semaphores stay raised: {n_raised}"));
         }
-        let error = self.tracer.stderr();
-        // Without memory Rust's own library ends the process with these words.
-        let is_limited =
-            self.plan.harms.iter().any(|planned| matches!(planned.harm, Harm::LimitTracer { .. }));
-        if error.contains("panicked") && !(is_limited && error.contains("allocat")) {
-            result.failures.push(format!("the tracer: {error}"));
-        }
-        let said = match ended {
-            Some(Ended::Killed) if self.plan.verb == Verb::Record => tracer::viewed(&self.dir),
-            Some(Ended::Killed) => None,
-            Some(Ended::Asked { .. }) | None => tracer::said(self.plan.verb, &self.tracer),
-        };
-        let Some(Said { n_events, is_complete }) = said else { return };
-        result.n_events = n_events;
-        result.is_complete = Some(is_complete);
-        let (least, most) = match ended {
-            Some(Ended::Asked { n_done }) => (n_done, get(Field::Begun)),
-            Some(Ended::Killed) | None => (get(Field::Done), get(Field::Begun)),
-        };
-        if n_events > most || (is_complete && n_events < least) {
-            let verdict = if is_complete { "complete" } else { "not complete" };
-            result
-                .failures
-                .push(format!("{n_events} events, {verdict}; the program had {least} to {most} hits"));
-        }
+        self.result.n_hits =
+            [Subject::Probes, Subject::Calls].map(|subject| self.target.counts(subject).done).iter().sum();
+        self.result.n_children = self.target.shared.get(Field::Children);
+        Ok(())
     }
-}
-
-/// A process and what it has brought forth.
-fn descendants(pid: u32) -> Vec<u32> {
-    let mut all = vec![pid];
-    let mut next = 0;
-    while let Some(pid) = all.get(next) {
-        next += 1;
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let children: Vec<u32> = tasks
-            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-            .flat_map(|text| text.split_whitespace().filter_map(|n| n.parse().ok()).collect::<Vec<_>>())
-            .collect();
-        all.extend(children);
-    }
-    all
-}
-
-/// Code in memory that is not what its file has.
-fn changed_code(pid: u32) -> Option<Vec<String>> {
-    let maps = Maps::read(pid as i32).ok()?;
-    let memory = Memory::open(pid as i32).ok()?;
-    let mut found = Vec::new();
-    for range in maps.ranges.iter().filter(|r| r.is_executable && r.inode != 0 && !r.is_shared) {
-        let Ok(file) = fs::File::open(&range.path) else { continue };
-        let len = (range.end - range.start) as usize;
-        let mut there = vec![0; len];
-        let n = file.read_at(&mut there, range.offset).ok()?;
-        let here = memory.read_vec(range.start, len).ok()?;
-        // Behind the end of the file the last page is zeroes.
-        let differs = (0..n).filter(|&i| here[i] != there[i]);
-        let path = range.path.display();
-        found.extend(differs.take(6).map(|i| {
-            format!("{path}+{:#x} is {:02x}, not {:02x}", range.offset + i as u64, here[i], there[i])
-        }));
-    }
-    Some(found)
 }
