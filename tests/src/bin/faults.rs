@@ -8,7 +8,7 @@ const USAGE: &str = "usage: faults [SECONDS] [--seed N] [--once] [--rounds N] [-
   SECONDS   how long to go on [60]
   --seed N  the seed of the first round, as it was printed for one that failed
   --once    one round only
-  --rounds N  at most so many rounds, whose seeds follow each other
+  --rounds N  so many rounds, whose seeds follow each other, however long they take
   --lanes N rounds side by side [8]
   -v        what each round does";
 

@@ -37,7 +37,7 @@ pub struct Options {
     pub time: Duration,
     /// The seed of the first round; the next has the next number.
     pub seed: u64,
-    /// At most so many rounds.
+    /// So many rounds, however long they take.
     pub n_rounds: Option<u64>,
     pub n_lanes: u32,
     /// Says what each round does.
@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Figures {
                         figures.1 = Instant::now();
                         println!("after {} s: {}", start.elapsed().as_secs(), figures.0.in_short());
                     }
-                    if start.elapsed() >= options.time {
+                    if options.n_rounds.is_none() && start.elapsed() >= options.time {
                         break;
                     }
                 }

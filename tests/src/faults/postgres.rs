@@ -22,7 +22,9 @@ const N_QUERIES: u64 = N_CLIENTS * N_TRANSACTIONS * TRANSACTION.len() as u64;
 
 #[derive(Debug)]
 pub(crate) struct Server {
-    postgres: Postgres,
+    /// Not there when it has ended.
+    postgres: Option<Postgres>,
+    pid: u32,
     dir: PathBuf,
     script: PathBuf,
     runs: Vec<Process>,
@@ -48,11 +50,12 @@ impl Server {
         fs::write(&script, format!("{numbers}{};\n", TRANSACTION.join(";\n")))
             .map_err(|e| format!("{}: {e}", script.display()))?;
         let (counts, runs, wrong) = (Counts::default(), Vec::new(), Vec::new());
-        Ok(Server { postgres, dir: dir.to_owned(), script, runs, counts, n_runs: 0, wrong })
+        let (pid, postgres) = (postgres.pid(), Some(postgres));
+        Ok(Server { postgres, pid, dir: dir.to_owned(), script, runs, counts, n_runs: 0, wrong })
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.postgres.pid()
+        self.pid
     }
 
     /// Queries of which it is not known whether they were done count as begun only.
@@ -61,7 +64,8 @@ impl Server {
     }
 
     pub(crate) fn go(&mut self) -> Result<(), String> {
-        let mut command = self.postgres.client("pgbench");
+        let Some(postgres) = &self.postgres else { return Err("the server has ended".to_owned()) };
+        let mut command = postgres.client("pgbench");
         command.args(["-n", "-M", "simple", "-c", &N_CLIENTS.to_string(), "-f"]).arg(&self.script);
         command.args(["-t", &N_TRANSACTIONS.to_string(), "postgres"]);
         self.n_runs += 1;
@@ -93,12 +97,13 @@ impl Server {
         }
     }
 
-    /// Compares what its tables say with what was asked for. The server ends with this value.
+    /// Compares what its tables say with what was asked for, and ends the server.
     pub(crate) fn finish(&mut self) -> Vec<String> {
+        let Some(postgres) = self.postgres.take() else { return Vec::new() };
         let text =
             "select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from pgbench_branches),
                     (select coalesce(sum(delta), 0) from pgbench_history), (select count(*) from pgbench_history)";
-        let sums = match self.postgres.client("psql").args(["-AtqXc", text, "postgres"]).output() {
+        let sums = match postgres.client("psql").args(["-AtqXc", text, "postgres"]).output() {
             Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
             Err(error) => error.to_string(),
         };
