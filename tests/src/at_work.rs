@@ -261,6 +261,9 @@ pub fn changed_code(pid: u32) -> Vec<String> {
         }
         // The last page may be longer than the file.
         let n = read_what_there_is(Path::new(path), hex(offset), &mut then);
+        if now[..n] == then[..n] {
+            continue;
+        }
         let places: Vec<usize> = (0..n).filter(|at| now[*at] != then[*at]).collect();
         if let Some(first) = places.first() {
             let at = hex(offset) + *first as u64;

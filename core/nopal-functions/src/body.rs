@@ -103,16 +103,16 @@ impl<'a> Body<'a> {
         edge::of_entry(&self.stretches[0], skip, &self.targets)
     }
 
-    /// Every place where it is left.
-    pub fn exits(&self) -> Result<Vec<Exit>, Obstacle> {
+    /// Every place where it is left. `is_go`: it has its results in the registers of Go.
+    pub fn exits(&self, is_go: bool) -> Result<Vec<Exit>, Obstacle> {
         let mut exits = Vec::new();
         for (at, instruction) in self.instructions.iter().enumerate() {
             let Some(side) = self.side(at, instruction)? else { continue };
             let stretch = self.stretches.iter().find(|s| s.contains(instruction.ip()));
             let Some(stretch) = stretch else { continue };
             let line = self.line_before(at);
-            let edge =
-                edge::of_exit((self.stretches[0].address, side), stretch, instruction, line, &self.targets);
+            let function = self.stretches[0].address;
+            let edge = edge::of_exit((function, side), stretch, instruction, line, &self.targets, is_go);
             exits.push(Exit { address: instruction.ip(), edge });
         }
         for stretch in &self.stretches {

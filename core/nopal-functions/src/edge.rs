@@ -1,6 +1,7 @@
 //! The straight lines of instructions at the edges of a function: what a jump may be put on.
 
 use crate::depth::{is_filling, rise, writes};
+use crate::go::GO_ARGUMENTS;
 use crate::stretch::Stretch;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 use nopal_sdt::probe::{Edge, Side};
@@ -46,13 +47,15 @@ pub(crate) fn of_exit(
     exit: &Instruction,
     before: Vec<Instruction>,
     targets: &BTreeSet<u64>,
+    is_go: bool,
 ) -> Edge {
     let mut start = exit.ip();
     for instruction in before {
         let is_near = exit.ip() - instruction.ip() <= MAX_LINE_BEFORE;
-        // A return value is in rax, rdx, xmm0 or st0.
-        let returns = [Register::RAX, Register::RDX, Register::ZMM0];
-        let is_kept = !returns.iter().any(|register| writes(&instruction, *register));
+        // A return value is in rax, rdx, xmm0 or st0; Go has results where it has arguments.
+        let returns = [Register::RAX, Register::RDX, Register::ZMM0].into_iter();
+        let of_go = GO_ARGUMENTS.iter().map(|(_, register)| *register).filter(|_| is_go);
+        let is_kept = !returns.chain(of_go).any(|register| writes(&instruction, register));
         let is_plain = rise(&instruction).is_some()
             && !matches!(instruction.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Leave);
         if !is_near || !is_kept || !is_plain || instruction.ip() < stretch.address {

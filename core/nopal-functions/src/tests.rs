@@ -14,7 +14,7 @@ fn exits(code: &[u8]) -> String {
         Ok(body) => body,
         Err(obstacle) => return obstacle.to_string(),
     };
-    match body.exits() {
+    match body.exits(false) {
         Ok(exits) => {
             let shown = exits.iter().map(|exit| {
                 let edge = &exit.edge;
@@ -139,7 +139,7 @@ fn a_part_that_is_elsewhere_belongs_to_it() {
         [(0x1002, 0x2000, true)]
     );
     assert!(leads_into(&cold, &(AT..AT + 9)) && !leads_into(&main, &(AT..AT + 9)));
-    let exits = Body::new(vec![main, cold]).unwrap().exits().unwrap();
+    let exits = Body::new(vec![main, cold]).unwrap().exits(false).unwrap();
     assert_eq!(exits.iter().map(|exit| exit.address).collect::<Vec<_>>(), [0x1008]);
 }
 
@@ -186,7 +186,7 @@ fn no_bytes_make_it_panic() {
         seed = seed.wrapping_add(1);
         if let Ok(body) = Body::new(vec![stretch(&code)]) {
             body.entry_edge(0);
-            let _: Result<_, Obstacle> = body.exits();
+            let _: Result<_, Obstacle> = body.exits(false);
         }
     }
 }

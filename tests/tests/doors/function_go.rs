@@ -3,7 +3,7 @@
 
 use super::functions::{attach, code_of, end, stop};
 use nopal_tests::cycles::cycles;
-use nopal_tests::process::Running;
+use nopal_tests::process::{Running, wait_until};
 use nopal_tests::{nopal, root, scratch, target_dir};
 use serde_json::Value;
 use std::fs;
@@ -19,14 +19,19 @@ pub(super) fn program(mode: &str) -> PathBuf {
     built("goroutines", mode, false)
 }
 
-fn built(name: &str, mode: &str, has_c: bool) -> PathBuf {
+pub(super) fn built(name: &str, mode: &str, has_c: bool) -> PathBuf {
+    built_with(name, mode, has_c, "")
+}
+
+/// `flags` are for the compiler.
+pub(super) fn built_with(name: &str, mode: &str, has_c: bool, flags: &str) -> PathBuf {
     let folder = target_dir().join("lab/go");
     fs::create_dir_all(&folder).unwrap();
     let lock = fs::File::create(folder.join("lock")).unwrap();
     lock.lock().unwrap();
-    let program = folder.join(format!("{name}-{mode}"));
+    let program = folder.join(format!("{name}-{mode}{}", if flags.is_empty() { "" } else { "-plain" }));
     let mut command = Command::new("go");
-    command.args(["build", &format!("-buildmode={mode}"), "-o"]).arg(&program);
+    command.args(["build", &format!("-buildmode={mode}"), &format!("-gcflags={flags}"), "-o"]).arg(&program);
     command.arg(root().join(format!("tests/fixtures/targets/{name}.go")));
     command
         .env("GOCACHE", folder.join("cache"))
@@ -224,4 +229,39 @@ fn calls_of_c_and_of_go_in_one_program_are_spans() {
         }
         assert_eq!((&answer["unmatched"], &answer["complete"]), (&0.into(), &true.into()), "{answer}{log}");
     }
+}
+
+/// Without C there is no stack of a C library in a program, and where its first thread waits it is on a goroutine's.
+#[test]
+fn a_program_of_go_is_entered_while_its_first_thread_waits() {
+    let program = built("waits", "pie", false);
+    let folder = scratch("function_go_waits");
+    let said = folder.join("said");
+    let mut command = Command::new(&program);
+    let mut target = Running::start(command.stdin(Stdio::piped()).stdout(fs::File::create(&said).unwrap()));
+    wait_until("it waits in a call", 60, || {
+        let call =
+            fs::read_to_string(format!("/proc/{0}/task/{0}/syscall", target.pid())).unwrap_or_default();
+        call.starts_with("0 0x0 ")
+    });
+    let file = program.display();
+    let script = format!(
+        "uprobe:{file}:main.tAnswer {{ @in = count(); }} uretprobe:{file}:main.tAnswer {{ @out = count(); }}"
+    );
+    for _ in 0..cycles(10) {
+        let mut command = Command::new(nopal());
+        command.args(["run", "-v", "--json", "--duration", "300ms", "-e", &script, "-p"]);
+        let output = command.arg(target.pid().to_string()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && errors.contains("door: user"), "{errors}");
+        let n_by_user = errors.lines().filter(|line| line.contains(": user door: ")).count();
+        assert!(n_by_user >= 2, "{errors}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let counted = answer["rows"].as_array().unwrap().iter().all(|row| row["value"].as_i64() > Some(10));
+        assert!(counted && answer["rows"].as_array().unwrap().len() == 2, "{answer}{errors}");
+    }
+    std::io::Write::write_all(&mut target.0.stdin.take().unwrap(), b"go\n").unwrap();
+    assert!(target.0.wait().unwrap().success());
+    let said = fs::read_to_string(said).unwrap();
+    assert!(said.contains("errors=0"), "{said}");
 }

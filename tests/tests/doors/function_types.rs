@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const N_ROUNDS: usize = 40;
+pub(super) const N_ROUNDS: usize = 40;
 
 fn program() -> PathBuf {
     build("typed", &["typed.c"], Build::Pie)
@@ -15,7 +15,7 @@ fn program() -> PathBuf {
 
 /// Runs a script on the program: what the program says must be what the script prints, in its order.
 #[track_caller]
-fn compared(program: &Path, door: &str, script: &str, word: &str) {
+pub(super) fn compared(program: &Path, door: &str, script: &str, word: &str) {
     let seen = scratch(&format!("function_types_{door}_{word}")).join("seen");
     let mut command = Command::new(nopal());
     command.args(["run", "--door", door, "-e", script, "-o"]).arg(&seen);

@@ -4,6 +4,7 @@ mod complete;
 mod function_boundaries;
 mod function_changes;
 mod function_go;
+mod function_go_types;
 mod function_programs;
 mod function_refusals;
 mod function_spans;

@@ -163,7 +163,7 @@ impl DebugInfo {
 
     // Finding entries.
 
-    fn function(&self, address: u64) -> Option<At> {
+    pub(crate) fn function(&self, address: u64) -> Option<At> {
         let ranges = self.ranges.get_or_init(|| self.all_ranges());
         let covering = ranges.iter().filter(|(first, last, _)| (*first..=*last).contains(&address));
         for (_, _, at @ (part, unit)) in covering {
@@ -205,7 +205,7 @@ impl DebugInfo {
         Some(At { part, unit, entry })
     }
 
-    fn follow(&self, from: &At, attribute: gimli::DwAt) -> Option<At> {
+    pub(crate) fn follow(&self, from: &At, attribute: gimli::DwAt) -> Option<At> {
         match from.entry.attr_value(attribute)? {
             AttributeValue::UnitRef(offset) => {
                 let entry = from.unit.entry(offset).ok()?;
@@ -218,7 +218,7 @@ impl DebugInfo {
     }
 
     /// An attribute of an entry, or of the one that it is a copy or the body of.
-    fn with<T>(&self, at: &At, mut get: impl FnMut(&At) -> Option<T>) -> Option<T> {
+    pub(crate) fn with<T>(&self, at: &At, mut get: impl FnMut(&At) -> Option<T>) -> Option<T> {
         let mut at = at.clone();
         for _ in 0..MAX_CHAIN {
             if let Some(found) = get(&at) {
@@ -231,7 +231,7 @@ impl DebugInfo {
         None
     }
 
-    fn name(&self, at: &At) -> Option<String> {
+    pub(crate) fn name(&self, at: &At) -> Option<String> {
         self.text_of(at, dw::DW_AT_name)
     }
 
@@ -243,7 +243,7 @@ impl DebugInfo {
         })
     }
 
-    fn number(&self, at: &At, attribute: gimli::DwAt) -> Option<u64> {
+    pub(crate) fn number(&self, at: &At, attribute: gimli::DwAt) -> Option<u64> {
         self.with(at, |at| match at.entry.attr_value(attribute)? {
             AttributeValue::CallingConvention(convention) => Some(u64::from(convention.0)),
             AttributeValue::Encoding(encoding) => Some(u64::from(encoding.0)),
@@ -252,7 +252,7 @@ impl DebugInfo {
         })
     }
 
-    fn children(&self, at: &At, is_wanted: impl Fn(gimli::DwTag) -> bool) -> Vec<At> {
+    pub(crate) fn children(&self, at: &At, is_wanted: impl Fn(gimli::DwTag) -> bool) -> Vec<At> {
         let mut found = Vec::new();
         if let Ok(mut tree) = at.unit.entries_tree(Some(at.entry.offset()))
             && let Ok(root) = tree.root()
@@ -282,14 +282,14 @@ impl DebugInfo {
     // Types.
 
     /// The type of what an entry describes, and as its source has it.
-    fn typed(&self, at: &At) -> (Type, String) {
+    pub(crate) fn typed(&self, at: &At) -> (Type, String) {
         match self.with(at, |at| self.follow(at, dw::DW_AT_type)) {
             Some(ty) => (self.type_of(&ty, 0), self.written(&ty, 0)),
             None => (Type::Void, "void".to_owned()),
         }
     }
 
-    fn type_of(&self, at: &At, n_chained: u32) -> Type {
+    pub(crate) fn type_of(&self, at: &At, n_chained: u32) -> Type {
         let size_bytes = self.number(at, dw::DW_AT_byte_size).unwrap_or(0);
         let small = |size_bytes: u64| u8::try_from(size_bytes).unwrap_or(0);
         if n_chained > MAX_CHAIN {
@@ -438,7 +438,7 @@ impl DebugInfo {
     }
 
     /// As the source has it, near enough.
-    fn written(&self, at: &At, n_chained: u32) -> String {
+    pub(crate) fn written(&self, at: &At, n_chained: u32) -> String {
         let next = || match self.follow(at, dw::DW_AT_type) {
             Some(to) if n_chained < MAX_CHAIN => self.written(&to, n_chained + 1),
             Some(_) => "...".to_owned(),

@@ -6,6 +6,7 @@
 
 mod abi;
 mod find;
+mod go;
 mod info;
 mod inlined;
 mod lines;
@@ -14,6 +15,7 @@ mod place;
 mod split;
 mod types;
 
+pub use go::{GoKind, GoParameter, GoPlace, GoSignature, GoValue};
 pub use info::{DebugInfo, Parameter, Signature};
 pub use lines::NoLine;
 pub use place::{Place, Register};

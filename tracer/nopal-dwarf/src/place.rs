@@ -30,6 +30,10 @@ impl Register {
         ARGUMENTS.iter().position(|number| *number == self.0).map(|index| index as u8)
     }
 
+    pub(crate) fn numbered(number: u16) -> Option<Register> {
+        (usize::from(number) < NAMES.len()).then_some(Register(number as u8))
+    }
+
     /// Without a percent sign.
     pub fn name(self) -> &'static str {
         NAMES[usize::from(self.0)]
@@ -77,18 +81,26 @@ fn of_register(number: u16) -> Place {
 }
 
 /// At an address, of a list of places that hold for parts of a function.
-pub(crate) fn told_at(mut list: gimli::LocListIter<Reader>, address: u64, encoding: gimli::Encoding) -> Told {
+pub(crate) fn told_at(list: gimli::LocListIter<Reader>, address: u64, encoding: gimli::Encoding) -> Told {
+    match expression_at(list, address).map(|expression| told(expression, encoding)) {
+        Some(Told::Place(place)) => Told::Place(place),
+        // Optimized code does not copy: it is on the stack already.
+        Some(Told::ByRules | Told::AddressByRules) | None => Told::Place(Place::Elsewhere),
+    }
+}
+
+/// What a list says of an address.
+pub(crate) fn expression_at(
+    mut list: gimli::LocListIter<Reader>,
+    address: u64,
+) -> Option<gimli::Expression<Reader>> {
     while let Ok(Some(raw)) = list.next_raw() {
         let Ok(Some(entry)) = list.convert_raw(not_empty(raw)) else { continue };
         if entry.range.begin <= address && address < entry.range.end {
-            return match told(entry.data, encoding) {
-                Told::Place(place) => Told::Place(place),
-                // Optimized code does not copy: it is on the stack already.
-                Told::ByRules | Told::AddressByRules => Told::Place(Place::Elsewhere),
-            };
+            return Some(entry.data);
         }
     }
-    Told::Place(Place::Elsewhere)
+    None
 }
 
 /// Several descriptions may hold for one address, in the order of the source: the first is that of the entry, and where it holds

@@ -2,13 +2,15 @@
 //! its parameters by name, or its first six arguments where no debug information tells of them, what it returns, and the stack
 //! pointer, which tells calls of it apart.
 
+mod go;
+
 use nopal_dwarf::{DebugInfo, Parameter, Place, Register, Signature, Type};
 use nopal_proc::file_functions::{Edges, FileFunctions, Unfit};
 use nopal_proc::symbols::demangle;
 use nopal_proc::{Image, MappedObject};
 use nopal_sdt::operand::{Arch, parse};
 use nopal_sdt::pattern::glob;
-use nopal_sdt::probe::{Arg, ArgDescription, Description, Edge, Kind, Label, Probe, Side, Site};
+use nopal_sdt::probe::{Arg, ArgDescription, Description, Edge, Element, Kind, Label, Probe, Side, Site};
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::path::Path;
@@ -139,8 +141,9 @@ pub fn probes_of_file(
             // Where the kernel sees a function return, the return address has left the stack already.
             values.extend((!is_by_kernel).then(stack_pointer));
             values.extend(is_go.then(goroutine).into_iter().flatten());
-            let args: Vec<Arg> = values.iter().map(Value::arg).collect();
-            let described = (1..).zip(values).map(|(operand, value)| value.described(operand)).collect();
+            let args: Vec<Arg> = values.iter().flat_map(Value::args).collect();
+            let mut operand = 1;
+            let described = values.into_iter().map(|value| value.described(&mut operand)).collect();
             Probe {
                 provider: provider.clone(),
                 name: format!("{}{suffix}", function.name),
@@ -148,15 +151,20 @@ pub fn probes_of_file(
                 description: Some(Description { args: described, ..Description::default() }),
             }
         };
-        // What Go's debug information says of parameters is not read.
-        let info = || debug_info.get_or_init(|| DebugInfo::of_file(path, file.image())).as_ref();
-        let info = if is_go { None } else { info() };
-        let signature = info.and_then(|info| info.signature(function.address, function.name));
-        let registers = if is_go { nopal_proc::go::argument_names() } else { C_REGISTERS };
-        found.push(probe(ENTRY, given(signature.as_ref(), registers), vec![entry]));
+        let info = debug_info.get_or_init(|| DebugInfo::of_file(path, file.image())).as_ref();
+        let (given, returned) = match is_go {
+            true => {
+                let signature = info.and_then(|info| info.go_signature(function.address));
+                (go::given(signature.as_ref()), go::returned(signature.as_ref()))
+            }
+            false => {
+                let signature = info.and_then(|info| info.signature(function.address, function.name));
+                (given(signature.as_ref()), returned(signature.as_ref()).into_iter().collect())
+            }
+        };
+        found.push(probe(ENTRY, given, vec![entry]));
         if !exits.is_empty() {
-            let value = has_value.then(|| returned(signature.as_ref())).flatten();
-            found.push(probe(RETURN, value.into_iter().collect(), exits));
+            found.push(probe(RETURN, if has_value { returned } else { Vec::new() }, exits));
         }
     }
     found
@@ -168,17 +176,34 @@ struct Value {
     name: String,
     kind: Kind,
     operand: String,
+    /// How many bytes or elements the operand leads to.
+    length: Option<String>,
+    element: Option<Element>,
     c_type: String,
     labels: Vec<Label>,
 }
 
 impl Value {
     fn new(name: &str, kind: Kind, operand: String) -> Value {
-        Value { name: name.to_owned(), kind, operand, c_type: String::new(), labels: Vec::new() }
+        Value {
+            name: name.to_owned(),
+            kind,
+            operand,
+            length: None,
+            element: None,
+            c_type: String::new(),
+            labels: Vec::new(),
+        }
     }
 
     /// What debug information knows. `None`: a value that is not read as one.
     fn typed(name: &str, ty: &Type, written: &str, place: Place) -> Option<Value> {
+        let Place::Register(register) = place else { return None };
+        Value::typed_at(name, ty, written, &format!("%{}", register.name()))
+    }
+
+    /// The same of any place, written as an operand has it.
+    fn typed_at(name: &str, ty: &Type, written: &str, place: &str) -> Option<Value> {
         let (kind, sign) = match ty {
             Type::Int { size_bytes: 1 | 2 | 4 | 8, is_signed: true } => (Kind::Signed, "-"),
             Type::Int { size_bytes: 1 | 2 | 4 | 8, is_signed: false } => (Kind::Unsigned, ""),
@@ -199,8 +224,7 @@ impl Value {
             | Type::Other { .. } => return None,
         };
         let size_bytes = ty.size_bytes();
-        let Place::Register(register) = place else { return None };
-        let operand = format!("{sign}{size_bytes}@%{}", register.name());
+        let operand = format!("{sign}{size_bytes}@{place}");
         let labels = match ty {
             Type::Enum { labels, .. } => labels
                 .iter()
@@ -211,13 +235,20 @@ impl Value {
         Some(Value { c_type: written.to_owned(), labels, ..Value::new(name, kind, operand) })
     }
 
-    fn arg(&self) -> Arg {
-        Arg { text: self.operand.clone(), operand: parse(Arch::X86_64, &self.operand) }
+    fn args(&self) -> Vec<Arg> {
+        let arg = |text: &String| Arg { text: text.clone(), operand: parse(Arch::X86_64, text) };
+        std::iter::once(&self.operand).chain(&self.length).map(arg).collect()
     }
 
-    fn described(self, operand: u8) -> ArgDescription {
+    /// `next` is the number of its operand, then of the next value's.
+    fn described(self, next: &mut u8) -> ArgDescription {
+        let operand = *next;
+        let length_operand = self.length.is_some().then_some(operand + 1);
+        *next = length_operand.unwrap_or(operand) + 1;
         ArgDescription {
             operand: Some(operand),
+            length_operand,
+            element: self.element,
             name: self.name,
             kind: self.kind,
             c_type: self.c_type,
@@ -240,13 +271,8 @@ fn goroutine() -> [Value; 2] {
 }
 
 /// What a function is given: its parameters, as far as they are known, else what may be some.
-fn given(signature: Option<&Signature>, registers: [&str; N_ARGUMENTS]) -> Vec<Value> {
-    let Some(signature) = signature else {
-        let value = |(index, register): (usize, &str)| {
-            Value::new(&format!("arg{index}"), Kind::Signed, format!("-8@%{register}"))
-        };
-        return registers.into_iter().enumerate().map(value).collect();
-    };
+fn given(signature: Option<&Signature>) -> Vec<Value> {
+    let Some(signature) = signature else { return in_registers(C_REGISTERS) };
     let mut values: Vec<Value> = Vec::new();
     for (index, Parameter { name, written, ty, place }) in signature.parameters.iter().enumerate() {
         let is_free = !name.is_empty() && name != STACK && !values.iter().any(|value| value.name == *name);
@@ -256,6 +282,14 @@ fn given(signature: Option<&Signature>, registers: [&str; N_ARGUMENTS]) -> Vec<V
         values.extend(Value::typed(&name, ty, written, *place).filter(|_| is_kept));
     }
     values
+}
+
+/// What may be arguments, where nothing is known of them.
+fn in_registers(registers: [&str; N_ARGUMENTS]) -> Vec<Value> {
+    let value = |(index, register): (usize, &str)| {
+        Value::new(&format!("arg{index}"), Kind::Signed, format!("-8@%{register}"))
+    };
+    registers.into_iter().enumerate().map(value).collect()
 }
 
 /// What it returns; nothing, if that is known.

@@ -287,7 +287,7 @@ impl FileFunctions {
                 {
                     return Err(of_exits(Unfit::Code(Obstacle::Shared { address }), is_go));
                 }
-                let exits = body.exits().map_err(|obstacle| of_exits(Unfit::Code(obstacle), is_go))?;
+                let exits = body.exits(is_go).map_err(|obstacle| of_exits(Unfit::Code(obstacle), is_go))?;
                 let site = |exit: nopal_functions::Exit| {
                     let operands: &[&str] = match exit.edge.side {
                         Side::Return => &RETURN_OPERANDS,

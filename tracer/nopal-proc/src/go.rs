@@ -25,6 +25,13 @@ pub fn argument_numbers() -> [u8; N_ARGUMENTS] {
     std::array::from_fn(|index| GO_ARGUMENTS[index].1.number() as u8)
 }
 
+/// Whether a file is a program or a library of Go.
+pub fn is_go(bytes: Bytes<'_>) -> bool {
+    object::File::parse(bytes).is_ok_and(|file| {
+        file.sections().any(|section| matches!(section.name(), Ok(".gopclntab" | ".go.buildinfo")))
+    })
+}
+
 /// Where a file has code of Go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoCode {
@@ -35,14 +42,11 @@ pub struct GoCode {
 impl GoCode {
     /// `None`: it is not a program of Go.
     pub fn read(bytes: Bytes<'_>, symbols: &FileSymbols) -> Option<GoCode> {
-        let is_go = object::File::parse(bytes).is_ok_and(|file| {
-            file.sections().any(|section| matches!(section.name(), Ok(".gopclntab" | ".go.buildinfo")))
-        });
         let address = |name: &str| {
             let mut named = symbols.functions().filter(|function| function.name == name);
             named.next().map(|function| function.address)
         };
-        is_go.then(|| match (address("runtime.text"), address("runtime.etext")) {
+        is_go(bytes).then(|| match (address("runtime.text"), address("runtime.etext")) {
             // Go's linker makes one piece of all of it.
             (Some(start), Some(end)) if start < end => GoCode { text: start..end },
             // Of a function of Go less may be done than of one of C.

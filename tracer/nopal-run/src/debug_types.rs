@@ -1,7 +1,9 @@
 //! Parameters of functions and types of programs, as debug information has them, for scripts.
 
 use super::source_lines::SourceLine;
-use nopal_dwarf::{DebugInfo, NoLine, Parameter, Place as Where, RecordId, Type};
+use nopal_dwarf::{
+    DebugInfo, GoKind, GoParameter, GoPlace, GoValue, NoLine, Parameter, Place as Where, RecordId, Type,
+};
 use nopal_proc::Image;
 use nopal_proc::go::GoCode;
 use nopal_proc::symbols::{FileSymbols, Function};
@@ -12,6 +14,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+
+/// How many registers scripts reach, as `arg0` to `arg5`.
+const N_ARGUMENTS: usize = 6;
 
 /// What was read so far, and what names in scripts stand for.
 #[derive(Debug, Default)]
@@ -30,6 +35,13 @@ struct DebugFile {
     info: DebugInfo,
     symbols: FileSymbols,
     go: Option<GoCode>,
+}
+
+impl DebugFile {
+    /// Go has rules of its own for where parameters are.
+    fn is_go(&self, address: u64) -> bool {
+        self.go.as_ref().is_some_and(|go| go.contains(address))
+    }
 }
 
 /// The record a name stands for.
@@ -53,9 +65,11 @@ impl DebugTypes {
             }
         };
         let parameters = |function: &Function<'_>| {
-            // Go has rules of its own for where parameters are.
-            if file.go.as_ref().is_some_and(|go| go.contains(function.address)) {
-                return None;
+            if file.is_go(function.address) {
+                let signature = file.info.go_signature(function.address)?;
+                return Some(
+                    signature.parameters.iter().flat_map(|one| self.known_of_go(&file, one)).collect(),
+                );
             }
             let signature = file.info.signature(function.address, function.name)?;
             Some(signature.parameters.iter().map(|one| self.known(&file, one)).collect::<Vec<_>>())
@@ -76,8 +90,14 @@ impl DebugTypes {
         let (Some(file), Place::Symbol { name, offset: 0 }) = (self.file(path, reachable), place) else {
             return Vec::new();
         };
-        let of = |function: &Function<'_>| file.info.signature(function.address, function.name);
-        let signature = file.symbols.named(name).first().and_then(of);
+        let functions = file.symbols.named(name);
+        let Some(function) = functions.first() else { return Vec::new() };
+        if file.is_go(function.address) {
+            let signature = file.info.go_signature(function.address);
+            let shown = |one: &GoParameter| format!("{} {}", one.written, one.name);
+            return signature.iter().flat_map(|signature| signature.parameters.iter().map(shown)).collect();
+        }
+        let signature = file.info.signature(function.address, function.name);
         let shown = |one: &Parameter| format!("{} {}", one.written.replace(" *", "*"), one.name);
         signature.map(|signature| signature.parameters.iter().map(shown).collect()).unwrap_or_default()
     }
@@ -166,6 +186,50 @@ impl DebugTypes {
             }
         };
         KnownArg { name: parameter.name.clone(), arg_type }
+    }
+
+    /// A parameter of a function of Go, part by part: a structure `p` has its parts as `p_X`.
+    fn known_of_go(&self, file: &Rc<DebugFile>, parameter: &GoParameter) -> Vec<KnownArg> {
+        let absent = |why: &str| ArgType::Absent { why: why.to_owned() };
+        let number = |value: &GoValue| match value.place {
+            Some(GoPlace::Register(register)) => {
+                register.go_argument().filter(|number| usize::from(*number) < N_ARGUMENTS)
+            }
+            Some(GoPlace::Vector(_) | GoPlace::Stack(_)) | None => None,
+        };
+        let mut known = Vec::new();
+        if parameter.values.is_empty() {
+            let arg_type = absent("it is passed as a whole");
+            known.push(KnownArg { name: parameter.name.clone(), arg_type });
+        }
+        let mut rest = parameter.values.as_slice();
+        while let Some((value, behind)) = rest.split_first() {
+            rest = behind;
+            let separator = if value.part.is_empty() { "" } else { "_" };
+            let name = format!("{}{separator}{}", parameter.name, value.part);
+            let in_register = |value_type: CType| match number(value) {
+                Some(number) => ArgType::InRegister { number, value: value_type, labels: Vec::new() },
+                None => absent(
+                    "where the function is entered it is in none of the registers of arg0 to arg5; events of `function:` may have it",
+                ),
+            };
+            let word = CType::Int { size_bytes: 8, is_signed: true };
+            let (name, arg_type) = match &value.kind {
+                GoKind::Word(Type::Float { .. }) => {
+                    (name, absent("floating-point numbers of functions are not read"))
+                }
+                GoKind::Word(ty) => (name, in_register(self.c_type(file, ty))),
+                GoKind::Text => match (number(value), behind.first().and_then(number)) {
+                    (Some(number), Some(length)) => (name, ArgType::TextInRegisters { number, length }),
+                    _ => (name, in_register(CType::Void.pointer())),
+                },
+                GoKind::Slice(of) => (name, in_register(self.c_type(file, of).pointer())),
+                GoKind::Length => (format!("{name}_len"), in_register(word)),
+                GoKind::Room => (format!("{name}_cap"), in_register(word)),
+            };
+            known.push(KnownArg { name, arg_type });
+        }
+        known
     }
 
     fn c_type(&self, file: &Rc<DebugFile>, ty: &Type) -> CType {

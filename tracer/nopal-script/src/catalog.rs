@@ -136,6 +136,11 @@ pub enum ArgType {
         /// Of an enum.
         labels: Vec<(i64, String)>,
     },
+    /// Of a function: a text whose address is in the register of `argN`, and its length in that of another.
+    TextInRegisters {
+        number: u8,
+        length: u8,
+    },
     /// Of a function: nowhere that scripts reach, and why.
     Absent {
         why: String,

@@ -12,6 +12,7 @@ use super::call_code::{CALL_LIST, SINGLE_CALL};
 use super::entry::{self, EntryCode};
 use super::error::{Error, Result};
 use super::frame::Frame;
+use super::go_stack;
 use super::maps::Maps;
 use super::memory::Memory;
 use super::neighbourhood::spaces_in;
@@ -188,7 +189,12 @@ impl<'a> Hijack<'a> {
         // A stack that has come or grown since is looked for once more.
         if check_stack(&self.maps, &original, frame.scratch).is_err() {
             self.maps = Maps::read(pid)?;
-            check_stack(&self.maps, &original, frame.scratch).map_err(unsafe_thread)?;
+            let outcome = check_stack(&self.maps, &original, frame.scratch);
+            if let Err(reason) = outcome
+                && !go_stack::has_room(self.memory, &self.maps, &original, frame.scratch)
+            {
+                return Err(unsafe_thread(reason));
+            }
         }
         self.memory.write(frame.address, &frame.bytes)?;
         self.taken = Some(Taken {

@@ -13,6 +13,7 @@ mod enter;
 pub mod entry;
 pub mod error;
 mod frame;
+mod go_stack;
 pub mod hijack;
 mod inject;
 mod landings;

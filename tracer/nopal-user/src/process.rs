@@ -162,6 +162,26 @@ pub fn check_startable(pid: i32) -> Result<Status> {
     check_kind(pid, status(pid)?)
 }
 
+/// A C library turns shadow stacks on when the program has been started already, and we may be there before it.
+fn will_have_shadow_stack(pid: i32) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    asks_for_shadow_stack(&environment)
+        && fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpus| {
+            let flags = cpus.lines().find(|line| line.starts_with("flags"));
+            flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "user_shstk"))
+        })
+}
+
+/// By glibc's tunables.
+fn asks_for_shadow_stack(environment: &[u8]) -> bool {
+    let variables = environment.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    variables.filter_map(|text| text.strip_prefix("GLIBC_TUNABLES=").map(str::to_owned)).any(|tunables| {
+        tunables
+            .split(':')
+            .any(|one| matches!(one, "glibc.cpu.x86_shstk=on" | "glibc.cpu.x86_shstk=permissive"))
+    })
+}
+
 fn check_kind(pid: i32, status: Status) -> Result<Status> {
     if status.is_kernel_thread {
         return Err(match status.state {
@@ -172,7 +192,7 @@ fn check_kind(pid: i32, status: Status) -> Result<Status> {
     if status.seccomp != 0 {
         return Err(Error::Seccomp { pid, mode: status.seccomp });
     }
-    if status.has_shadow_stack {
+    if status.has_shadow_stack || will_have_shadow_stack(pid) {
         return Err(Error::ShadowStack { pid });
     }
     let mut ident = [0u8; 5];
@@ -340,6 +360,20 @@ pub fn interrupted_call(pid: i32, tid: i32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_that_ask_for_shadow_stacks() {
+        for (environment, asks) in [
+            (&b"HOME=/root\0GLIBC_TUNABLES=glibc.cpu.x86_shstk=on\0"[..], true),
+            (b"GLIBC_TUNABLES=glibc.malloc.check=1:glibc.cpu.x86_shstk=permissive", true),
+            (b"GLIBC_TUNABLES=glibc.cpu.x86_shstk=off\0", false),
+            (b"MORE_GLIBC_TUNABLES=glibc.cpu.x86_shstk=on\0", false),
+            (b"\xff\0", false),
+            (b"", false),
+        ] {
+            assert_eq!(asks_for_shadow_stack(environment), asks, "{}", String::from_utf8_lossy(environment));
+        }
+    }
 
     #[test]
     fn status_fields() {

@@ -339,7 +339,7 @@ impl Body<'_, '_> {
             ExprKind::Member { base, name, .. } if matches!(&base.kind, ExprKind::Name(args) if args == "args") => {
                 match self.arg_named(name)? {
                     (_, ArgType::InRegister { number, .. }) => Some(number),
-                    (_, ArgType::Absent { .. }) => None,
+                    (_, ArgType::Absent { .. } | ArgType::TextInRegisters { .. }) => None,
                     (index, _) => Some(index),
                 }
             }
@@ -405,6 +405,15 @@ impl Body<'_, '_> {
             }
             ArgType::Float => plain(self, Ty::Plain(Type::Float)),
             ArgType::InRegister { number, value, labels } => self.in_register(*number, value, labels, span),
+            ArgType::TextInRegisters { number, length } => {
+                let ty = Ty::str(self.string_bytes());
+                let to = self.alloc(ty.size_bytes());
+                let len = self.temp();
+                self.emit(Op::Arg { dst: len, index: *length });
+                self.emit(Op::ArgString { to, index: *number, len: Some(len) });
+                self.release_regs(mark);
+                Value::new(ty, At::Slot(to), span)
+            }
             ArgType::Absent { .. } => Value::new(Ty::Unknown, At::Const(0), span),
             ArgType::Str => {
                 let ty = Ty::str(self.string_bytes());

@@ -15,9 +15,19 @@ use crate::wanted::SiteReport;
 use nopal_abi::stub_space::{JournalKind, NO_SESSION};
 use std::collections::HashSet;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
-/// While these are made, one thread of the program stands still.
-const CALLS_AT_A_TIME: usize = 200;
+/// While a slice of calls is made, one thread of the program stands still: so long, as far as the slice before tells.
+const SLICE: Duration = Duration::from_millis(1);
+/// Of the first slice, which nothing is known of yet, and of the longest.
+const FIRST_CALLS: usize = 32;
+const MOST_CALLS: usize = 256;
+
+/// How many calls fit into a slice if so many took that long. A slice that took long by chance must not make all others tiny.
+fn calls_of_a_slice(n_made: usize, took: Duration) -> usize {
+    let fit = n_made as u128 * SLICE.as_nanos() / took.as_nanos().max(1);
+    usize::try_from(fit).unwrap_or(MOST_CALLS).clamp((n_made / 2).max(8), MOST_CALLS)
+}
 
 impl Work<'_, '_> {
     pub(super) fn map_landings(&mut self, ready: &mut Vec<Ready>, reports: &mut [SiteReport]) -> Result<()> {
@@ -71,13 +81,19 @@ impl Work<'_, '_> {
 
     /// Makes many calls, between which the borrowed thread runs on.
     pub(super) fn calls_in_slices(&mut self, calls: &[Call]) -> Result<Vec<i64>> {
-        self.entered.widen(calls.len().min(CALLS_AT_A_TIME), &self.maps)?;
+        self.entered.widen(calls.len().min(MOST_CALLS), &self.maps)?;
         let mut results = Vec::with_capacity(calls.len());
-        for some in calls.chunks(CALLS_AT_A_TIME) {
+        let (mut rest, mut n_calls) = (calls, FIRST_CALLS);
+        while !rest.is_empty() {
             if !results.is_empty() {
                 self.breathe()?;
             }
+            let (some, behind) = rest.split_at(n_calls.min(rest.len()));
+            self.entered.borrow()?;
+            let since = Instant::now();
             results.extend(self.entered.calls(some)?);
+            n_calls = calls_of_a_slice(some.len(), since.elapsed());
+            rest = behind;
         }
         self.entered.narrow()?;
         Ok(results)
@@ -218,7 +234,7 @@ impl Work<'_, '_> {
             if stuck.is_empty() {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
             let again: Vec<Patch> = stuck.iter().map(|i| patches[*i].clone()).collect();
             for (i, found) in stuck.into_iter().zip(apply(memory, &again, Direction::In, &held)?) {
                 outcome[i] = found;
@@ -276,6 +292,31 @@ pub(super) fn spare_kernel_pages(ready: &mut Vec<Ready>, reports: &mut [SiteRepo
         });
         if ready.len() == before {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_as_long_as_the_last_one_tells() {
+        for (n_made, took_us, n_next) in [
+            // As planned, faster, and much slower than that.
+            (32, 1000, 32),
+            (32, 250, 128),
+            (32, 10, MOST_CALLS),
+            (200, 4000, 100),
+            (200, 400_000, 100),
+            (10, 50_000, 8),
+            (5, 0, MOST_CALLS),
+        ] {
+            assert_eq!(
+                calls_of_a_slice(n_made, Duration::from_micros(took_us)),
+                n_next,
+                "{n_made} {took_us}"
+            );
         }
     }
 }

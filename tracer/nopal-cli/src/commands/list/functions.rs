@@ -3,7 +3,7 @@
 use super::{Args, find, print};
 use crate::failure::Failure;
 use crate::words::counted;
-use nopal_dwarf::{DebugInfo, Parameter, Place, Signature};
+use nopal_dwarf::{DebugInfo, GoParameter, GoPlace, GoSignature, GoValue, Parameter, Place, Signature};
 use nopal_proc::Image;
 use nopal_proc::file_functions::FileFunctions;
 use nopal_proc::symbols::{Function, demangle};
@@ -36,6 +36,8 @@ struct FunctionJson {
 struct SignatureJson {
     parameters: Vec<ParameterJson>,
     returns: String,
+    #[serde(skip)]
+    is_go: bool,
 }
 
 #[derive(Serialize)]
@@ -60,11 +62,34 @@ impl From<Signature> for SignatureJson {
             written: parameter.written,
         };
         let parameters = signature.parameters.into_iter().map(parameter).collect();
-        SignatureJson { parameters, returns: signature.returned }
+        SignatureJson { parameters, returns: signature.returned, is_go: false }
     }
 }
 
-/// `int (const char *key, size_t nkey)`.
+impl From<GoSignature> for SignatureJson {
+    fn from(signature: GoSignature) -> SignatureJson {
+        let place = |value: &GoValue| match value.place? {
+            GoPlace::Register(register) => Some(register.name().to_owned()),
+            GoPlace::Vector(number) => Some(format!("xmm{number}")),
+            GoPlace::Stack(above) => Some(format!("{above}(%rsp)")),
+        };
+        let parameter = |parameter: GoParameter| {
+            let places: Option<Vec<String>> = parameter.values.iter().map(place).collect();
+            let place = places.filter(|places| !places.is_empty()).map(|places| places.join(", "));
+            ParameterJson { place, name: parameter.name, written: parameter.written }
+        };
+        let results: Vec<String> = signature.results.into_iter().map(|result| result.written).collect();
+        let returns = match results.as_slice() {
+            [] => String::new(),
+            [only] => only.clone(),
+            several => format!("({})", several.join(", ")),
+        };
+        let parameters = signature.parameters.into_iter().map(parameter).collect();
+        SignatureJson { parameters, returns, is_go: true }
+    }
+}
+
+/// `int (const char *key, size_t nkey)`, and of Go `func (key string, n int) (string, error)`.
 impl fmt::Display for SignatureJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text: Vec<String> = self
@@ -72,12 +97,19 @@ impl fmt::Display for SignatureJson {
             .iter()
             .map(|ParameterJson { name, written, place }| {
                 let space = if written.ends_with(['*', '&']) || name.is_empty() { "" } else { " " };
-                let is_read = place.as_ref().is_some_and(|place| !place.starts_with("xmm"));
+                let is_read = place.as_ref().is_some_and(|place| !place.contains("xmm"));
                 let unread = if is_read { "" } else { " [not read]" };
-                format!("{written}{space}{name}{unread}")
+                match self.is_go {
+                    true => format!("{name} {written}{unread}"),
+                    false => format!("{written}{space}{name}{unread}"),
+                }
             })
             .collect();
-        write!(f, "{} ({})", self.returns, text.join(", "))
+        match self.is_go {
+            true if self.returns.is_empty() => write!(f, "func ({})", text.join(", ")),
+            true => write!(f, "func ({}) {}", text.join(", "), self.returns),
+            false => write!(f, "{} ({})", self.returns, text.join(", ")),
+        }
     }
 }
 
@@ -160,9 +192,13 @@ fn list(
         tally.n_all += 1;
         tally.n_entered += usize::from(outlook.entry.is_ok());
         tally.n_whole += usize::from(outlook.is_all_by_user());
-        // What Go's debug information says of parameters is not read.
-        let info = info.as_ref().filter(|_| !file.is_go(function.address));
-        let signature = info.and_then(|info| info.signature(function.address, function.name));
+        let info = info.as_ref();
+        let signature = match file.is_go(function.address) {
+            true => info.and_then(|info| info.go_signature(function.address)).map(SignatureJson::from),
+            false => {
+                info.and_then(|info| info.signature(function.address, function.name)).map(SignatureJson::from)
+            }
+        };
         rows.push(row(path, function, shown, &outlook, signature));
     }
     Ok(())
@@ -180,7 +216,7 @@ fn row(
     function: &Function<'_>,
     shown: &str,
     outlook: &Outlook,
-    signature: Option<Signature>,
+    signature: Option<SignatureJson>,
 ) -> FunctionJson {
     let entry = match &outlook.entry {
         Ok(tactic) => DoorJson { door: "user", tactic: Some(tactic.at_edge()), reason: None },
@@ -202,7 +238,7 @@ fn row(
         size: function.size_bytes,
         entry,
         exits,
-        signature: signature.map(SignatureJson::from),
+        signature,
     }
 }
 
