@@ -56,8 +56,11 @@ fuzz_target!(|data: &[u8]| {
     };
     let probe =
         Probe { provider: "p".into(), name: "n".into(), sites: vec![site], description: Some(description) };
-    let limits =
-        Limits { max_string_bytes: 1 + u32::from(limits & 0x7f), stack_bytes: u32::from(limits >> 7) * 64 };
+    let limits = Limits {
+        max_string_bytes: 1 + u32::from(limits & 0x7f),
+        stack_bytes: u32::from(limits >> 7) * 64,
+        has_thread_context: n_args & 0x40 != 0,
+    };
     let plan = EventPlan::new(&probe, limits);
     let _ = plan.pack(0, payload, &mut Vec::new());
     for field in 0..plan.field_names().count() {
@@ -66,7 +69,6 @@ fuzz_target!(|data: &[u8]| {
             plan.element(0, payload, field, index);
         }
     }
-    plan.stack(0, payload);
     let layout = RecordLayout::new(&plan.sites[0].captures, true, true);
     let mut n_bytes = layout.fixed_bytes() as usize;
     for (index, value) in layout.values(payload).enumerate() {
