@@ -145,7 +145,7 @@ fn arguments_and_what_is_returned() {
 }
 
 /// Beginning and length of each instruction of a file's `.text`, as objdump has them.
-fn instructions(file: &Path) -> Vec<(u64, usize)> {
+pub(super) fn instructions(file: &Path) -> Vec<(u64, usize)> {
     let text = run(Command::new("objdump").args(["-d", "--insn-width=16", "-j", ".text"]).arg(file));
     let line = |line: &str| {
         let mut parts = line.split('\t');

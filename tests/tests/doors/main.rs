@@ -5,6 +5,7 @@ mod function_boundaries;
 mod function_changes;
 mod function_go;
 mod function_go_types;
+mod function_neighbours;
 mod function_programs;
 mod function_refusals;
 mod function_spans;
