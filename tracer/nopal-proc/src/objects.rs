@@ -139,9 +139,14 @@ impl MappedObject {
         if let Err(error) = maps(self.pid) {
             return error;
         }
+        // What is missing may be our own descriptors or memory.
+        let is_ours = |error: &std::io::Error| {
+            matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+        };
         match foreign::open(&by_name) {
             Err(ForeignError::Io(error))
-                if !self.is_deleted && error.kind() == std::io::ErrorKind::PermissionDenied =>
+                if is_ours(&error)
+                    || !self.is_deleted && error.kind() == std::io::ErrorKind::PermissionDenied =>
             {
                 TargetError::of_file(&self.path, &error)
             }
