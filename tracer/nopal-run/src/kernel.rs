@@ -317,7 +317,16 @@ impl KernelRun {
             {
                 self.door.inherit(&process, root.filter(|root| *root != pid));
             }
-            match self.attach_one(pid, gone) {
+            let seen_before = self.seen.get(&pid).cloned();
+            let attached = self.attach_one(pid, gone);
+            // What was mapped when it ended was not opened, so it was not seen: the kernel may tell of it only now.
+            if matches!(attached, Ok(0) | Err(_)) && !is_alive(pid) {
+                match seen_before {
+                    Some(files) => drop(self.seen.insert(pid, files)),
+                    None => drop(self.seen.remove(&pid)),
+                }
+            }
+            match attached {
                 // What it had loaded is not attached: it has ended meanwhile.
                 Ok(0) => self.missed(has_loaded.then_some(pid)),
                 Ok(_) => {
