@@ -224,7 +224,7 @@ fn a_tracer_without_descriptors_ends_with_its_program() {
     for door in ["user", "kernel"] {
         let _ = fs::remove_file(&go);
         let mut target = place.start(&[&format!("wait:{}", text(&go)), "fire:5:0"]);
-        let trace = ["trace", "--json", "--door", door, "-p", &target.pid().to_string(), "counted:hit"];
+        let trace = ["trace", "-v", "--json", "--door", door, "-p", &target.pid().to_string(), "counted:hit"];
         let mut tracer = place.nopal(&trace).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(tracer.stderr.take().unwrap());
         let mut line = String::new();

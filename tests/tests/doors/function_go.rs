@@ -238,7 +238,8 @@ fn a_program_of_go_is_entered_while_its_first_thread_waits() {
     let folder = scratch("function_go_waits");
     let said = folder.join("said");
     let mut command = Command::new(&program);
-    let mut target = Running::start(command.stdin(Stdio::piped()).stdout(fs::File::create(&said).unwrap()));
+    let spawned = command.stdin(Stdio::piped()).stdout(fs::File::create(&said).unwrap()).spawn();
+    let mut target = Running(spawned.unwrap());
     wait_until("it waits in a call", 60, || {
         let call =
             fs::read_to_string(format!("/proc/{0}/task/{0}/syscall", target.pid())).unwrap_or_default();

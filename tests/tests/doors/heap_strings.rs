@@ -25,8 +25,8 @@ fn counted(program: &Path, is_running: bool) -> (String, String) {
         return (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     }
     let mut command = Command::new(program);
-    let mut target =
-        Running::start(command.arg(HITS.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()));
+    command.arg(HITS.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut target = Running(command.spawn().unwrap());
     let mut input = target.0.stdin.take().unwrap();
     let mut said = BufReader::new(target.0.stdout.take().unwrap());
     let mut line = String::new();
