@@ -541,10 +541,10 @@ fn what_no_door_opens_is_missing() {
     assert_eq!(recorded["complete"], false, "{recorded} {said}");
 }
 
-/// Rounds of `./x faults`: PostgreSQL, C++ with plug-ins and without, Java, Ruby and Python, under every kind of harm.
+/// Rounds of `./x faults`: PostgreSQL, C++ with plug-ins and without, Java and Ruby, under every kind of harm.
 #[test]
 fn faults_of_known_seeds_do_no_harm() {
-    for (seed, n_rounds) in [("16333", "1"), ("16336", "3"), ("16340", "2")] {
+    for (seed, n_rounds) in [("16333", "1"), ("16336", "3"), ("16340", "1")] {
         let mut faults = Command::new(env!("CARGO_BIN_EXE_faults"));
         faults.args(["--seed", seed, "--rounds", n_rounds, "--lanes", "3", "-v"]).env("NOPAL_BIN", nopal());
         println!("{}", run(&mut faults));
