@@ -155,7 +155,7 @@ int main(void) { one--; two--; four--; eight--; DTRACE_PROBE(sizes, hit); return
     let script = format!(
         "usdt:{file}:sizes:hit {{ printf(\"%d %d %d %d\\n\", *uaddr(\"one\"), *uaddr(\"two\"), *uaddr(\"four\"), *uaddr(\"eight\")); }}"
     );
-    for door in ["user", "kernel"] {
+    for door in ["auto", "kernel"] {
         let output = nopal_run(&["--door", door, "-e", &script, "--", file]);
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(printed, "-4 -301 -70001 -5000000001\n", "{door}: {}", errors(&output));
