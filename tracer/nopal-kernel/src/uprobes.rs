@@ -272,8 +272,7 @@ pub fn drop_together<T: Send>(mut all: Vec<T>) {
     std::thread::scope(|scope| {
         while !all.is_empty() {
             let some = all.split_off(all.len().saturating_sub(share));
-            // Without a thread for them they are closed here: what a refused thread was given is dropped.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(some));
+            scope.spawn(move || drop(some));
         }
     });
 }

@@ -5,7 +5,6 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 pub type Regs = libc::user_regs_struct;
@@ -14,30 +13,12 @@ const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 const PTRACE_EVENT_STOP: i32 = 128;
 const NT_X86_XSTATE: usize = 0x202;
 
-/// How often a thread is asked for where memory or processes are limited, and how long is rested in between.
-const THREAD_TRIES: u32 = 100;
-const THREAD_REST: Duration = Duration::from_millis(20);
-
 /// Does work on a target in a thread that ends with it.
-///
-/// # Panics
-/// If the work does, or if the system refuses a thread for two seconds.
 pub fn in_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    let work = Mutex::new(Some(work));
-    let once = || work.lock().ok().and_then(|mut work| work.take()).map(|work| work());
-    for tries_left in (0..THREAD_TRIES).rev() {
-        let done = std::thread::scope(|scope| {
-            let spawned = std::thread::Builder::new().spawn_scoped(scope, once);
-            spawned.map(|thread| thread.join())
-        });
-        match done {
-            Ok(Ok(result)) => return result.expect("the work is taken by one thread alone"),
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(reason) if tries_left == 0 => panic!("the system refuses nopal a thread: {reason}"),
-            Err(_) => std::thread::sleep(THREAD_REST),
-        }
-    }
-    unreachable!("the last try returns or panics")
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
 }
 
 /// Why a traced thread stopped.
