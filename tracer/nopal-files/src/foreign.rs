@@ -56,6 +56,11 @@ pub fn open(path: &Path) -> Result<File, ForeignError> {
     let file = match with(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())), flags) {
         // Without /proc.
         Err(error) if error.kind() == io::ErrorKind::NotFound => with(path, flags),
+        // No room for two descriptors.
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+            drop(found);
+            with(path, flags)
+        }
         opened => opened,
     };
     let file = file.map_err(ForeignError::Io)?;
