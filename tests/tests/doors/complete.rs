@@ -208,7 +208,7 @@ fn a_library_that_comes_and_goes_is_counted_or_told_of() {
 fn a_library_that_came_and_went_often_is_not_counted_twice() {
     for n in 0..rounds(3) {
         let place = Place::new("plug-often");
-        let target = place.target(&["fire:1:0", &format!("load:{}:{}", 500 * (n + 1), plug())]);
+        let target = place.target(&["fire:1:0", &format!("load:{}:{}", 500 * (n + 1), plug()), "rest:300"]);
         let run = ["run", "--json", "--door", "kernel", "-e", "usdt::counted:plug { @ = count(); }", "--"];
         let ran = json(&place.nopal(&run).args(&target).output().unwrap(), false);
         let n_counted = ran["rows"].as_array().and_then(|rows| rows.first()?["value"].as_u64()).unwrap_or(0);

@@ -320,7 +320,7 @@ impl KernelRun {
             let seen_before = self.seen.get(&pid).cloned();
             let attached = self.attach_one(pid, gone);
             // What was mapped when it ended was not opened, so it was not seen: the kernel may tell of it only now.
-            if matches!(attached, Ok(0) | Err(_)) && !is_alive(pid) {
+            if matches!(attached, Ok(0) | Err(_)) && (!is_alive(pid) || files_of(pid).is_empty()) {
                 match seen_before {
                     Some(files) => drop(self.seen.insert(pid, files)),
                     None => drop(self.seen.remove(&pid)),
