@@ -203,6 +203,20 @@ fn a_library_that_comes_and_goes_is_counted_or_told_of() {
     }
 }
 
+/// Each hit once, however often the library came between two looks of a tracer.
+#[test]
+fn a_library_that_came_and_went_often_is_not_counted_twice() {
+    for n in 0..rounds(3) {
+        let place = Place::new("plug-often");
+        let target = place.target(&["fire:1:0", &format!("load:{}:{}", 500 * (n + 1), plug()), "rest:300"]);
+        let run = ["run", "--json", "--door", "kernel", "-e", "usdt::counted:plug { @ = count(); }", "--"];
+        let ran = json(&place.nopal(&run).args(&target).output().unwrap(), false);
+        let n_counted = ran["rows"].as_array().and_then(|rows| rows.first()?["value"].as_u64()).unwrap_or(0);
+        assert!(n_counted < place.n_hits(), "{} hits: {ran}", place.n_hits());
+        assert!(n_counted == place.n_hits() - 1 || ran["complete"] == false, "{ran}");
+    }
+}
+
 #[test]
 fn a_tracer_without_descriptors_ends_with_its_program() {
     let place = Place::new("no-descriptors");

@@ -159,18 +159,22 @@ impl KernelRun {
     pub fn launch<'a>(&mut self, command: impl Into<Starting<'a>>) -> Result<(), RunError> {
         let (door, names) = (&mut self.door, &mut self.performer.names);
         let missed_execs = &mut self.missed_execs;
-        let (child, attached) = launch::launch(command, |pid| {
+        let (child, (attached, files)) = launch::launch(command, |pid| {
             let pid = pid as u32;
             // It may have ended when its addresses are to be named.
             names.follow(pid);
             names.remember(pid);
             missed_execs.follow(pid);
-            door.attach_process(pid).map_err(RunError::Kernel)
+            // What counts as seen must be what was looked at: it runs on before this call has ended.
+            let objects = changeable_objects(pid).map_err(ScriptError::Target).map_err(RunError::Kernel)?;
+            let files = objects.iter().filter_map(MappedObject::file).collect::<Vec<_>>();
+            let attached = door.attach_with(pid, objects, Vec::new()).map_err(RunError::Kernel)?;
+            Ok::<_, RunError>((attached, files))
         })?;
         self.door.was_held(child.id());
         self.keep(attached);
         self.roots.push(child.id());
-        self.seen.insert(child.id(), files_of(child.id()));
+        self.seen.insert(child.id(), files);
         self.child = Some(child);
         Ok(())
     }
