@@ -103,8 +103,13 @@ impl Server {
         let text =
             "select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from pgbench_branches),
                     (select coalesce(sum(delta), 0) from pgbench_history), (select count(*) from pgbench_history)";
+        // A tracer that is still there sees this query as well.
+        self.counts.begun += 1;
         let sums = match postgres.client("psql").args(["-AtqXc", text, "postgres"]).output() {
-            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Ok(output) => {
+                self.counts.done += u64::from(output.status.success());
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            }
             Err(error) => error.to_string(),
         };
         let want = self.n_runs * N_CLIENTS * N_TRANSACTIONS;

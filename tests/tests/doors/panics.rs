@@ -22,17 +22,13 @@ fn a_panic_leaves_programs_as_they_were() {
         let (refuse, said) = (dir.join("refuse"), dir.join("said"));
         let mut command = Command::new(nopal());
         command.args(verb).args(["busy:*", "-v", "--door", "user", "-p", &busy.pid().to_string()]);
-        command.env("LD_PRELOAD", &library).env("REFUSE_ONE", &refuse).current_dir(&dir);
+        command.env("LD_PRELOAD", &library).env("REFUSE", &refuse).current_dir(&dir);
         command.stdout(Stdio::null()).stderr(File::create(&said).unwrap());
         let mut tracer = Running::start(&mut command);
         let words = || fs::read_to_string(&said).unwrap();
         wait_until("all is open", 60, || words().contains("sites:"));
         assert!(text(busy.pid()) != before, "{}", words());
-        // At its end it wants a thread for the process.
         fs::write(&refuse, "").unwrap();
-        // SAFETY: kill has no preconditions; both are children that were not waited for.
-        let signal = |pid: u32, signal| unsafe { libc::kill(pid as i32, signal) };
-        signal(tracer.pid(), libc::SIGINT);
         let status = tracer.0.wait().unwrap();
         assert_eq!(status.code(), Some(101), "{}", words());
         assert!(
@@ -41,7 +37,8 @@ fn a_panic_leaves_programs_as_they_were() {
             words()
         );
         text(busy.pid()).assert_is(&before);
-        signal(busy.pid(), libc::SIGTERM);
+        // SAFETY: kill has no preconditions; the process is a child that was not waited for.
+        unsafe { libc::kill(busy.pid() as i32, libc::SIGTERM) };
         let mut told = String::new();
         out.read_to_string(&mut told).unwrap();
         assert!(busy.0.wait().unwrap().success() && told.contains("errors=0"), "{told}");

@@ -3,7 +3,8 @@
 
 use crate::inventory::{catalog, known};
 use nopal_live::functions::{ENTRY, FunctionPattern, RETURN, probes_of_file};
-use nopal_proc::symbols::{FileSymbols, demangle};
+use nopal_proc::demangle::demangle;
+use nopal_proc::symbols::FileSymbols;
 use nopal_proc::{Image, TargetError};
 use nopal_run::catalog::LiveCatalog;
 use nopal_spans::{GOROUTINE, KnownProbe, ProbeName, STACK, Source, Span};

@@ -5,8 +5,8 @@
 mod go;
 
 use nopal_dwarf::{DebugInfo, Parameter, Place, Register, Signature, Type};
+use nopal_proc::demangle::{demangle, piece_of};
 use nopal_proc::file_functions::{Edges, FileFunctions, Unfit};
-use nopal_proc::symbols::demangle;
 use nopal_proc::{Image, MappedObject};
 use nopal_sdt::operand::{Arch, parse};
 use nopal_sdt::pattern::glob;
@@ -32,13 +32,15 @@ const C_REGISTERS: [&str; N_ARGUMENTS] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"
 pub struct FunctionPattern<'t> {
     file: &'t str,
     name: &'t str,
+    /// What the linker's names of those that are meant have in them.
+    piece: Option<&'t str>,
 }
 
 impl<'t> FunctionPattern<'t> {
     /// `None` if the text is about probes.
     pub fn parse(text: &'t str) -> Option<FunctionPattern<'t>> {
         let (file, name) = text.strip_prefix("function:")?.split_once(':')?;
-        (!file.is_empty() && !name.is_empty()).then_some(FunctionPattern { file, name })
+        (!file.is_empty() && !name.is_empty()).then(|| FunctionPattern { file, name, piece: piece_of(name) })
     }
 
     /// Whether it is about a single function by its whole name.
@@ -77,8 +79,9 @@ impl<'t> FunctionPattern<'t> {
         let is_part = symbol.contains(".cold") && self.name.contains(GLOB);
         !is_part
             && (glob(self.name, symbol)
-                || symbol.starts_with("_Z") && self.fits_shown(&demangle(symbol))
-                || symbol.starts_with("_R") && self.fits_shown(&demangle(symbol)))
+                || (symbol.starts_with("_Z") || symbol.starts_with("_R"))
+                    && self.piece.is_none_or(|piece| symbol.contains(piece))
+                    && self.fits_shown(&demangle(symbol)))
     }
 
     fn fits_shown(&self, shown: &str) -> bool {

@@ -2,7 +2,8 @@
 //! was, by its build id.
 
 use super::Image;
-use super::symbols::{FileSymbols, demangle};
+use super::demangle::demangle;
+use super::symbols::FileSymbols;
 use object::Object as _;
 use object::read::elf::ElfFile64;
 use std::collections::HashMap;

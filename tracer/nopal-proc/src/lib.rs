@@ -7,6 +7,7 @@ mod auxv;
 pub mod births;
 pub mod capability;
 mod cpus;
+pub mod demangle;
 mod error;
 pub mod exec_gate;
 pub mod exits;

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub type Regs = libc::user_regs_struct;
@@ -13,12 +14,17 @@ const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 const PTRACE_EVENT_STOP: i32 = 128;
 const NT_X86_XSTATE: usize = 0x202;
 
-/// Does work on a target in a thread that ends with it.
+/// Does work on a target in a thread that ends with it, and with it all that it traces. Where there is no room for a
+/// thread, the caller does it.
 pub fn in_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| match scope.spawn(work).join() {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
+    let work = Mutex::new(Some(work));
+    let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let do_it = || take().map(|work| work());
+    let done = std::thread::scope(|scope| match std::thread::Builder::new().spawn_scoped(scope, do_it) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(_) => do_it(),
+    });
+    done.expect("work is taken once")
 }
 
 /// Why a traced thread stopped.

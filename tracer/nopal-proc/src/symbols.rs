@@ -2,6 +2,7 @@
 //! kernel's own, and the maps that just-in-time compilers leave. Remembers what a process had mapped, and keeps the files
 //! open, so that addresses have names after it has ended.
 
+use super::demangle::{demangle, piece_of, without_parameters};
 use super::perf_events::{Entry, PerfEvents};
 use super::{Image, MappedObject, mapped_objects};
 use nopal_files::foreign;
@@ -131,8 +132,11 @@ impl FileSymbols {
         if !exact.is_empty() {
             return distinct(exact);
         }
-        let is_mangled =
-            |function: &Function<'_>| function.name.starts_with("_Z") || function.name.starts_with("_R");
+        let piece = piece_of(name);
+        let is_mangled = |function: &Function<'_>| {
+            (function.name.starts_with("_Z") || function.name.starts_with("_R"))
+                && piece.is_none_or(|piece| function.name.contains(piece))
+        };
         let fits = |function: &Function<'_>| {
             let full = demangle(function.name);
             full == name || without_parameters(&full) == name
@@ -178,51 +182,6 @@ fn debug_file(build_id: &[u8]) -> Option<Image> {
     let (first, rest) = build_id.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
     Image::open(Path::new(&format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug"))).ok()
-}
-
-/// A C++ or Rust name as people write it; any other name as it is.
-pub fn demangle(name: &str) -> String {
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
-    }
-    if name.starts_with("_Z")
-        && let Ok(symbol) = cpp_demangle::Symbol::new(name)
-    {
-        let mut text = Bounded(String::new());
-        if symbol.structured_demangle(&mut text, &cpp_demangle::DemangleOptions::default()).is_ok() {
-            return text.0;
-        }
-    }
-    name.to_owned()
-}
-
-/// A few letters can stand for a text that doubles with each of them. What is longer than any real name is given up.
-struct Bounded(String);
-
-const MAX_NAME_BYTES: usize = 64 << 10;
-
-impl cpp_demangle::DemangleWrite for Bounded {
-    fn write_string(&mut self, text: &str) -> std::fmt::Result {
-        if self.0.len() + text.len() > MAX_NAME_BYTES {
-            return Err(std::fmt::Error);
-        }
-        self.0.push_str(text);
-        Ok(())
-    }
-}
-
-/// `a::b(int) const` to `a::b`; parentheses in template arguments stay.
-fn without_parameters(name: &str) -> &str {
-    let mut depth = 0;
-    for (at, character) in name.char_indices() {
-        match character {
-            '<' => depth += 1,
-            '>' => depth -= 1,
-            '(' if depth <= 0 && at > 0 && !name[..at].ends_with("operator") => return &name[..at],
-            _ => {}
-        }
-    }
-    name
 }
 
 /// A file with its symbols, read when they are first needed.
@@ -512,42 +471,6 @@ mod tests {
         let bomb = file_with_one_name(20_000, &"f".repeat(60_000));
         let symbols = FileSymbols::read(&bomb[..]);
         assert!(symbols.functions().count() > 0 && symbols.names.len() <= 2 * bomb.len());
-    }
-
-    #[test]
-    fn names_of_cpp_and_rust() {
-        let cases = [
-            ("main", "main", "main"),
-            ("_ZN3foo3barEi", "foo::bar(int)", "foo::bar"),
-            (
-                "_ZNSt6vectorIiSaIiEE9push_backERKi",
-                "std::vector<int, std::allocator<int> >::push_back(int const&)",
-                "std::vector<int, std::allocator<int> >::push_back",
-            ),
-            ("_ZN3fooclEv", "foo::operator()()", "foo::operator()"),
-            ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write", "core::fmt::write"),
-            ("_RNvC6_123foo3bar", "123foo::bar", "123foo::bar"),
-        ];
-        for (name, full, short) in cases {
-            assert_eq!(demangle(name), full);
-            assert_eq!(without_parameters(&demangle(name)), short);
-        }
-    }
-
-    #[test]
-    fn names_that_double_with_each_letter_are_given_up() {
-        // pair<int, int>, then pairs of the pair before: each level twice as long.
-        let levels = |n: u32| {
-            let pair = |level| format!("S{}_", char::from_digit(level, 36).unwrap_or('0')).to_uppercase();
-            let pairs: String = (0..n).map(|level| format!("S_I{0}{0}E", pair(level))).collect();
-            format!("_Z1f4pairIiiE{pairs}")
-        };
-        assert_eq!(
-            demangle(&levels(2)),
-            "f(pair<int, int>, pair<pair<int, int>, pair<int, int> >, pair<pair<pair<int, int>, pair<int, int> >, \
-             pair<pair<int, int>, pair<int, int> > >)"
-        );
-        assert_eq!(demangle(&levels(24)), levels(24));
     }
 
     #[test]

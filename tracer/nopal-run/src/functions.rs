@@ -1,7 +1,8 @@
 //! The functions and libraries that a file names.
 
 use nopal_proc::Image;
-use nopal_proc::symbols::{FileSymbols, demangle};
+use nopal_proc::demangle::{demangle, piece_of};
+use nopal_proc::symbols::FileSymbols;
 use nopal_sdt::pattern::glob;
 use object::read::elf::Dyn as _;
 use object::{Object as _, ReadRef};
@@ -13,12 +14,14 @@ pub(crate) fn matching(symbols: &FileSymbols, wanted: &str) -> Vec<String> {
     let exact = symbols.named(wanted);
     // `operator*` is a name before it is a pattern.
     let mut found: Vec<String> = if exact.is_empty() && wanted.contains(['*', '?', '[']) {
+        let piece = piece_of(wanted);
         let fits = |name: &str| {
-            glob(wanted, name) || {
-                let shown = demangle(name);
-                shown != name
-                    && (glob(wanted, &shown) || glob(wanted, shown.split('(').next().unwrap_or_default()))
-            }
+            glob(wanted, name)
+                || piece.is_none_or(|piece| name.contains(piece)) && {
+                    let shown = demangle(name);
+                    shown != name
+                        && (glob(wanted, &shown) || glob(wanted, shown.split('(').next().unwrap_or_default()))
+                }
         };
         // `name.cold` is a part of `name` that compilers have put elsewhere.
         let is_whole = |name: &str| !name.ends_with(".cold") && !name.contains(".cold.");

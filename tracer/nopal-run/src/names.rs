@@ -1,7 +1,8 @@
 //! Names for numbers: functions of processes and of the kernel, users, times.
 
+use nopal_proc::demangle::demangle;
 use nopal_proc::file_names::FileNames;
-use nopal_proc::symbols::{FileSymbols, Symbol, Symbolizer, demangle};
+use nopal_proc::symbols::{FileSymbols, Symbol, Symbolizer};
 use nopal_program::{Action, MapValue, Piece, PointKind, Program, Type};
 use nopal_script::render::Names;
 use nopal_trace::CodeTable;

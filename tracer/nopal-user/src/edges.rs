@@ -46,11 +46,15 @@ pub(crate) fn ways(edge: &Edge, bias: u64) -> Result<Vec<EdgeWay>, Refusal> {
         return Err(Refusal::NoWay { reason: reason.clone() });
     }
     let steps = decode(edge, bias);
-    let ways = match edge.side {
+    let mut ways = match edge.side {
         Side::Entry => at_entry(edge, bias, &steps),
         Side::Return | Side::Tail | Side::ConditionalTail => at_exit(edge, bias, &steps),
         Side::AnyReturn => Vec::new(),
     };
+    if !ways.is_empty() && ways.iter().all(|found| found.way.may_be_torn()) {
+        return Err(Refusal::TwoPages);
+    }
+    ways.retain(|found| !found.way.may_be_torn());
     if ways.is_empty() {
         let reason = match edge.side {
             Side::Entry => "no instruction at its entry can have a jump put on it",

@@ -6,7 +6,7 @@ use super::maps::Maps;
 use super::memory::{Bytes, Memory};
 use super::stopped_thread::stop_all;
 use super::stub::space::Entry;
-use super::tactic::Way;
+use super::tactic::{Way, lies_on_two_pages};
 use nopal_abi::stub_space::PatchForm;
 use nopal_proc::ptrace;
 use nopal_proc::{Image, MappedObject, mapped_objects};
@@ -72,7 +72,8 @@ impl Patch {
 pub enum Found {
     Ours,
     Original,
-    /// Ours but for the first byte, which is the file's: what a kernel tracer leaves behind.
+    /// Ours but for the first byte, which is the file's, and perhaps others: what a kernel tracer leaves behind, and a tracer
+    /// of ours that was killed between two pages.
     FirstByteBack,
     /// 0xCC on the instruction's first byte, by a debugger or a kernel tracer.
     Breakpoint,
@@ -130,11 +131,32 @@ impl Patch {
             Found::Original
         } else if is_covered && (kept.is_empty() || now == self.patched || now == self.original) {
             Found::Breakpoint
-        } else if kept.is_empty() && now[0] == self.original[0] && now[1..] == self.patched[1..] {
+        } else if kept.is_empty() && now[0] == self.original[0] && self.is_mixture(&now) {
             Found::FirstByteBack
         } else {
             Found::Other([kept, &now].concat())
         }
+    }
+
+    /// Whether each byte is the file's or ours.
+    fn is_mixture(&self, now: &[u8]) -> bool {
+        let known = self.original.iter().zip(&self.patched);
+        now.iter().zip(known).all(|(now, (original, patched))| now == original || now == patched)
+    }
+
+    /// Writes these bytes. The kernel writes the pages they lie on one after the other, and we may be killed in between: the
+    /// first byte is ours only while all others are.
+    fn write(&self, memory: &impl Bytes, bytes: &[u8], direction: Direction) -> Result<()> {
+        if !lies_on_two_pages(self.address, bytes.len()) {
+            return memory.write(self.address, bytes);
+        }
+        let (first, others) = bytes.split_at(1);
+        let write_others = || memory.write(self.address + 1, others);
+        if direction == Direction::In {
+            write_others()?;
+        }
+        memory.write(self.address, first)?;
+        if direction == Direction::Out { write_others() } else { Ok(()) }
     }
 
     /// Whether our bytes behind somebody's breakpoint can be taken back: it will go on with the whole instruction as the
@@ -161,7 +183,7 @@ impl Patch {
             ),
         };
         if is_expected {
-            memory.write(self.address, bytes)?;
+            self.write(memory, bytes, direction)?;
             return Ok(None);
         }
         let is_done =
@@ -279,6 +301,8 @@ mod tests {
             (&entry, &[0xcc, 1, 2, 3, 5], Found::Breakpoint),
             (&nop5, &[0xe9, 0x1f, 0x44, 1, 2], Found::Ours),
             (&nop5, &[0x0f, 0x1f, 0x44, 1, 2], Found::FirstByteBack),
+            (&nop5, &[0x0f, 0x1f, 0x44, 0, 2], Found::FirstByteBack),
+            (&nop5, &[0x0f, 0x1f, 0x44, 3, 2], Found::Other(vec![0x0f, 0x1f, 0x44, 3, 2])),
             (&nop5, &[0xcc, 0x1f, 0x44, 1, 2], Found::Breakpoint),
             (&nop5, &[0xcc, 0x1f, 0x44, 0, 0], Found::Breakpoint),
             (&nop5, &[0x0f, 0x1f, 0x44, 0, 0], Found::Original),

@@ -42,10 +42,13 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::collections::HashSet;
 
-    const CODE: u64 = 0;
-    const SEMAPHORE: u64 = 16;
-    const LEDGER: u64 = 32;
-    const N_BYTES: usize = 48;
+    const PAGE: u64 = 4096;
+    /// Where the memory begins. A long nop at `CODE` lies on two pages.
+    const BASE: u64 = PAGE - 16;
+    const CODE: u64 = PAGE - 4;
+    const SEMAPHORE: u64 = PAGE + 16;
+    const LEDGER: u64 = PAGE + 32;
+    const N_BYTES: usize = 64;
     const BREAKPOINT: u8 = 0xcc;
     /// More writes than any step has.
     const UNBOUNDED: u32 = 100;
@@ -63,7 +66,7 @@ mod tests {
     const PARENT: usize = 0;
     const CHILD: usize = 1;
 
-    /// The memory of a process, and how many writes its tracer lives to see.
+    /// The memory of a process, and how many writes its tracer lives to see: of a page at most, as the kernel writes.
     struct Model {
         bytes: RefCell<Vec<u8>>,
         n_left: Cell<u32>,
@@ -71,7 +74,7 @@ mod tests {
 
     impl Bytes for Model {
         fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
-            let at = address as usize;
+            let at = (address - BASE) as usize;
             bytes.copy_from_slice(&self.bytes.borrow()[at..at + bytes.len()]);
             Ok(())
         }
@@ -79,9 +82,10 @@ mod tests {
         fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
             let Some(left) = self.n_left.get().checked_sub(1) else { return Err(Error::Gone { pid: 0 }) };
             self.n_left.set(left);
-            let at = address as usize;
-            self.bytes.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
-            Ok(())
+            let (on_page, on_next) = bytes.split_at(bytes.len().min((PAGE - address % PAGE) as usize));
+            let at = (address - BASE) as usize;
+            self.bytes.borrow_mut()[at..at + on_page.len()].copy_from_slice(on_page);
+            if on_next.is_empty() { Ok(()) } else { self.write(address + on_page.len() as u64, on_next) }
         }
     }
 
@@ -142,8 +146,8 @@ mod tests {
         /// Where the tool puts its breakpoint.
         fn place(&self) -> usize {
             match self.tool {
-                Tool::Debugger | Tool::Uprobe => CODE as usize,
-                Tool::Behind => self.patch.end() as usize,
+                Tool::Debugger | Tool::Uprobe => (CODE - BASE) as usize,
+                Tool::Behind => (self.patch.end() - BASE) as usize,
             }
         }
 
@@ -157,8 +161,8 @@ mod tests {
         fn new(setting: &Setting) -> World {
             let mut bytes = vec![0; N_BYTES];
             let code = setting.code();
-            bytes[..code.len()].copy_from_slice(&code);
-            bytes[SEMAPHORE as usize..][..2].copy_from_slice(&setting.others.to_le_bytes());
+            bytes[(CODE - BASE) as usize..][..code.len()].copy_from_slice(&code);
+            bytes[(SEMAPHORE - BASE) as usize..][..2].copy_from_slice(&setting.others.to_le_bytes());
             World {
                 memories: vec![bytes],
                 is_journaled: false,
@@ -187,7 +191,7 @@ mod tests {
         }
 
         fn semaphore(&self, process: usize) -> u16 {
-            let at = SEMAPHORE as usize;
+            let at = (SEMAPHORE - BASE) as usize;
             u16::from_le_bytes([self.memories[process][at], self.memories[process][at + 1]])
         }
 
@@ -374,7 +378,7 @@ mod tests {
                     w.n_visits += 1;
                 }),
                 Some(covered) => add(&|w| {
-                    let of_file = setting.code()[at];
+                    let of_file = setting.code()[at - (CODE - BASE) as usize];
                     for (bytes, covered) in w.memories.iter_mut().zip(covered) {
                         bytes[at] = if setting.tool == Tool::Uprobe { of_file } else { *covered };
                     }
@@ -438,6 +442,17 @@ mod tests {
         }
     }
 
+    /// A long nop of which the last byte lies on the next page.
+    fn on_two_pages() -> Patch {
+        Patch {
+            address: CODE,
+            kept: Vec::new(),
+            original: vec![0x0f, 0x1f, 0x44, 0, 0],
+            patched: vec![0xe9, 0x1f, 0x44, 1, 2],
+            behind: Vec::new(),
+        }
+    }
+
     #[test]
     fn every_kill_and_every_visit_leaves_a_process_that_can_be_put_back() {
         let distance = [0x48, 0x89, 0xc3, 0x5b];
@@ -446,6 +461,7 @@ mod tests {
             (one_byte(&[], &[]), [Tool::Debugger, Tool::Uprobe]),
             (one_byte(&[0x48], &[]), [Tool::Debugger, Tool::Uprobe]),
             (one_byte(&[], &distance), [Tool::Behind, Tool::Debugger]),
+            (on_two_pages(), [Tool::Debugger, Tool::Uprobe]),
         ] {
             for tool in tools {
                 for others in [0, 1] {

@@ -109,6 +109,8 @@ pub enum Refusal {
     OutOfReach,
     Stub(String),
     NotMapped,
+    /// What would change lies on two pages, which the kernel writes one after the other.
+    TwoPages,
 }
 
 impl fmt::Display for Refusal {
@@ -145,6 +147,9 @@ impl fmt::Display for Refusal {
             Refusal::OutOfReach => write!(f, "no stub could be placed within 2 GiB"),
             Refusal::Stub(reason) => f.write_str(reason),
             Refusal::NotMapped => write!(f, "its code is not mapped"),
+            Refusal::TwoPages => {
+                write!(f, "the bytes to be changed lie on two pages, and cannot be changed at once")
+            }
         }
     }
 }
@@ -156,7 +161,8 @@ impl Refusal {
             Refusal::LandingTaken { .. }
             | Refusal::GuardTaken { .. }
             | Refusal::LongNopBehind
-            | Refusal::OpenedOtherwise => true,
+            | Refusal::OpenedOtherwise
+            | Refusal::TwoPages => true,
             Refusal::NotANop { .. }
             | Refusal::Breakpoint
             | Refusal::BytesChanged { .. }
@@ -207,6 +213,14 @@ impl Way {
         [&[JUMP][..], &distance.to_le_bytes(), &NOP5].concat()
     }
 
+    /// Whether a tracer that is killed while it changes the bytes can leave half of an instruction: they lie on two pages, which
+    /// the kernel writes one after the other. Behind the first byte of a long nop or of a `ret` with nothing but filling behind
+    /// it any byte may come before another.
+    pub fn may_be_torn(&self) -> bool {
+        let is_any_order = self.tactic == Tactic::Jump && self.patch_len == JUMP_BYTES;
+        !is_any_order && lies_on_two_pages(self.patch, self.patch_len)
+    }
+
     /// How many bytes of a jump's distance lie behind the changed ones, and stay.
     pub fn n_behind(patch_len: usize) -> usize {
         JUMP_BYTES.saturating_sub(patch_len)
@@ -251,6 +265,11 @@ impl Way {
     }
 }
 
+pub(super) fn lies_on_two_pages(address: u64, len: usize) -> bool {
+    address / PAGE != (address + len as u64 - 1) / PAGE
+}
+
+const PAGE: u64 = 4096;
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 const NOP10: [u8; 10] = [0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 
@@ -425,6 +444,25 @@ mod tests {
         assert!(reaches(&nop5, -(2 << 30), -(1 << 30)) && reaches(&nop5, 1 << 30, 2 << 30));
         // Its first byte alone leads down, which a program at low addresses has no room for.
         assert!(reaches(&over_nop10(0x1000), 0, 1 << 30));
+    }
+
+    #[test]
+    fn what_lies_on_two_pages_is_changed_only_where_any_order_will_do() {
+        let filled = |at| Way { tactic: Tactic::Jump, ..Way::relocation(at, Tail::ret()) };
+        let behind = |at| Way { tactic: Tactic::Behind, patch_len: 2, kept_len: 1, ..filled(at) };
+        for (way, is_torn) in [
+            (over_nop5(0x1ffc), false),
+            (filled(0x1ffc), false),
+            (over_nop10(0x1ff6), false),
+            (over_nop10(0x1ff7), true),
+            (Way::relocation(0x1ffb, Tail::ret()), false),
+            (Way::relocation(0x1ffc, Tail::ret()), true),
+            (behind(0x1ffe), false),
+            (behind(0x1fff), true),
+            (Way { patch_len: 1, ..behind(0x1fff) }, false),
+        ] {
+            assert_eq!(way.may_be_torn(), is_torn, "{way:?}");
+        }
     }
 
     #[test]

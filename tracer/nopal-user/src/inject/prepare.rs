@@ -216,6 +216,9 @@ impl Work<'_, '_> {
         place: &Place<'_>,
         way: &Way,
     ) -> std::result::Result<Ready, Failure> {
+        if way.may_be_torn() {
+            return Err(Refusal::TwoPages.into());
+        }
         let Place { object, wanted, address, base, code, .. } = *place;
         // Probes keep off each other by the bytes of the file; the jumps of functions may meet them.
         self.check_claims(at, address, way)?;
