@@ -115,7 +115,7 @@ pub fn obstacle(code: &Code, has_stacks: bool) -> Option<&'static str> {
         }
         Op::UserStack { .. } if !has_stacks => Some("it takes stacks (ustack)"),
         Op::KernelStack { .. } => Some("it takes kernel stacks (kstack)"),
-        Op::String { .. } | Op::Buffer { .. } | Op::Read { .. } => {
+        Op::String { .. } | Op::Buffer { .. } | Op::Read { .. } | Op::Readable { .. } => {
             Some("it reads memory behind something else than an argument")
         }
         Op::Builtin { what: Builtin::Curtask, .. } => Some("it asks for curtask"),
@@ -163,6 +163,8 @@ pub fn is_order_free(code: &Code) -> bool {
         | Op::String { .. }
         | Op::Buffer { .. }
         | Op::Read { .. }
+        | Op::Readable { .. }
+        | Op::FrameAddress { .. }
         | Op::FieldString { .. }
         | Op::FieldBytes { .. }
         | Op::Load { .. }

@@ -321,6 +321,8 @@ pub enum StackForm {
     Perf,
     /// Address.
     Raw,
+    /// Build id of the file, and the place in it.
+    BuildId,
 }
 
 impl Type {
@@ -464,10 +466,10 @@ pub enum Action {
     ForgetSeries {
         map: u32,
     },
-    /// `errorf()`, `warnf()`: what is wrong, and where in the script that is said: first byte and end.
+    /// What is wrong, and where in the script: first byte and end.
     Message {
         format: Format,
-        is_error: bool,
+        of: MessageOf,
         place: (u32, u32),
     },
     Cat {
@@ -503,8 +505,24 @@ pub struct Spec {
     /// Bytes the length modifier cuts the number to.
     pub size_bytes: Option<u8>,
     /// `d i u x X o c s p r f e g`. Of a buffer: `r` with `\x` before bytes that are not text, `x` (from `%rx`) with `\x`
-    /// before every byte, `h` (from `%rh`) as pairs of hexadecimal digits with spaces between them.
+    /// before every byte, `h` (from `%rh`) as pairs of hexadecimal digits with spaces between them. Or [`ALLOCATION_FLAGS`].
     pub conversion: char,
+}
+
+/// The conversion `%gr`: flags of the kernel's allocations by name.
+pub const ALLOCATION_FLAGS: char = 'k';
+
+/// Whose message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageOf {
+    /// `errorf()`.
+    Error,
+    /// `warnf()`.
+    Warning,
+    /// Ours: what the script does has no sense here.
+    Check,
+    /// Ours, if asked for: a helper of the kernel could not do its work, and what it returned.
+    Helper { name: &'static str, code: i32 },
 }
 
 /// A value in a payload.

@@ -130,6 +130,12 @@ pub enum Op {
         address: Reg,
         space: Space,
     },
+    /// 1 if the byte at an address can be read, else 0.
+    Readable {
+        dst: Reg,
+        address: Reg,
+        space: Space,
+    },
     /// A string of a tracepoint's record: 32 bits at `offset` are its place and length there.
     FieldString {
         to: Slot,
@@ -161,6 +167,11 @@ pub enum Op {
         at: u32,
         src: Reg,
         size_bytes: u8,
+    },
+    /// Where a byte of the frame lies in memory while this hit is under way: an address of the kernel.
+    FrameAddress {
+        dst: Reg,
+        at: u32,
     },
     Zero {
         to: Slot,

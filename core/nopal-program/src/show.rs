@@ -2,7 +2,7 @@
 
 use crate::op::{Binary, Op, Reg, Slot, Space, Unary};
 use crate::rank::Rank;
-use crate::{Action, Clause, Field, Format, MapValue, Piece, Program, Spec, StackForm, Type};
+use crate::{Action, Clause, Field, Format, MapValue, MessageOf, Piece, Program, Spec, StackForm, Type};
 use std::fmt::{self, Write};
 
 /// As many points of a clause are named.
@@ -80,6 +80,10 @@ impl Program {
                 format!("{} = {}buf(r{address}, r{len})", slot(to), space(*at))
             }
             Op::Read { to, address, space: at } => format!("{} = {}read(r{address})", slot(to), space(*at)),
+            Op::Readable { dst, address, space: at } => {
+                format!("r{dst} = {}can read r{address}", space(*at))
+            }
+            Op::FrameAddress { dst, at } => format!("r{dst} = address of [{at}]"),
             Op::FieldString { to, offset } => format!("{} = string of field +{offset}", slot(to)),
             Op::FieldBytes { to, offset } => format!("{} = bytes of field +{offset}", slot(to)),
             Op::Load { dst, at, size_bytes, is_signed } => {
@@ -158,8 +162,14 @@ impl Program {
                     self.spans.get(*span as usize).map_or_else(|| format!("span {span}"), |s| map(&s.map));
                 format!("{} {of}", if *is_end { "end" } else { "begin" })
             }
-            Action::Message { format, is_error: true, .. } => format!("errorf({})", format_text(format)),
-            Action::Message { format, is_error: false, .. } => format!("warnf({})", format_text(format)),
+            Action::Message { format, of, .. } => {
+                let what = match of {
+                    MessageOf::Error => "errorf",
+                    MessageOf::Warning => "warnf",
+                    MessageOf::Check | MessageOf::Helper { .. } => "tell",
+                };
+                format!("{what}({})", format_text(format))
+            }
             Action::Cat { format } => format!("cat({})", format_text(format)),
             Action::System { format } => format!("system({})", format_text(format)),
         }
@@ -257,6 +267,7 @@ fn stack_form(form: StackForm) -> &'static str {
         StackForm::Bpftrace => "",
         StackForm::Perf => " perf",
         StackForm::Raw => " raw",
+        StackForm::BuildId => " build_id",
     }
 }
 

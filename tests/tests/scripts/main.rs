@@ -11,6 +11,7 @@ mod run_points;
 mod run_tools;
 mod run_user;
 mod shim;
+mod shim_checks;
 mod shim_list;
 mod source_lines;
 mod stacks;

@@ -39,7 +39,7 @@ fn newer_scripts_print_what_release_0_27_printed() {
     let link = folder.join("bpftrace");
     symlink(nopal(), &link).unwrap();
     let cases = cases();
-    assert!(cases.len() >= 500, "only {} scripts", cases.len());
+    assert!(cases.len() >= 560, "only {} scripts", cases.len());
     let mut differences = Vec::new();
     for case in &cases {
         let mut command = Command::new("timeout");

@@ -2,6 +2,8 @@
 //! kernel's own, and the maps that just-in-time compilers leave. Remembers what a process had mapped, and keeps the files
 //! open, so that addresses have names after it has ended.
 
+mod build_ids;
+
 use super::demangle::{demangle, piece_of, without_parameters};
 use super::perf_events::{Entry, PerfEvents};
 use super::{Image, MappedObject, mapped_objects};
@@ -325,8 +327,7 @@ impl Symbolizer {
 
     /// `None` if nothing is known to be mapped there.
     fn mapped(&mut self, pid: u32, address: u64) -> Option<Option<Symbol>> {
-        let ancestors = std::iter::successors(Some(pid), |pid| self.parents.get(pid).map(|of| of.0));
-        let range = ancestors.take(MAX_DEPTH).find_map(|pid| self.range(pid, address))?;
+        let range = self.range_of(pid, address)?;
         let (file_offset, module) = (address - range.start + range.offset, range.path.display().to_string());
         let file = range.file;
         let symbols = self.files[file].symbols();
@@ -335,6 +336,12 @@ impl Symbolizer {
             Some(Symbol { name: demangle(function.name), offset: link_time - function.address, module })
         });
         Some(named)
+    }
+
+    /// Of a process or of those it was forked from.
+    fn range_of(&self, pid: u32, address: u64) -> Option<&Range> {
+        let ancestors = std::iter::successors(Some(pid), |pid| self.parents.get(pid).map(|of| of.0));
+        ancestors.take(MAX_DEPTH).find_map(|pid| self.range(pid, address))
     }
 
     fn range(&self, pid: u32, address: u64) -> Option<&Range> {

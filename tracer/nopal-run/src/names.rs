@@ -110,6 +110,15 @@ impl Names for TracerNames {
         Some(self.function(pid, address)?.module)
     }
 
+    fn user_build_id(&self, pid: u32, address: u64) -> Option<(Vec<u8>, u64)> {
+        if let Some((tables, _)) = &self.recorded {
+            let code = tables.iter().find_map(|table| table.always_at(pid.into(), address))?;
+            let place = address.checked_sub(code.start)?.checked_add(code.offset)?;
+            return Some((code.build_id.clone(), place)).filter(|(id, _)| !id.is_empty());
+        }
+        self.symbolizer.borrow_mut().build_id(pid, address)
+    }
+
     fn kernel_symbol(&self, address: u64) -> Option<(String, u64)> {
         let found = self.symbolizer.borrow_mut().kernel(address)?;
         Some((found.name, found.offset))

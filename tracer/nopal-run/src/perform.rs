@@ -6,7 +6,7 @@ use super::spans::ScriptSpans;
 use super::{Maps, entries_of};
 use nopal_files::foreign::{self, ForeignError};
 use nopal_program::rank::Rank;
-use nopal_program::{Action, Format, Program};
+use nopal_program::{Action, Format, MessageOf, Program};
 use nopal_script::render::{Entry, Form, MapShown, Renderer, printf};
 use nopal_spans::Unmatched;
 use std::io::Read;
@@ -69,7 +69,7 @@ pub struct Performer {
 /// Something that a script says is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    pub is_error: bool,
+    pub of: MessageOf,
     pub text: Vec<u8>,
     /// Where the script says it: first byte and end.
     pub place: (u32, u32),
@@ -145,9 +145,8 @@ impl Performer {
                 self.series.take(&program, *map, payload, |ns| names.epoch_ns(ns));
             }
             Action::ForgetSeries { map } => self.series.forget(*map, payload),
-            Action::Clear { map } | Action::Zero { map } if self.series.is_of(*map) => {
-                self.series.clear(*map)
-            }
+            Action::Clear { map } if self.series.is_of(*map) => self.series.clear(*map),
+            Action::Zero { map } if self.series.is_of(*map) => self.series.zero(*map),
             Action::Clear { map } => maps.clear(*map),
             Action::Zero { map } => maps.zero(*map),
             Action::Exit { code } => {
@@ -163,9 +162,9 @@ impl Performer {
                 let text = joined(payload, *at, *max_count, *max_bytes, separator);
                 renderer.text(&text, "join", &mut self.out);
             }
-            Action::Message { format, is_error, place } => {
+            Action::Message { format, of, place } => {
                 let (text, behind) = (self.formatted(format, payload), self.out.len());
-                self.messages.push(Message { is_error: *is_error, text, place: *place, behind });
+                self.messages.push(Message { of: *of, text, place: *place, behind });
             }
             Action::Cat { format } => {
                 let path = self.formatted(format, payload);

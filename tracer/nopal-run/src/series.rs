@@ -70,6 +70,13 @@ impl SeriesMaps {
         }
     }
 
+    /// Keeps the keys.
+    pub(crate) fn zero(&mut self, map: u32) {
+        if let Some(of) = self.maps.get_mut(&map) {
+            of.by_key.values_mut().for_each(|points| *points = Points::default());
+        }
+    }
+
     pub(crate) fn print(&self, map: u32, renderer: &Renderer<'_>, out: &mut Vec<u8>) {
         let Some((of, def)) = self.maps.get(&map).zip(renderer.program.maps.get(map as usize)) else {
             return;

@@ -2,6 +2,7 @@
 
 pub(crate) mod expand;
 pub(crate) mod scope;
+mod type_params;
 pub(crate) mod walk;
 
 use crate::catalog::PointSpec;
@@ -16,10 +17,14 @@ pub struct Options {
     pub has_kernel_stacks: bool,
     /// Whether `bench:NAME` clauses are to be measured.
     pub is_bench: bool,
+    /// Memory that cannot be read, and entries that are not there, are told of.
+    pub has_helper_warnings: bool,
     /// `system` and the like are allowed.
     pub is_unsafe: bool,
     /// Settings from outside, such as those of `BPFTRACE_*` variables; the script's own `config` goes before them.
     pub settings: Vec<(String, String)>,
+    /// Numbers that headers define, as by `#define`.
+    pub defines: Vec<(String, String)>,
     /// `--name` and `--name=value`, for `getopt`.
     pub named: Vec<String>,
     /// Points of the kernel, which every process hits, are those of these processes alone; empty for all.
@@ -296,6 +301,19 @@ pub(crate) enum ExprKind {
     },
     SizeofType(CType),
     SizeofExpr(Box<Expr>),
+    /// `typeof(type)`: a type where a value might be, to be given to a macro.
+    Type(CType),
+    /// `&$x`.
+    AddressOf(Box<Expr>),
+    /// `typeof(value)`.
+    TypeOf(Box<Expr>),
+    /// `type*`, where the name of the type is a macro's parameter.
+    PointerType(Box<Expr>),
+    /// `(type*)operand`, likewise.
+    CastTo {
+        to: Box<Expr>,
+        operand: Box<Expr>,
+    },
     Offsetof {
         record: CType,
         path: Vec<String>,

@@ -83,6 +83,14 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// As lines of `#define` before the text would.
+    pub(crate) fn define(&mut self, defines: &[(String, String)]) {
+        for (name, text) in defines {
+            // Names come from such lines of headers, so they are right.
+            self.defines.define(&format!("{name} {text}")).unwrap_or_default();
+        }
+    }
+
     pub(crate) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }

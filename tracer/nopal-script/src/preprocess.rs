@@ -17,6 +17,9 @@ impl Default for Defines {
     }
 }
 
+/// Longer texts are no numbers.
+const MAX_NUMBER_BYTES: usize = 200;
+
 /// Names that stand for names for ever.
 const MAX_LEVELS: u32 = 16;
 
@@ -56,6 +59,29 @@ impl Defines {
         None
     }
 
+    /// The names that stand for numbers.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.texts.keys().filter_map(|name| Some((name.as_str(), self.number(name)?)))
+    }
+
+    fn number(&self, name: &str) -> Option<i64> {
+        let text = self.text(name).filter(|text| text.len() <= MAX_NUMBER_BYTES)?;
+        let words =
+            text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+        let is_known = |word: &str| match self.text(word) {
+            // Names in it stand for single numbers, so that none can lead back here.
+            Some(text) => parse_number(text).is_some(),
+            None => parse_number(word).is_some(),
+        };
+        if !words.into_iter().all(is_known) {
+            return None;
+        }
+        let mut reader = Condition { defines: self, rest: text, levels: 0 };
+        let value = reader.level(0)?;
+        reader.skip();
+        reader.rest.is_empty().then_some(value)
+    }
+
     /// The condition of `#if`; names that are not defined are 0. `None` if it cannot be understood.
     pub(crate) fn condition(&self, text: &str) -> Option<bool> {
         let mut reader = Condition { defines: self, rest: without_comment(text).trim(), levels: 0 };
@@ -77,8 +103,17 @@ struct Condition<'a> {
 }
 
 /// Loosest first, the longer sign before the shorter.
-const SIGNS: [&[&str]; 5] =
-    [&["||"], &["&&"], &["==", "!=", "<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
+const SIGNS: [&[&str]; 9] = [
+    &["||"],
+    &["&&"],
+    &["|"],
+    &["^"],
+    &["&"],
+    &["==", "!=", "<=", ">=", "<", ">"],
+    &["<<", ">>"],
+    &["+", "-"],
+    &["*", "/", "%"],
+];
 
 impl<'a> Condition<'a> {
     fn skip(&mut self) {
@@ -87,14 +122,18 @@ impl<'a> Condition<'a> {
 
     fn accept(&mut self, sign: &str) -> bool {
         self.skip();
-        let found = self.rest.strip_prefix(sign);
+        let mut found = self.rest.strip_prefix(sign);
+        // `|` is no part of `||`.
+        if matches!(sign, "|" | "&" | "<" | ">") && found.is_some_and(|rest| rest.starts_with(sign)) {
+            found = None;
+        }
         self.rest = found.unwrap_or(self.rest);
         found.is_some()
     }
 
     fn level(&mut self, level: usize) -> Option<i64> {
         self.levels += 1;
-        let Some(signs) = SIGNS.get(level).filter(|_| self.levels < 1000) else { return self.value() };
+        let Some(signs) = SIGNS.get(level).filter(|_| self.levels < 2000) else { return self.value() };
         let mut left = self.level(level + 1)?;
         while let Some(sign) = signs.iter().find(|sign| self.accept(sign)) {
             let right = self.level(level + 1)?;
@@ -107,6 +146,11 @@ impl<'a> Condition<'a> {
                 ">=" => i64::from(left >= right),
                 "<" => i64::from(left < right),
                 ">" => i64::from(left > right),
+                "|" => left | right,
+                "^" => left ^ right,
+                "&" => left & right,
+                "<<" => left.wrapping_shl(right as u32),
+                ">>" => left.wrapping_shr(right as u32),
                 "+" => left.wrapping_add(right),
                 "-" => left.wrapping_sub(right),
                 "*" => left.wrapping_mul(right),
@@ -118,7 +162,7 @@ impl<'a> Condition<'a> {
     }
 
     fn value(&mut self) -> Option<i64> {
-        if self.levels >= 1000 {
+        if self.levels >= 2000 {
             return None;
         }
         self.levels += 1;
@@ -186,6 +230,8 @@ mod tests {
             ("UNKNOWN", Some(false)),
             ("defined(BPFTRACE_HAVE_BTF)", Some(true)),
             ("-1 < 0", Some(true)),
+            ("(1 << 4 | 2) == 18 || 0", Some(true)),
+            ("(6 & 3 ^ 1) == 3 && 8 >> 2 > 1", Some(true)),
             ("A ==", None),
             ("", None),
             ("1 2", None),

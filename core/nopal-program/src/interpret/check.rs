@@ -82,6 +82,11 @@ impl Checker<'_> {
                 self.slots(&[to])?;
                 self.regs(&[address])
             }
+            Op::Readable { dst, address, .. } => self.regs(&[dst, address]),
+            Op::FrameAddress { dst, at } => {
+                self.regs(&[dst])?;
+                self.slots(&[Slot { at, len: 1 }])
+            }
             Op::Load { dst, at, size_bytes, .. } => {
                 self.regs(&[dst])?;
                 self.number(at, size_bytes)

@@ -3,6 +3,7 @@
 
 mod bytes;
 mod check;
+mod own_frame;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -211,15 +212,23 @@ impl Interpreter {
                     bytes::put_buffer(slot(frame, to), hit.arg_bytes(index), reg!(len) as usize);
                 }
                 Op::String { to, address, len, space } => {
+                    let max = len.map_or(usize::MAX, |len| reg!(len) as usize);
+                    if own_frame::string(frame, to, reg!(address), max) {
+                        pc += 1;
+                        continue;
+                    }
                     let to = slot(frame, to);
                     to.fill(0);
-                    let max = len.map_or(usize::MAX, |len| reg!(len) as usize);
                     let room = to.len().saturating_sub(1).min(max);
                     if room > 0 && !hit.read_string(space, reg!(address), &mut to[..room]) {
                         to.fill(0);
                     }
                 }
                 Op::Buffer { to, address, len, space } => {
+                    if own_frame::buffer(frame, to, reg!(address), reg!(len) as usize) {
+                        pc += 1;
+                        continue;
+                    }
                     let to = slot(frame, to);
                     to.fill(0);
                     if let Some((head, body)) = to.split_first_chunk_mut::<8>() {
@@ -231,7 +240,16 @@ impl Interpreter {
                         }
                     }
                 }
+                Op::Readable { dst, address, space } => {
+                    let is_own = own_frame::place(frame, reg!(address)).is_some();
+                    reg!(dst) = u64::from(is_own || hit.read(space, reg!(address), &mut [0]));
+                }
+                Op::FrameAddress { dst, at } => reg!(dst) = own_frame::BASE + u64::from(at),
                 Op::Read { to, address, space } => {
+                    if own_frame::bytes(frame, to, reg!(address)) {
+                        pc += 1;
+                        continue;
+                    }
                     let to = slot(frame, to);
                     if !hit.read(space, reg!(address), to) {
                         to.fill(0);

@@ -41,7 +41,7 @@ OPTIONS:
     -f FORMAT      output format ('text', 'json')
     -B MODE        output buffering mode ('line', 'full', 'none')
     -q, --quiet    keep messages quiet
-    -k, --warnings accepted; reads that fail give zeros
+    -k, --warnings warn of memory that cannot be read, and of map entries that are not there
     --no-warnings  disable all warning messages
 
     -I DIR         add the directory to the include search path
@@ -115,10 +115,16 @@ fn work(options: Options) -> Result<u8, Failure> {
         probe_filter,
         debug_folders: options.debug_folders,
         named: options.named,
+        headers: script::headers::Wanted {
+            dirs: options.include_dirs,
+            files: options.include_files,
+            is_strict: true,
+        },
         manner: script::Manner {
             is_bpftrace: true,
             is_quiet: options.is_quiet,
             has_no_warnings: options.has_no_warnings,
+            has_helper_warnings: options.has_helper_warnings,
             is_dry_run: options.is_dry_run,
             is_bench: options.is_bench,
             is_tool: false,

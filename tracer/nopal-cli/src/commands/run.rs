@@ -1,5 +1,6 @@
 //! `nopal run`: bpftrace scripts, through the user door, in the kernel, or over a recording.
 
+pub(super) mod headers;
 pub(super) mod input;
 pub(super) mod output;
 pub(super) mod points;
@@ -130,6 +131,8 @@ pub(super) struct Args {
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub named: Vec<String>,
     #[arg(skip)]
+    pub headers: headers::Wanted,
+    #[arg(skip)]
     pub manner: Manner,
     /// Only points whose names it finds are attached.
     #[arg(skip)]
@@ -142,6 +145,8 @@ pub(super) struct Manner {
     pub is_bpftrace: bool,
     pub is_quiet: bool,
     pub has_no_warnings: bool,
+    /// Tells of memory that cannot be read, and of entries that are not there.
+    pub has_helper_warnings: bool,
     /// Ends when everything is attached.
     pub is_dry_run: bool,
     /// Measures clauses (`bench:NAME`), and ends.
@@ -197,10 +202,12 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
     let options = nopal_script::Options {
         is_unsafe: args.is_unsafe,
         settings: input::settings_of_environment(),
+        defines: headers::numbers(&source, &args.headers)?,
         named: std::mem::take(&mut args.named),
         only_pids: args.processes.pids.clone(),
         is_bench: args.manner.is_bench,
         has_kernel_stacks: args.all_processes,
+        has_helper_warnings: args.manner.has_helper_warnings,
         look: if args.manner.is_bpftrace { Look::New } else { Look::Old },
         // Test runners of bpftrace set it.
         time_map: std::env::var("BPFTRACE_DUMMY_TS_MAP").ok().filter(|_| args.manner.is_bpftrace),

@@ -164,6 +164,29 @@ fn long_constants_strings_and_comparisons() {
 }
 
 #[test]
+fn what_lies_in_the_frame_is_read_by_its_address() {
+    let slot = |at, len| Slot { at, len };
+    for frame in FRAMES {
+        let ops = vec![
+            Op::Constant { to: slot(0, 16), constant: 0 },
+            Op::FrameAddress { dst: 0, at: 0 },
+            Op::BinaryConst { op: Binary::Add, dst: 1, a: 0, b: 1 },
+            Op::Const { dst: 2, value: 5 },
+            Op::Read { to: slot(16, 8), address: 1, space: Space::Kernel },
+            Op::String { to: slot(24, 16), address: 0, len: None, space: Space::Kernel },
+            Op::String { to: slot(40, 16), address: 0, len: Some(2), space: Space::Kernel },
+            Op::Buffer { to: slot(56, 24), address: 1, len: 2, space: Space::Kernel },
+            Op::Readable { dst: 3, address: 0, space: Space::Kernel },
+            Op::Const { dst: 0, value: 8 },
+            Op::Const { dst: 1, value: 0 },
+            Op::Readable { dst: 4, address: 0, space: Space::Kernel },
+            Op::Readable { dst: 5, address: 0, space: Space::User },
+        ];
+        agree(&program(shown(ops, 6, frame), Vec::new()), &[[0; 12]]);
+    }
+}
+
+#[test]
 fn the_task() {
     let mut ops = vec![Op::Probe { dst: 4 }, Op::Comm { to: Slot { at: 0, len: 16 } }];
     for (dst, what) in [(0, Builtin::Pid), (1, Builtin::Tid), (2, Builtin::Uid), (3, Builtin::Gid)] {

@@ -1,7 +1,7 @@
 //! Macros: a call becomes a block with the macro's body, its parameters replaced and its own variables renamed, so that
 //! neither sees the other's.
 
-use super::{Clause, Declared, Expr, ExprKind, MapRef, Stmt, StmtKind};
+use super::{Clause, Declared, Expr, ExprKind, MapRef, Stmt, StmtKind, type_params};
 use crate::diagnostic::{Diagnostic, Span};
 use std::collections::HashMap;
 
@@ -106,6 +106,9 @@ impl Expander<'_> {
             StmtKind::Let { name, value, declared, .. } => {
                 if let Some(Declared::Like(like)) = declared {
                     self.expr(like, caller)?;
+                    if let ExprKind::Type(named) = &like.kind {
+                        *declared = Some(Declared::Type(named.clone()));
+                    }
                 }
                 *name = caller.variable(name);
                 value.iter_mut().try_for_each(|value| self.expr(value, caller))
@@ -142,6 +145,11 @@ impl Expander<'_> {
     }
 
     fn expr(&mut self, expr: &mut Expr, caller: &Caller) -> Result<(), Diagnostic> {
+        self.parts(expr, caller)?;
+        type_params::resolve(expr)
+    }
+
+    fn parts(&mut self, expr: &mut Expr, caller: &Caller) -> Result<(), Diagnostic> {
         if let Some(place) = caller.place {
             expr.span = place;
             if let ExprKind::Call { name_span, .. } = &mut expr.kind {
@@ -173,6 +181,7 @@ impl Expander<'_> {
             | ExprKind::Param(_)
             | ExprKind::ParamCount
             | ExprKind::SizeofType(_)
+            | ExprKind::Type(_)
             | ExprKind::Offsetof { .. } => Ok(()),
             ExprKind::Tuple(members) => members.iter_mut().try_for_each(|member| self.expr(member, caller)),
             ExprKind::Record(members) => {
@@ -183,8 +192,13 @@ impl Expander<'_> {
             | ExprKind::Unary { operand: inner, .. }
             | ExprKind::Cast { operand: inner, .. }
             | ExprKind::Step { target: inner, .. }
-            | ExprKind::SizeofExpr(inner) => self.expr(inner, caller),
-            ExprKind::Index { base: a, index: b } | ExprKind::Binary { left: a, right: b, .. } => {
+            | ExprKind::SizeofExpr(inner)
+            | ExprKind::AddressOf(inner)
+            | ExprKind::TypeOf(inner)
+            | ExprKind::PointerType(inner) => self.expr(inner, caller),
+            ExprKind::Index { base: a, index: b }
+            | ExprKind::Binary { left: a, right: b, .. }
+            | ExprKind::CastTo { to: a, operand: b } => {
                 self.expr(a, caller)?;
                 self.expr(b, caller)
             }

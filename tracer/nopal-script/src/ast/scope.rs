@@ -135,6 +135,7 @@ impl Scopes {
             | ExprKind::ParamCount
             | ExprKind::Name(_)
             | ExprKind::SizeofType(_)
+            | ExprKind::Type(_)
             | ExprKind::Offsetof { .. } => {}
             ExprKind::Map(map) => map.keys.iter_mut().for_each(|key| self.expr(key)),
             ExprKind::Call { args, .. } | ExprKind::Tuple(args) => {
@@ -146,8 +147,13 @@ impl Scopes {
             | ExprKind::Unary { operand: inner, .. }
             | ExprKind::Cast { operand: inner, .. }
             | ExprKind::Step { target: inner, .. }
-            | ExprKind::SizeofExpr(inner) => self.expr(inner),
-            ExprKind::Index { base: a, index: b } | ExprKind::Binary { left: a, right: b, .. } => {
+            | ExprKind::SizeofExpr(inner)
+            | ExprKind::AddressOf(inner)
+            | ExprKind::TypeOf(inner)
+            | ExprKind::PointerType(inner) => self.expr(inner),
+            ExprKind::Index { base: a, index: b }
+            | ExprKind::Binary { left: a, right: b, .. }
+            | ExprKind::CastTo { to: a, operand: b } => {
                 self.expr(a);
                 self.expr(b);
             }

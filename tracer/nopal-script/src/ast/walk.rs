@@ -115,6 +115,7 @@ fn each_expr(expr: &Expr, look: &mut dyn FnMut(&Expr)) {
         | ExprKind::Name(_)
         | ExprKind::Var(_)
         | ExprKind::SizeofType(_)
+        | ExprKind::Type(_)
         | ExprKind::Offsetof { .. } => {}
         ExprKind::Map(map) => map.keys.iter().for_each(|key| each_expr(key, look)),
         ExprKind::Call { args, .. } | ExprKind::Tuple(args) => {
@@ -126,8 +127,13 @@ fn each_expr(expr: &Expr, look: &mut dyn FnMut(&Expr)) {
         | ExprKind::Unary { operand: inner, .. }
         | ExprKind::Cast { operand: inner, .. }
         | ExprKind::Step { target: inner, .. }
-        | ExprKind::SizeofExpr(inner) => each_expr(inner, look),
-        ExprKind::Index { base: a, index: b } | ExprKind::Binary { left: a, right: b, .. } => {
+        | ExprKind::SizeofExpr(inner)
+        | ExprKind::AddressOf(inner)
+        | ExprKind::TypeOf(inner)
+        | ExprKind::PointerType(inner) => each_expr(inner, look),
+        ExprKind::Index { base: a, index: b }
+        | ExprKind::Binary { left: a, right: b, .. }
+        | ExprKind::CastTo { to: a, operand: b } => {
             each_expr(a, look);
             each_expr(b, look);
         }

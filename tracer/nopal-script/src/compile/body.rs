@@ -23,6 +23,12 @@ pub(crate) struct Variable {
     /// Declared, or first assigned by a cast: what is assigned is cut to this many bytes.
     width: Option<Width>,
     at: At,
+    /// Bytes of the widest number assigned, a literal counting as the smallest signed number that it fits.
+    least_bytes: u8,
+    /// Its address is taken somewhere.
+    has_address: bool,
+    /// Where a number with an address lies, beside its register.
+    memory: Option<Slot>,
 }
 
 /// Of an integer smaller than a register.
@@ -102,6 +108,8 @@ impl<'a, 's> Body<'a, 's> {
         for index in 0..body.variables.len() {
             let ty = body.variables[index].ty.clone();
             body.variables[index].at = body.place_for(&ty);
+            let needs_memory = body.variables[index].has_address && ty.is_scalar();
+            body.variables[index].memory = needs_memory.then(|| body.alloc(8));
         }
         body
     }
@@ -369,9 +377,49 @@ impl<'a, 's> Body<'a, 's> {
         Some((found.clone(), found.at))
     }
 
+    /// A cast or a declaration says how wide the number is that was just assigned.
+    pub(super) fn takes_width(&mut self, name: &str, ty: &Ty) {
+        if let Some(variable) = self.variables.iter_mut().find(|variable| variable.name == name)
+            && let Ty::Int { size_bytes, .. } = ty
+        {
+            variable.least_bytes = variable.least_bytes.max(*size_bytes);
+        }
+    }
+
+    /// What newer releases take for the size of a variable that holds a number.
+    pub(super) fn least_bytes_of(&self, name: &str) -> Option<u32> {
+        let variable = self.variables.iter().find(|variable| variable.name == name)?;
+        let is_number = matches!(variable.ty, Ty::Int { .. }) && variable.width.is_none();
+        is_number.then_some(u32::from(variable.least_bytes))
+    }
+
     /// What is cut to when something is assigned to a variable.
     pub(crate) fn width(&self, name: &str) -> Option<Width> {
         self.variables.iter().find(|variable| variable.name == name)?.width
+    }
+
+    /// Where the bytes of a variable lie, from the next walk on that knows of it.
+    pub(super) fn memory_of(&mut self, name: &str) -> Slot {
+        let Some(variable) = self.variables.iter_mut().find(|variable| variable.name == name) else {
+            return Slot { at: 0, len: 0 };
+        };
+        if !variable.has_address {
+            variable.has_address = true;
+            self.shared.maps.has_changed = true;
+        }
+        match (variable.at, variable.memory) {
+            (At::Slot(slot), _) | (_, Some(slot)) => slot,
+            _ => self.alloc(8),
+        }
+    }
+
+    /// After each change of a variable.
+    pub(super) fn keep_in_memory(&mut self, name: &str) {
+        let found = self.variables.iter().find(|variable| variable.name == name);
+        if let Some(Variable { at: At::Reg(src), memory: Some(memory), .. }) = found {
+            let (at, src) = (memory.at, *src);
+            self.emit(Op::Store { at, src, size_bytes: 8 });
+        }
     }
 
     /// Takes in something assigned to a variable; gives the type and place it has. The first decides its `width`.
@@ -391,12 +439,16 @@ impl<'a, 's> Body<'a, 's> {
                 first: target,
                 width,
                 at,
+                least_bytes: least_bytes(value),
+                has_address: false,
+                memory: None,
             };
             self.variables.push(variable);
             self.shared.maps.has_changed = true;
             return Ok((value.ty.clone(), at));
         };
         let variable = &mut self.variables[index];
+        variable.least_bytes = variable.least_bytes.max(least_bytes(value));
         if variable.width.is_some() && matches!(value.ty, Ty::Int { .. }) {
             return Ok((variable.ty.clone(), variable.at));
         }
@@ -432,6 +484,18 @@ impl<'a, 's> Body<'a, 's> {
 
     pub(crate) fn action(&mut self, action: Action) -> u32 {
         self.shared.action(action)
+    }
+}
+
+/// Bytes of a number as newer releases see it.
+pub(super) fn least_bytes(value: &Value) -> u8 {
+    match (&value.ty, value.constant()) {
+        (Ty::Int { size_bytes: 8, is_signed: true }, Some(constant)) => {
+            let fits = |bits: u32| constant >> (bits - 1) == 0 || constant >> (bits - 1) == -1;
+            [1, 2, 4].into_iter().find(|bytes| fits(8 * u32::from(*bytes))).unwrap_or(8)
+        }
+        (Ty::Int { size_bytes, .. }, _) => *size_bytes,
+        _ => 0,
     }
 }
 

@@ -40,6 +40,7 @@ impl Body<'_, '_> {
                 StackForm::Bpftrace => "bpftrace",
                 StackForm::Perf => "perf",
                 StackForm::Raw => "raw",
+                StackForm::BuildId => "build_id",
             },
             _ => {
                 return Err(Diagnostic::error(span, format!("the setting `{name}` cannot be read"))

@@ -65,7 +65,8 @@ impl Body<'_, '_> {
         if let Some(ty) = ty {
             // The declared type is the first the variable has.
             let width = Width::of(&ty);
-            self.learn_variable(name, &Value::new(ty, At::Const(0), target), width, target)?;
+            self.learn_variable(name, &Value::new(ty.clone(), At::Const(0), target), width, target)?;
+            self.takes_width(name, &ty);
         }
         self.store_variable(name, &value, None, target, start)
     }

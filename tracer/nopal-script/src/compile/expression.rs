@@ -9,7 +9,6 @@ use super::{Lowered, builtins};
 use crate::ast::walk;
 use crate::ast::{Expr, ExprKind, MapRef, scope};
 use crate::catalog::ArgType;
-use crate::ctype::CType;
 use crate::diagnostic::{Diagnostic, Span, nearest};
 use nopal_program::aggregate::Aggregate;
 use nopal_program::op::{Binary, Op, Slot};
@@ -105,6 +104,11 @@ impl Body<'_, '_> {
                 Ok(Value::number(i64::from(size_bytes), span))
             }
             ExprKind::SizeofExpr(operand) => self.sizeof_expr(operand, span),
+            ExprKind::AddressOf(of) => self.address_of_variable(of, span),
+            ExprKind::Type(_) | ExprKind::TypeOf(_) | ExprKind::PointerType(_) | ExprKind::CastTo { .. } => {
+                Err(Diagnostic::error(span, "this is a type, where a value is needed")
+                    .help("`typeof()` is given to macros, and stands in `sizeof()` and behind `let $name:`"))
+            }
             ExprKind::Offsetof { record, path } => self.offset_of(record, path, span),
         }
     }
@@ -285,6 +289,7 @@ impl Body<'_, '_> {
     fn read_map(&mut self, map: &MapRef) -> Lowered<Value> {
         let id = self.shared.maps.id(&map.name);
         let held = self.shared.maps.get(id).value.clone();
+        let is_plain = matches!(held, Some((Held::Plain(_), _)));
         let ty = match held {
             None => {
                 self.key_of(id, &map.keys, map.span)?;
@@ -319,6 +324,9 @@ impl Body<'_, '_> {
         if ty.is_scalar() {
             let mark = self.mark();
             let key = self.key_of(id, &map.keys, map.span)?;
+            if is_plain {
+                self.check_entry(id, key, map.span);
+            }
             let value = self.result(mark, ty, map.span, |dst| Op::MapLoad { dst, map: id as u32, key });
             self.release_frame(mark);
             return Ok(value);
@@ -327,6 +335,7 @@ impl Body<'_, '_> {
         let to = self.alloc(ty.size_bytes());
         let mark = self.mark();
         let key = self.key_of(id, &map.keys, map.span)?;
+        self.check_entry(id, key, map.span);
         self.emit(Op::MapRead { to, map: id as u32, key });
         self.release(mark);
         Ok(Value::new(ty, At::Slot(to), map.span))
@@ -388,76 +397,6 @@ impl Body<'_, '_> {
         }
     }
 
-    // Casts, conditions, steps.
-
-    fn cast(&mut self, to: &CType, operand: &Expr, span: Span) -> Lowered<Value> {
-        let mark = self.mark();
-        let value = self.expr(operand)?;
-        if let (CType::Array(..), Ty::Plain(Type::Str { .. })) = (to, &value.ty) {
-            return self.array_of_text(value, to, span);
-        }
-        let value = self.number_of_array(value, mark)?;
-        if !value.ty.is_number() {
-            return Err(Diagnostic::error(
-                span,
-                format!("{} cannot be made a `{}`", value.ty.text(), to.text()),
-            ));
-        }
-        let space = match &value.ty {
-            Ty::Pointer { space, .. } => Some(*space),
-            _ => value.space,
-        };
-        let (size_bytes, is_signed) = match to {
-            CType::Int { size_bytes, is_signed } => (*size_bytes, *is_signed),
-            CType::Char => (1, true),
-            CType::Pointer(to) => {
-                let space = space.unwrap_or(self.variant.space());
-                return Ok(Value {
-                    ty: Ty::Pointer { to: (**to).clone(), space },
-                    space: Some(space),
-                    span,
-                    ..value
-                });
-            }
-            CType::Enum(name) => {
-                let Some(labels) = self.shared.script.records.enums.get(name) else {
-                    return Err(Diagnostic::error(span, format!("`{name}` is not defined")));
-                };
-                return Ok(Value { ty: Ty::Plain(Type::Enum { labels: labels.clone() }), span, ..value });
-            }
-            CType::Array(..) => return self.cast_array(&value, to, span),
-            CType::Bool => {
-                let zero = Value::number(0, span);
-                return self.combine(crate::ast::BinaryOp::Ne, value, zero, mark, span);
-            }
-            CType::Void | CType::Float | CType::Record(_) => {
-                return Err(Diagnostic::error(span, format!("a cast to `{}` is not supported", to.text()))
-                    .help("cast to an integer, or to a pointer to it"));
-            }
-        };
-        let ty = Ty::Int { size_bytes, is_signed };
-        if size_bytes == 8 {
-            return Ok(Value { ty, space, span, ..value });
-        }
-        if let Some(constant) = value.constant() {
-            return Ok(Value::new(ty, At::Const(cut(constant, size_bytes, is_signed)), span));
-        }
-        let src = self.reg(&value);
-        Ok(self.result(mark, ty, span, |dst| Op::Extend { dst, src, size_bytes, is_signed }))
-    }
-
-    /// Of a number what a variable of this width keeps.
-    pub(super) fn narrow(&mut self, value: &Value, width: Width) -> Value {
-        let Width { size_bytes, is_signed } = width;
-        let ty = Ty::Int { size_bytes, is_signed };
-        if let Some(constant) = value.constant() {
-            return Value::new(ty, At::Const(cut(constant, size_bytes, is_signed)), value.span);
-        }
-        let (src, dst) = (self.reg(value), self.temp());
-        self.emit(Op::Extend { dst, src, size_bytes, is_signed });
-        Value::new(ty, At::Reg(dst), value.span)
-    }
-
     pub(crate) fn copy_to(&mut self, dst: u16, value: &Value) {
         match value.at {
             At::Const(value) => self.emit(Op::Const { dst, value }),
@@ -497,6 +436,7 @@ impl Body<'_, '_> {
                 if let Some(Width { size_bytes, is_signed }) = self.width(name) {
                     self.emit(Op::Extend { dst: reg, src: reg, size_bytes, is_signed });
                 }
+                self.keep_in_memory(name);
                 Ok(Value { at: At::Reg(result), span, ..value })
             }
             ExprKind::Map(map) => {
@@ -522,21 +462,6 @@ impl Body<'_, '_> {
         }
     }
 
-    fn sizeof_expr(&mut self, operand: &Expr, span: Span) -> Lowered<Value> {
-        // Made for its type alone; nothing of it runs.
-        let mark = self.mark();
-        let start = self.here();
-        let value = self.place(operand)?;
-        self.truncate(start);
-        self.release(mark);
-        let size_bytes = match &value.ty {
-            Ty::Int { size_bytes, .. } => u32::from(*size_bytes),
-            Ty::Memory(what) => self.size_of(what, span)?,
-            other => packed_bytes(other),
-        };
-        Ok(Value::number(i64::from(size_bytes), span))
-    }
-
     /// A copy of a number in a register that what follows may change.
     pub(super) fn guarded(&mut self, value: Value, later: &Expr) -> Value {
         match value.at {
@@ -548,35 +473,6 @@ impl Body<'_, '_> {
             At::Nowhere | At::Const(_) | At::Reg(_) | At::Slot(_) | At::Memory { .. } => value,
         }
     }
-}
-
-/// Bytes a value has by itself: those of a tuple as bpftrace packs them, each member aligned to its own size.
-fn packed_bytes(ty: &Ty) -> u32 {
-    fn tuple<'t>(members: impl Iterator<Item = &'t Ty>) -> (u32, u32) {
-        let (end, align) = members.fold((0, 1), |(at, most): (u32, u32), member| {
-            let (size, align) = sizes(member);
-            (at.next_multiple_of(align) + size, most.max(align))
-        });
-        (end.next_multiple_of(align), align)
-    }
-    fn sizes(ty: &Ty) -> (u32, u32) {
-        match ty {
-            Ty::Int { size_bytes, .. } => (u32::from(*size_bytes), u32::from(*size_bytes)),
-            Ty::Plain(Type::Bool) => (1, 1),
-            Ty::Plain(Type::Str { max_bytes }) => (*max_bytes, 1),
-            Ty::Whole { layout, .. } => (layout.size_bytes(), 1),
-            Ty::Tuple(members) => tuple(members.iter()),
-            Ty::Record(members) => tuple(members.iter().map(|(_, member)| member)),
-            other => (other.size_bytes(), 8),
-        }
-    }
-    sizes(ty).0
-}
-
-/// Cuts a number to fewer bytes, then extends it.
-pub(super) fn cut(value: i64, size_bytes: u8, is_signed: bool) -> i64 {
-    let unused = 64 - 8 * u32::from(size_bytes.clamp(1, 8));
-    if is_signed { value << unused >> unused } else { (((value as u64) << unused) >> unused) as i64 }
 }
 
 /// Of two numbers the result is signed if both are; a constant that is not negative is as the other.

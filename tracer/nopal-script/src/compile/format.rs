@@ -6,7 +6,7 @@ use super::types::{Ty, Value};
 use crate::ast::{Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::op::Slot;
-use nopal_program::{Field, Format, Look, Piece, Spec, Type};
+use nopal_program::{ALLOCATION_FLAGS, Field, Format, Look, Piece, Spec, Type};
 
 impl Body<'_, '_> {
     /// The format with its fields, and the payload they lie in. `args[0]` is the format.
@@ -152,6 +152,9 @@ fn parse_spec(text: &str) -> Result<(Spec, &str), String> {
     }
     let Some(conversion) = rest.chars().next() else { return Err("`%` at the end of the format".into()) };
     rest = &rest[conversion.len_utf8()..];
+    if let ('g', Some(after)) = (conversion, rest.strip_prefix('r')) {
+        return Ok((Spec { conversion: ALLOCATION_FLAGS, ..spec }, after));
+    }
     if !"diuxXocsprfeg".contains(conversion) {
         return Err(format!("there is no conversion `%{conversion}`; a percent sign is `%%`"));
     }
@@ -187,7 +190,7 @@ fn check(name: &str, spec: &Spec, value: &Value) -> Lowered<()> {
     let is_buffer = matches!(value.ty, Ty::Plain(Type::Buffer { .. }));
     let (is_right, wanted) = match spec.conversion {
         'x' | 'h' if is_buffer => (true, "buffer"),
-        'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'c' | 'p' => (value.ty.is_number(), "integer"),
+        'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'c' | 'p' | ALLOCATION_FLAGS => (value.ty.is_number(), "integer"),
         's' => (is_text(&value.ty), "string"),
         'r' | 'h' => (is_buffer, "buffer"),
         _ => (value.ty == Ty::Plain(Type::Float), "double"),

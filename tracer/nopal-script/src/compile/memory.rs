@@ -202,6 +202,7 @@ impl Body<'_, '_> {
             return self.load(&element, None, At::Memory { base, offset, space }, mark, span);
         }
         let a = self.reg(&number);
+        self.check_index(a, n_elements.unwrap_or(0), span);
         let address = self.temp();
         self.emit(Op::BinaryConst { op: Binary::Mul, dst: address, a, b: size_bytes });
         self.emit(Op::Binary { op: Binary::Add, dst: address, a: address, b: base });
@@ -212,6 +213,11 @@ impl Body<'_, '_> {
     pub(super) fn deref(&mut self, operand: &Expr, span: Span) -> Lowered<Value> {
         let mark = self.mark();
         let value = self.number(operand)?;
+        if let Ty::Pointer { to, .. } = &value.ty
+            && let Some(ty) = self.variable_behind(to)
+        {
+            return Ok(self.load_variable(ty, &value, span));
+        }
         let (to, space) = match &value.ty {
             Ty::Pointer { to: CType::Void, .. } => {
                 return Err(Diagnostic::error(span, "what a `void *` leads to has no type")
@@ -248,6 +254,7 @@ impl Body<'_, '_> {
         let address = self.address(base, offset);
         let to = Slot { len: u32::from(size_bytes), ..self.alloc(8) };
         self.emit(Op::Read { to, address, space });
+        self.check_readable(address, space, false, span);
         self.release(mark);
         let dst = self.temp();
         let Some((shift, width)) = bits else {

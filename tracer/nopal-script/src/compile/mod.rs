@@ -1,8 +1,11 @@
 //! Tree to program. Types and code are found by the same walk, which is repeated until the types of maps and variables
 //! no longer change: a map may be read above the place that says what it holds.
 
+mod addresses;
 pub(crate) mod body;
 mod builtins;
+mod cast;
+mod checks;
 mod choice;
 mod config;
 mod declare;

@@ -7,7 +7,7 @@ use super::types::{At, Ty, Value};
 use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::op::{Binary, Op, Slot, Unary};
-use nopal_program::{Action, Format, Look, Piece, Type};
+use nopal_program::{Look, MessageOf, Type};
 
 impl Body<'_, '_> {
     pub(super) fn unary(&mut self, op: UnaryOp, operand: &Expr, span: Span) -> Lowered<Value> {
@@ -139,10 +139,7 @@ impl Body<'_, '_> {
         let end = self.jump(Op::Jump { to: 0 });
         self.patch(&[zero]);
         let text = "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result.";
-        let format = Format { pieces: vec![Piece::Text(text.to_owned())] };
-        let place = (span.start, span.end);
-        let action = self.action(Action::Message { format, is_error: false, place });
-        self.emit(Op::Emit { action, payload: Slot { at: 0, len: 0 } });
+        self.tell(text, MessageOf::Check, span);
         self.emit(Op::Const { dst: quotient, value: 1 });
         self.patch(&[end]);
         self.result(mark, ty, span, |dst| Op::Copy { dst, src: quotient })

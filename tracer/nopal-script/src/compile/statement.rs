@@ -210,7 +210,11 @@ impl Body<'_, '_> {
             }
         };
         let width = Width::of(&value.ty).filter(|_| is_cast);
-        self.store_variable(name, &value, width, target, start)
+        self.store_variable(name, &value, width, target, start)?;
+        if is_cast {
+            self.takes_width(name, &value.ty);
+        }
+        Ok(())
     }
 
     /// A value that can be kept.
@@ -250,6 +254,7 @@ impl Body<'_, '_> {
             (At::Slot(to), At::Slot(from)) if to.at != from.at => self.emit(Op::Move { to, from }),
             _ => {}
         }
+        self.keep_in_memory(name);
         Ok(())
     }
 
@@ -516,6 +521,8 @@ fn written_mut(op: &mut Op) -> Option<&mut Reg> {
         | Op::Register { dst, .. }
         | Op::Probe { dst }
         | Op::Load { dst, .. }
+        | Op::Readable { dst, .. }
+        | Op::FrameAddress { dst, .. }
         | Op::Element { dst, .. }
         | Op::Equal { dst, .. }
         | Op::Strncmp { dst, .. }

@@ -35,6 +35,7 @@ impl Body<'_, '_> {
         let mark = self.mark();
         let address = self.address(base, offset);
         self.emit(Op::Read { to: Slot { at: to.at, len: size_bytes }, address, space });
+        self.check_readable(address, space, false, value.span);
         self.release(mark);
         Ok(Value { space: Some(space), ..Value::new(Ty::Whole { what, layout }, At::Slot(to), value.span) })
     }
@@ -135,6 +136,9 @@ impl Body<'_, '_> {
             None => {
                 let (size_bytes, is_signed, ty) = self.scalar(of, self.variant.space());
                 let index = self.reg(&number);
+                if *of != CType::Char {
+                    self.check_index(index, n, span);
+                }
                 Ok(self.result(mark, ty, span, |dst| Op::Element {
                     dst,
                     from: slot,

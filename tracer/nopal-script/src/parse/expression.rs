@@ -45,15 +45,22 @@ impl Parser<'_> {
             let (token, _) = self.peek()?;
             let Token::Punct(punct) = token else { return Ok(left) };
             let Some((_, op)) = operators.iter().find(|(text, _)| text == punct) else { return Ok(left) };
+            let op = *op;
             self.take()?;
-            let right = self.binary(level + 1)?;
-            let (span, depth) = (left.span.to(right.span), left.depth.max(right.depth));
-            left = make(
-                ExprKind::Binary { op: *op, left: Box::new(left), right: Box::new(right) },
-                span,
-                depth,
-            )?;
+            left = self.joined(op, left, level)?;
         }
+    }
+
+    /// What an operator of a level makes of the value before it and the one behind it.
+    fn joined(&mut self, op: BinaryOp, left: Expr, level: usize) -> Parsed<Expr> {
+        let (span, depth) = (left.span, left.depth);
+        if op == BinaryOp::Mul && self.is_next(")")? {
+            // `type*`, where `type` is a macro's parameter.
+            return make(ExprKind::PointerType(Box::new(left)), span, depth);
+        }
+        let right = self.binary(level + 1)?;
+        let (span, depth) = (span.to(right.span), depth.max(right.depth));
+        make(ExprKind::Binary { op, left: Box::new(left), right: Box::new(right) }, span, depth)
     }
 
     fn unary(&mut self) -> Parsed<Expr> {
@@ -67,9 +74,7 @@ impl Parser<'_> {
                 self.take()?;
                 return self.deeper(Parser::unary);
             }
-            Token::Punct("&") => {
-                return Err(Diagnostic::error(start, "the address of something cannot be taken"));
-            }
+            Token::Punct("&") => return self.address_of(start),
             Token::Punct(step @ ("++" | "--")) => {
                 self.take()?;
                 let target = self.deeper(Parser::unary)?;
@@ -81,6 +86,17 @@ impl Parser<'_> {
         let operand = self.deeper(Parser::unary)?;
         let (span, depth) = (start.to(operand.span), operand.depth);
         make(ExprKind::Unary { op, operand: Box::new(operand) }, span, depth)
+    }
+
+    /// `&$x`.
+    fn address_of(&mut self, start: Span) -> Parsed<Expr> {
+        self.take()?;
+        let of = self.deeper(Parser::unary)?;
+        if !matches!(of.kind, ExprKind::Var(_)) {
+            return Err(Diagnostic::error(of.span, "only variables have an address: `&$name`"));
+        }
+        let (span, depth) = (start.to(of.span), of.depth);
+        make(ExprKind::AddressOf(Box::new(of)), span, depth)
     }
 
     fn step(&mut self, target: Expr, step: &str, is_prefix: bool, at: Span) -> Parsed<Expr> {
@@ -153,6 +169,7 @@ impl Parser<'_> {
             Token::Var(name) => ExprKind::Var(name),
             Token::Map(name) => return self.map(name, span),
             Token::Name(name) if name == "if" => return self.if_value(span),
+            Token::Name(name) if name == "typeof" && self.is_next("(")? => return self.type_of(span),
             Token::Name(name) if self.is_next("(")? => return self.call(name, span),
             Token::Name(name) => ExprKind::Name(name),
             Token::Punct("(") => return self.parenthesised(span),
@@ -257,6 +274,25 @@ impl Parser<'_> {
         make(kind, span, depth)
     }
 
+    /// `typeof(type)`, `typeof(value)`: the type that a macro is given.
+    fn type_of(&mut self, start: Span) -> Parsed<Expr> {
+        let (kind, depth) = match self.behind_typeof()? {
+            Declared::Type(named) => (ExprKind::Type(named), 0),
+            Declared::Like(value) => {
+                let depth = value.depth;
+                (ExprKind::TypeOf(Box::new(value)), depth)
+            }
+        };
+        make(kind, Span::new(start.start as usize, self.last_end), depth)
+    }
+
+    /// `(type*)operand`, where `type` is a macro's parameter.
+    fn cast_to(&mut self, to: Expr, start: Span) -> Parsed<Expr> {
+        let operand = self.deeper(Parser::unary)?;
+        let (span, depth) = (start.to(operand.span), to.depth.max(operand.depth));
+        make(ExprKind::CastTo { to: Box::new(to), operand: Box::new(operand) }, span, depth)
+    }
+
     fn offsetof(&mut self, start: Span) -> Parsed<Expr> {
         let record = self.type_name()?;
         self.expect(",")?;
@@ -325,6 +361,9 @@ impl Parser<'_> {
         }
         if !self.is_next(",")? {
             let end = self.expect(")")?;
+            if matches!(first.kind, ExprKind::PointerType(_)) {
+                return self.cast_to(first, start);
+            }
             return Ok(Expr { span: start.to(end), ..first });
         }
         let mut members = vec![first];

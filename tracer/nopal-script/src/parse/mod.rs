@@ -37,6 +37,7 @@ pub fn parse(
     }
     let mut parser = Parser::of(text);
     parser.script.options = options.clone();
+    parser.lexer.define(&options.defines);
     if options.look == Look::New {
         parser.script.limits.string_bytes = NEW_STRING_BYTES;
     }

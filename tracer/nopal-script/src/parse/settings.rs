@@ -137,6 +137,7 @@ impl Parser<'_> {
                 script.stack_form = match value {
                     "bpftrace" => StackForm::Bpftrace,
                     "perf" => StackForm::Perf,
+                    "build_id" => StackForm::BuildId,
                     _ => StackForm::Raw,
                 };
                 true

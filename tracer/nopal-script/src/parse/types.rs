@@ -74,6 +74,11 @@ impl Parser<'_> {
             return Ok(Declared::Type(self.type_name()?));
         }
         self.take()?;
+        self.behind_typeof()
+    }
+
+    /// `(value)` or `(type)` behind `typeof`, and stars behind that.
+    pub(super) fn behind_typeof(&mut self) -> Parsed<Declared> {
         self.expect("(")?;
         let declared = match self.is_type_next()? {
             true => Declared::Type(self.type_name()?),

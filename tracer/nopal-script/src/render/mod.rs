@@ -1,6 +1,7 @@
 //! What a program gathers and emits, as text or JSON: printf, values, maps as bpftrace prints them. Pure: what only the
 //! tracer knows comes through [`Names`].
 
+mod gfp;
 mod json;
 mod map;
 mod printf;
@@ -24,6 +25,10 @@ pub trait Names {
     fn user_symbol(&self, pid: u32, address: u64) -> Option<(String, u64)>;
     /// The file that is mapped at an address of a process.
     fn user_file(&self, _pid: u32, _address: u64) -> Option<String> {
+        None
+    }
+    /// The build id of that file, and the place in it.
+    fn user_build_id(&self, _pid: u32, _address: u64) -> Option<(Vec<u8>, u64)> {
         None
     }
     fn kernel_symbol(&self, address: u64) -> Option<(String, u64)>;

@@ -1,8 +1,8 @@
 //! `printf`: a parsed format and a payload become text.
 
 use super::value::{self, buffer, escape};
-use super::{Names, part, word};
-use nopal_program::{Format, Piece, Spec, Type};
+use super::{Names, gfp, part, word};
+use nopal_program::{ALLOCATION_FLAGS, Format, Piece, Spec, Type};
 use std::io::Write;
 
 /// Appends the formatted text.
@@ -42,6 +42,7 @@ fn one(spec: &Spec, value_type: &Type, bytes: &[u8], names: &dyn Names, out: &mu
             value::value(value_type, bytes, names, &mut text);
             pad_text(spec, &text, out);
         }
+        (ALLOCATION_FLAGS, _) => pad_text(spec, gfp::flags(raw).as_bytes(), out),
         ('c', _) => pad_text(spec, &[raw as u8], out),
         ('f' | 'F' | 'e' | 'E' | 'g' | 'G' | 'a', _) => {
             let float = match value_type {

@@ -42,7 +42,8 @@ impl Clock {
     }
 }
 
-/// The keys of one map with what is shown of each; those that have nothing in the newest intervals are left out.
+/// The keys of one map with what is shown of each, which is nothing after `zero()`; those that have nothing in the newest
+/// intervals are left out.
 fn rows(
     series: Series,
     entries: &[(Vec<u8>, Points)],
@@ -50,8 +51,9 @@ fn rows(
     let newest = entries.iter().filter_map(|(_, points)| points.newest()).max().unwrap_or(0);
     entries
         .iter()
-        .map(move |(key, points)| (&key[..], points.shown(series, newest)))
-        .filter(|(_, shown)| !shown.is_empty())
+        .map(move |(key, points)| (&key[..], points.shown(series, newest), points.newest().is_none()))
+        .filter(|(_, shown, is_zeroed)| *is_zeroed || !shown.is_empty())
+        .map(|(key, shown, _)| (key, shown))
 }
 
 pub(super) fn text(
@@ -69,6 +71,10 @@ pub(super) fn text(
                 value::at(member, bytes, names, Place::Key, out);
             });
             out.push(b']');
+        }
+        if shown.is_empty() {
+            out.extend_from_slice(b":\n<no data>\n");
+            continue;
         }
         let clock = clock(series, shown.len());
         let lines = drawn(&clock, series.is_signed, &shown, |number| {

@@ -198,6 +198,13 @@ pub(crate) fn user_frames(bytes: &[u8], form: StackForm, names: &dyn Names) -> V
             format!("{address:x} {} ({file})", name(index, address))
         }
         StackForm::Raw => format!("{address:x}"),
+        StackForm::BuildId => match names.user_build_id(pid, address) {
+            Some((id, offset)) => {
+                let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("{id} {offset:#x}")
+            }
+            None => format!("{address:x}"),
+        },
     })
 }
 
@@ -206,7 +213,7 @@ pub(crate) fn kernel_frames(bytes: &[u8], form: StackForm, names: &dyn Names) ->
     frames(bytes, |_, address| match form {
         StackForm::Bpftrace => name(address),
         StackForm::Perf => format!("{address:x} {}", name(address)),
-        StackForm::Raw => format!("{address:x}"),
+        StackForm::Raw | StackForm::BuildId => format!("{address:x}"),
     })
 }
 
@@ -221,7 +228,7 @@ fn stack(frames: &[String], form: StackForm, place: Place, out: &mut Vec<u8>) {
         (StackForm::Bpftrace, Place::Value) => "        ",
         (StackForm::Bpftrace, Place::Key) => "    ",
         (StackForm::Perf, _) => "\t",
-        (StackForm::Raw, _) => "",
+        (StackForm::Raw | StackForm::BuildId, _) => "",
     };
     out.push(b'\n');
     for frame in frames {

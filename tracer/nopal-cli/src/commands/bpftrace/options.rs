@@ -36,6 +36,7 @@ pub(super) struct Options {
     pub is_bench: bool,
     pub is_unsafe: bool,
     pub has_no_warnings: bool,
+    pub has_helper_warnings: bool,
 }
 
 /// Short name, long name, whether a value follows.
@@ -197,6 +198,7 @@ impl Options {
             }
             "unsafe" => self.is_unsafe = true,
             "probe-filter" => self.probe_filter = Some(value),
+            "warnings" => self.has_helper_warnings = true,
             "no-warnings" => self.has_no_warnings = true,
             "dry-run" => self.is_dry_run = true,
             "fmt" => self.is_format = true,

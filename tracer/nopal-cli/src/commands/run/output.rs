@@ -6,8 +6,9 @@ use crate::commands::answers::render;
 use crate::failure::Failure;
 use crate::verdict::{self, Manner};
 use crate::words;
+use nopal_program::MessageOf;
 use nopal_run::{Measured, Message, Performer};
-use nopal_script::Span;
+use nopal_script::{Place, Span};
 use nopal_spans::Unmatched;
 use nopal_trace::Verdict;
 use std::fmt::Write as _;
@@ -23,6 +24,25 @@ pub(crate) struct Out {
     said: Option<Said>,
     /// What was printed last has no line break at its end.
     is_within_line: bool,
+}
+
+/// As an object of bpftrace's JSON, its members in bpftrace's order.
+fn in_json(message: &Message, text: &str, file: &str, place: &Place<'_>) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let (kind, text, helper) = match message.of {
+        MessageOf::Error => ("errorf", text, String::new()),
+        MessageOf::Warning => ("warnf", text, String::new()),
+        MessageOf::Check => ("runtime_error", text, String::new()),
+        MessageOf::Helper { name, code } => {
+            // The message is that of the number alone.
+            let text = if code == 0 { "Success" } else { text };
+            ("helper_error", text, format!(", \"helper\": \"{name}\", \"retcode\": {code}"))
+        }
+    };
+    let (text, file, line, column) = (quoted(text), quoted(file), place.line_no, place.column + 1);
+    format!(
+        "{{\"type\": \"{kind}\", \"msg\": {text}{helper}, \"filename\": {file}, \"line\": {line}, \"col\": {column}}}"
+    )
 }
 
 /// How what `errorf()` and `warnf()` say is told.
@@ -69,24 +89,29 @@ impl Out {
     /// On standard error, or as an object among the results.
     fn say(&mut self, message: &Message) -> Result<bool, Failure> {
         let Some(said) = &self.said else { return Ok(true) };
-        if said.has_no_warnings && !message.is_error {
+        let is_error = message.of == MessageOf::Error;
+        if said.has_no_warnings && !is_error {
             return Ok(true);
         }
         let (source, text) = (&said.source, String::from_utf8_lossy(&message.text));
         let place = Span { start: message.place.0, end: message.place.1 }.place(&source.text);
         if said.is_json {
-            let object = serde_json::json!({
-                "type": if message.is_error { "errorf" } else { "warnf" },
-                "msg": text,
-                "filename": source.shown_name(),
-                "line": place.line_no,
-                "col": place.column + 1,
-            });
+            let object = in_json(message, &text, source.shown_name(), &place);
             return self.write(format!("{object}\n").as_bytes());
         }
-        let text = nopal_trace::escape(text.strip_suffix('\n').unwrap_or(&text));
+        let mut text = nopal_trace::escape(text.strip_suffix('\n').unwrap_or(&text)).into_owned();
+        if let MessageOf::Helper { name, code } = message.of {
+            let separator = if source.is_bpftrace { "\nAdditional Info - " } else { "; " };
+            let _ = write!(text, "{separator}helper: {name}, retcode: {code}");
+        }
+        // The script's own messages say enough by themselves.
+        let is_ours = matches!(message.of, MessageOf::Check | MessageOf::Helper { .. });
+        if source.is_bpftrace && is_ours {
+            let (blanks, mark) = (" ".repeat(place.column), "~".repeat(place.width));
+            let _ = write!(text, "\n{}\n{blanks}{mark}", place.line);
+        }
         let (name, line_no, column) = (source.shown_name(), place.line_no, place.column + 1);
-        let (loud, quiet) = if message.is_error { ("ERROR", "error") } else { ("WARNING", "warning") };
+        let (loud, quiet) = if is_error { ("ERROR", "error") } else { ("WARNING", "warning") };
         match source.is_bpftrace {
             true => tell!("{name}:{line_no}:{column}-{}: {loud}: {text}", column + place.width),
             false => tell!("{quiet}: {text} ({name}:{line_no}:{column})"),

@@ -43,6 +43,11 @@ impl Gen<'_> {
                 let (base, offset) = self.base(self.plan.frame, to);
                 self.asm.store(Width::of(size_bytes), base, offset, Reg::R1);
             }
+            Op::FrameAddress { dst, at: of } => {
+                self.number_inside(at, of, 1)?;
+                self.address_of(Reg::R1, self.plan.frame, of);
+                self.store(dst, Reg::R1);
+            }
             Op::Zero { to } => self.zero(to),
             Op::Constant { to, constant } => {
                 let bytes = self
@@ -146,6 +151,21 @@ impl Gen<'_> {
             Op::Buffer { to, address, len, space } => {
                 self.load(Reg::R3, address);
                 self.buffer(to, len, space);
+            }
+            Op::Readable { dst, address, space } => {
+                let done = self.asm.label();
+                self.load(Reg::R3, address);
+                self.address(Reg::R1, Reg::R10, TEMP[0]);
+                self.asm.mov_imm(Reg::R2, 1);
+                self.asm.call(match space {
+                    Space::User => Helper::ProbeReadUser,
+                    Space::Kernel => Helper::ProbeReadKernel,
+                });
+                self.asm.mov_imm(Reg::R1, 1);
+                self.asm.jump_if_imm(Cond::Eq, Reg::R0, 0, done);
+                self.asm.mov_imm(Reg::R1, 0);
+                self.asm.bind(done);
+                self.store(dst, Reg::R1);
             }
             Op::Read { to, address, space } => {
                 self.load(Reg::R3, address);

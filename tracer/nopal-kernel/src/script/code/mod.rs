@@ -385,10 +385,12 @@ impl Gen<'_> {
             | Op::ArgBytes { .. }
             | Op::String { .. }
             | Op::Buffer { .. }
-            | Op::Read { .. } => self.read(op)?,
+            | Op::Read { .. }
+            | Op::Readable { .. } => self.read(op)?,
             Op::Load { .. }
             | Op::Element { .. }
             | Op::Store { .. }
+            | Op::FrameAddress { .. }
             | Op::Zero { .. }
             | Op::Constant { .. }
             | Op::Move { .. } => {

@@ -37,7 +37,9 @@ pub struct Plan {
 /// Where callbacks work on the stack of their caller, Linux 6.18 finds a bug in its own verifier: with loops over maps
 /// nothing is on the stack either.
 pub fn plan(code: &Code, is_opaque: bool) -> Result<Plan, CodeError> {
-    let is_opaque = is_opaque || code.ops.iter().any(|op| matches!(op, Op::ForEach { .. }));
+    // What is kept as an address of the frame must be a number for the verifier, as what comes from such memory is.
+    let is_opaque =
+        is_opaque || code.ops.iter().any(|op| matches!(op, Op::ForEach { .. } | Op::FrameAddress { .. }));
     for (op, operation) in code.ops.iter().enumerate() {
         for slot in slots(operation) {
             let end = slot.at.checked_add(slot.len);
@@ -149,6 +151,8 @@ fn slots(op: &Op) -> Vec<Slot> {
         | Op::Probe { .. }
         | Op::Load { .. }
         | Op::Store { .. }
+        | Op::Readable { .. }
+        | Op::FrameAddress { .. }
         | Op::MapLen { .. }
         | Op::Jump { .. }
         | Op::JumpIf { .. }
@@ -161,7 +165,10 @@ fn slots(op: &Op) -> Vec<Slot> {
 pub fn reads_user_memory(code: &Code) -> bool {
     code.ops.iter().any(|op| match op {
         Op::ArgString { .. } | Op::ArgBytes { .. } => true,
-        Op::String { space, .. } | Op::Buffer { space, .. } | Op::Read { space, .. } => *space == Space::User,
+        Op::String { space, .. }
+        | Op::Buffer { space, .. }
+        | Op::Read { space, .. }
+        | Op::Readable { space, .. } => *space == Space::User,
         _ => false,
     })
 }

@@ -10,7 +10,7 @@ use crate::compile::types::{Ty, Value};
 use crate::diagnostic::{Diagnostic, Span};
 use nopal_program::op::{Op, Slot};
 use nopal_program::rank::Rank;
-use nopal_program::{Action, Field, Format, MapValue};
+use nopal_program::{Action, Field, Format, MapValue, MessageOf};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
@@ -32,14 +32,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
         signature: "errorf(\"format\", values...)",
         doc: "Tells an error on standard error, with its place in the script.",
         n_args: 1..=64,
-        lower: |body, call| message(body, call, true),
+        lower: |body, call| message(body, call, MessageOf::Error),
     },
     Function {
         name: "warnf",
         signature: "warnf(\"format\", values...)",
         doc: "The same as a warning.",
         n_args: 1..=64,
-        lower: |body, call| message(body, call, false),
+        lower: |body, call| message(body, call, MessageOf::Warning),
     },
     Function {
         name: "fail",
@@ -82,9 +82,9 @@ fn formatted(
     Ok(Value::nothing(call.span))
 }
 
-fn message(body: &mut Body<'_, '_>, call: &Call<'_>, is_error: bool) -> Lowered<Value> {
+fn message(body: &mut Body<'_, '_>, call: &Call<'_>, of: MessageOf) -> Lowered<Value> {
     let place = (call.span.start, call.span.end);
-    formatted(body, call, |format| Action::Message { format, is_error, place })
+    formatted(body, call, |format| Action::Message { format, of, place })
 }
 
 /// The format with its constants, as far as they are known.

@@ -28,7 +28,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "ustack",
         signature: "ustack(), ustack(frames), ustack(form, frames)",
-        doc: "Stack of the program, at most so many frames. `perf` shows address, function and file, `raw` the address alone.",
+        doc: "Stack of the program, at most so many frames. `perf` shows address, function and file, `raw` the address alone, `build_id` the file's build id and the place in it.",
         n_args: 0..=2,
         lower: |body, call| limited(body, call, true),
     },
@@ -63,12 +63,17 @@ fn limited(body: &mut Body<'_, '_>, call: &Call<'_>, is_user: bool) -> Lowered<V
                     "bpftrace" => StackForm::Bpftrace,
                     "perf" => StackForm::Perf,
                     "raw" => StackForm::Raw,
+                    "build_id" if is_user => StackForm::BuildId,
+                    "build_id" => {
+                        let message = "'build_id' stack mode can only be used for ustack";
+                        return Err(Diagnostic::error(arg.span, message));
+                    }
                     _ => {
                         return Err(Diagnostic::error(
                             arg.span,
                             format!("stacks in the form `{name}` are not supported"),
                         )
-                        .help("the forms are `bpftrace`, `perf` and `raw`"));
+                        .help("the forms are `bpftrace`, `perf`, `raw` and `build_id`"));
                     }
                 }
             }

@@ -205,6 +205,7 @@ fn string(body: &mut Body<'_, '_>, call: &Call<'_>, space: Option<Space>) -> Low
     let address = body.reg(&value);
     let len = string_length(body, call, max_bytes)?;
     body.emit(Op::String { to, address, len, space });
+    body.check_readable(address, space, true, call.span);
     body.release(above);
     body.release_regs(mark);
     Ok(Value::new(ty, At::Slot(to), span))
