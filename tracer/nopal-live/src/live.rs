@@ -36,6 +36,7 @@ use nopal_trace::clock::monotonic_ns;
 use nopal_user::consumer::Reader;
 use nopal_user::libraries::Libraries;
 use nopal_user::ring::{RingConfig, RingLayout, Rings};
+use nopal_user::sandbox::FORBIDDING_PROBE;
 use nopal_user::session::{self, ProcessReport, Session, SiteReport};
 use spans::EndedSpans;
 use std::collections::{HashMap, HashSet};
@@ -355,6 +356,15 @@ impl<S: Selection> Live<S> {
         if let Some((session, _)) = &mut self.user {
             session.set_paused(true);
             self.span.end = monotonic_ns();
+            let closed = session.closed_by_others().into_iter();
+            self.pending.extend(closed.filter(|(_, probe, _)| *probe != FORBIDDING_PROBE).map(
+                |(pid, probe, address)| {
+                    News::Gap(format!(
+                        "another tool has closed {probe} at {address:#x} in process {pid} just before the end; \
+                         hits may be missing"
+                    ))
+                },
+            ));
         }
         if let Some(kernel) = &mut self.kernel {
             self.handovers = Handovers::default();

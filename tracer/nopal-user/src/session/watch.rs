@@ -144,6 +144,31 @@ impl Session {
         }
     }
 
+    /// Sites, by process, probe and address, that others have closed since the last look: hits may be missing. To be asked once
+    /// hits are switched off.
+    pub fn closed_by_others(&self) -> Vec<(i32, &str, u64)> {
+        let mut closed = Vec::new();
+        for traced in self.traced.iter().filter(|traced| !is_untouched(traced)) {
+            let mappings = code_mappings(traced.pid);
+            let is_loaded = |site: &OpenSite| {
+                let start = |mappings: &[(u64, u64)]| {
+                    mappings.iter().filter(|(start, _)| *start <= site.address).max().copied()
+                };
+                start(&traced.seen).is_some_and(|seen| start(&mappings) == Some(seen))
+            };
+            let is_closed = |site: &&OpenSite| {
+                let health = traced.health.get(&site.address).copied().unwrap_or_default();
+                matches!(health, Health::Well | Health::Odd)
+                    && (site.patch.found(&traced.memory).is_ok_and(|found| found != Found::Ours)
+                        || site.is_reset(&traced.memory))
+                    && is_loaded(site)
+            };
+            let sites = traced.sites.iter().filter(is_closed);
+            closed.extend(sites.map(|site| (traced.pid, &site.probe[..], site.address)));
+        }
+        closed
+    }
+
     /// Forgets that a site was in other hands: the next look tells again how it finds it.
     pub fn look_anew(&mut self, pid: i32, address: u64) {
         if let Some(traced) = self.traced.iter_mut().find(|t| t.pid == pid) {
