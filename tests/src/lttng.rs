@@ -41,9 +41,16 @@ pub fn theirs() -> Vec<String> {
 
 /// Runs `programs` while LTTng records all events of the named providers into `dir/recording`.
 pub fn record(dir: &Path, providers: &[&str], programs: &str) -> PathBuf {
+    record_with(dir, "", providers, programs)
+}
+
+/// The same through a channel that is made with these options.
+pub fn record_with(dir: &Path, channel: &str, providers: &[&str], programs: &str) -> PathBuf {
     let recording = dir.join("recording");
-    let enable: String =
-        providers.iter().map(|provider| format!("lttng enable-event -u '{provider}:*'\n")).collect();
+    let enable: String = providers
+        .iter()
+        .map(|provider| format!("lttng enable-event -u -c channel '{provider}:*'\n"))
+        .collect();
     let script = format!(
         r#"
 set -euo pipefail
@@ -57,6 +64,7 @@ mkdir -p "$LTTNG_HOME"
 lttng-sessiond --daemonize --pidfile '{dir}/daemon.pid'
 trap 'kill $(cat "{dir}/daemon.pid")' EXIT
 lttng create all --output '{recording}'
+lttng enable-channel -u {channel} channel
 {enable}lttng start
 {programs}
 lttng stop

@@ -14,6 +14,7 @@ mod recording_lttng;
 mod recording_newer;
 mod recording_view;
 mod sessions;
+mod sessions_disk;
 mod sessions_failures;
 mod sessions_latecomers;
 mod sessions_place;

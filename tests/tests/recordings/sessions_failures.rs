@@ -138,11 +138,7 @@ fn wrong_requests_say_what_to_do() {
         check(2, &["track", "-u", "--program", program], &["not the name of a program"]);
     }
     check(2, &["enable-event", "-k", "sched_switch"], &["only the userspace domain"]);
-    check(
-        2,
-        &["enable-channel", "-u", "c", "--tracefile-size", "1000"],
-        &["cannot be limited", "nopal rotate"],
-    );
+    check(2, &["enable-channel", "-u", "c", "--tracefile-count", "3"], &["needs --tracefile-size", "8M"]);
     check(1, &["enable-event", "-u", "a:b", "--filter", "size >"], &["column", "filter"]);
     check(1, &["enable-event", "-u", "a:b", "--loglevel", "LOUD"], &["no log level", "EMERG"]);
     check(1, &["add-context", "-u", "-t", "hue"], &["no context `hue`", "procname"]);

@@ -90,6 +90,7 @@ fn missing(verdict: &Verdict, manner: Manner) -> Vec<String> {
         let events = counted(verdict.n_missing, "event");
         parts.push(format!("{events} that the recorder wrote are not in the files any more"));
     }
+    parts.extend(let_go(verdict, manner));
     if verdict.n_disk > 0 {
         parts.push(format!("{} could not be written", counted(verdict.n_disk, "event")));
     } else if verdict.is_cut_short {
@@ -118,6 +119,19 @@ fn missing(verdict: &Verdict, manner: Manner) -> Vec<String> {
         parts.push(UNFINISHED.to_owned());
     }
     parts
+}
+
+/// What went on purpose.
+fn let_go(verdict: &Verdict, manner: Manner) -> Option<String> {
+    let what = match (verdict.n_let_go, verdict.n_let_go_packets) {
+        (0, 0) => return None,
+        (0, packets) => format!("{} of events", counted(packets, "packet")),
+        (events, _) => counted(events, "event"),
+    };
+    let until = verdict.let_go_until.map_or(String::new(), |ns| {
+        format!(", none later than {},", text_of(ns, manner.clock, manner.is_utc))
+    });
+    Some(format!("{what}{until} went with the oldest files, whose number is limited"))
 }
 
 /// What is cut or undecided, which is not missing.
@@ -154,6 +168,8 @@ pub(crate) fn json(verdict: &Verdict) -> Map<String, Value> {
         ("complete", json!(verdict.is_complete())),
         ("lost", json!(verdict.n_all_lost())),
         ("lost_packets", json!(verdict.n_lost_packets)),
+        ("let_go", json!(verdict.n_let_go)),
+        ("let_go_packets", json!(verdict.n_let_go_packets)),
         ("gaps", json!(verdict.n_gaps)),
         ("late_processes", json!(verdict.n_late)),
         ("cut", json!(verdict.n_cut)),
@@ -225,6 +241,18 @@ mod tests {
                 Manner::READ,
                 &["not complete: 4 events that the recorder wrote"],
                 "gap",
+            ),
+            (
+                Verdict { n_let_go: 4, let_go_until: Some(1), ..some() },
+                Manner::READ,
+                &["not complete: 4 events, none later than", "went with the oldest files"],
+                "lost",
+            ),
+            (
+                Verdict { n_let_go_packets: 1, ..some() },
+                Manner::READ,
+                &["not complete: 1 packet of events went with the oldest files"],
+                "later",
             ),
             (
                 Verdict { n_disk: 4, is_cut_short: true, ..some() },

@@ -62,14 +62,15 @@ fn used_bytes(share: Share, n_cpus: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Tracked;
+    use crate::config::{Rotation, Tracked};
     use std::path::PathBuf;
 
     fn config(memory_bytes: Option<u64>, n_users: u32) -> SessionConfig {
         let track = Tracked { users: (0..n_users).collect(), ..Tracked::default() };
         let (name, output) = ("s".to_owned(), PathBuf::from("/x"));
         let (triggers, channels) = (Vec::new(), Vec::new());
-        SessionConfig { name, output, snapshot: true, memory_bytes, triggers, track, channels }
+        let rotation = Rotation::default();
+        SessionConfig { name, output, snapshot: true, memory_bytes, triggers, rotation, track, channels }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use super::flight_buffer::{FlightBuffer, Past};
 use super::recording_dir::{Written, free_dir, recorder_in};
 use super::turn::Turn;
 use super::watch::{Fired, Watch};
-use crate::ctf_recorder::Recorder;
+use crate::ctf_recorder::{Recorder, ToldGaps};
+use crate::totals::Totals;
 use nopal_live::STACK_BYTES;
 use nopal_live::plan::Limits;
 use nopal_live::registry::{Registry, Unfit};
@@ -15,8 +16,8 @@ use nopal_live::{
     Live, LiveError, News, Opened, Options, Request, Way, attach_when_free, closed_in_words, late_in_words,
 };
 use nopal_proc::possible_cpus;
-use nopal_trace::Error;
 use nopal_trace::clock::monotonic_ns;
+use nopal_trace::{Error, FileLimit};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,10 @@ pub(super) struct Running {
     turn: Turn,
     /// Of a channel that is written over: hits that its rings keep of before are written already.
     unwritten_ns: u64,
+    /// The same: hits of before are not wanted any more.
+    cleared_ns: u64,
+    /// What recordings that were cleared said to be missing: it may be so in the next one.
+    inherited: ToldGaps,
     /// Of a channel that is written over: the hits that its rings do not keep.
     held: FlightBuffer,
     pub sites: Sites,
@@ -92,6 +97,8 @@ impl Running {
             recorder: None,
             turn: Turn::default(),
             unwritten_ns: 0,
+            cleared_ns: 0,
+            inherited: ToldGaps::default(),
             held: FlightBuffer::new(ring_bytes as usize),
             sites: Sites::default(),
             watch: None,
@@ -166,12 +173,14 @@ impl Running {
     /// Starts a recording in a folder of `chunk`.
     pub(crate) fn record_into(&mut self, chunk: &Path) -> Result<(), Error> {
         let dir = free_dir(chunk, &self.config.name);
-        self.recorder = Some((self.recorder_in(&dir)?, dir));
+        let mut recorder = self.recorder_in(&dir, self.config.file_limit())?;
+        recorder.inherit_gaps(std::mem::take(&mut self.inherited));
+        self.recorder = Some((recorder, dir));
         Ok(())
     }
 
-    fn recorder_in(&self, dir: &Path) -> Result<Recorder, Error> {
-        recorder_in(dir, &self.session, &self.config, &self.live.registry(), &self.attached)
+    fn recorder_in(&self, dir: &Path, limit: Option<FileLimit>) -> Result<Recorder, Error> {
+        recorder_in(dir, &self.session, &self.config, limit, &self.live.registry(), &self.attached)
     }
 
     /// Moves hits from the rings to where they go; tells how many there were.
@@ -247,15 +256,9 @@ impl Running {
         }
     }
 
-    /// Events recorded, events lost, bytes written of the recording under way.
-    pub(crate) fn tally(&self) -> (u64, u64, u64) {
-        self.recorder.as_ref().map_or((0, 0, 0), |(recorder, _)| {
-            (
-                recorder.tally.n_events,
-                recorder.tally.n_lost + recorder.tally.n_malformed,
-                recorder.bytes_written(),
-            )
-        })
+    /// What the recording under way has so far.
+    pub(crate) fn totals(&self) -> Totals {
+        self.recorder.as_ref().map_or(Totals::default(), |(recorder, _)| recorder.totals())
     }
 
     /// Ends the recording under way, with what is in the rings.
@@ -286,7 +289,7 @@ impl Running {
     /// Writes what the rings hold into a folder of `dir`. They go on as before.
     pub(crate) fn snapshot(&mut self, dir: &Path) -> Result<Written, Error> {
         self.pass()?;
-        self.write_rings(dir, 0..u64::MAX)
+        self.write_rings(dir, self.cleared_ns..u64::MAX, None)
     }
 
     /// The same of what came since the last time.
@@ -294,21 +297,42 @@ impl Running {
         // Hits may come into a ring while it is read; those are the next time's.
         let now_ns = monotonic_ns();
         self.pass()?;
-        let written = self.write_rings(dir, self.unwritten_ns..now_ns)?;
+        let written = self.write_rings(dir, self.unwritten_ns..now_ns, self.config.file_limit())?;
         self.held.clear();
         (self.gaps, self.n_untold_gaps) = (Vec::new(), 0);
         self.unwritten_ns = now_ns;
         Ok(written)
     }
 
-    fn write_rings(&mut self, dir: &Path, span: Range<u64>) -> Result<Written, Error> {
+    fn write_rings(
+        &mut self,
+        dir: &Path,
+        span: Range<u64>,
+        limit: Option<FileLimit>,
+    ) -> Result<Written, Error> {
         let path = free_dir(dir, &self.config.name);
-        let mut recorder = self.recorder_in(&path)?;
+        let mut recorder = self.recorder_in(&path, limit)?;
         let error = recorder.snapshot(&mut self.live, span, &self.turn).err();
         let replayed = self.held.replay(&self.live.registry(), &mut recorder).err();
         // Whoever reads the newest events must know what is not among them.
         recorder.gaps(&self.gaps, self.n_untold_gaps);
         Ok(Written::of(recorder, path, error.or(replayed)))
+    }
+
+    /// Forgets what came so far, and was not written if it is written over. What else is missing stays told.
+    pub(crate) fn clear(&mut self) -> Result<(), Error> {
+        let now_ns = monotonic_ns();
+        if self.is_overwriting() {
+            self.pass()?;
+            self.held.clear();
+            (self.unwritten_ns, self.cleared_ns) = (now_ns, now_ns);
+        }
+        if let Some((recorder, _)) = &self.recorder {
+            self.inherited = recorder.told_gaps();
+        }
+        // Also of what could not be written nothing is left to be told.
+        self.finish();
+        Ok(())
     }
 
     /// What the rings hold, for the snapshots to come, without the rings themselves.
@@ -356,9 +380,13 @@ impl Written {
         let closed = recorder.close();
         Written {
             path,
-            n_events: closed.n_events,
-            n_lost: closed.verdict.n_all_lost(),
-            n_bytes: closed.n_bytes,
+            totals: Totals {
+                n_events: closed.n_events,
+                n_lost: closed.verdict.n_all_lost(),
+                n_bytes: closed.n_bytes,
+                n_let_go: closed.verdict.n_let_go,
+                let_go_until_ns: closed.verdict.let_go_until,
+            },
             error: error.or(closed.error),
         }
     }

@@ -5,6 +5,7 @@ use nopal_live::Door;
 use nopal_live::context::ContextField;
 use nopal_live::registry::Choice;
 use nopal_sdt::Pattern;
+use nopal_trace::FileLimit;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -24,10 +25,30 @@ pub struct SessionConfig {
     /// Events that make a snapshot by themselves: `PATTERN if CONDITION`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Rotation::is_never")]
+    pub rotation: Rotation,
     #[serde(default)]
     pub track: Tracked,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Channel>,
+}
+
+/// When a started session rotates by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rotation {
+    /// As soon as what was recorded since the last time has this size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// So long after the last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timer_us: Option<u64>,
+}
+
+impl Rotation {
+    pub fn is_never(&self) -> bool {
+        *self == Rotation::default()
+    }
 }
 
 /// Which processes. Nothing is traced that is not named here.
@@ -101,6 +122,12 @@ pub struct Channel {
     pub door: DoorChoice,
     #[serde(default = "default_max_string")]
     pub max_string: u32,
+    /// Of each file of its recordings; none is without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracefile_size: Option<u64>,
+    /// How many of these files are kept of each CPU; none keeps all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracefile_count: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,
     #[serde(default = "yes")]
@@ -158,6 +185,8 @@ pub struct Rule {
 }
 
 pub const DEFAULT_CHANNEL: &str = "channel0";
+/// Smaller files would hold a handful of events.
+pub const MIN_TRACEFILE_BYTES: u64 = 64 << 10;
 
 fn yes() -> bool {
     true
@@ -210,6 +239,8 @@ impl Channel {
             ring_bytes: None,
             door: DoorChoice::Auto,
             max_string: default_max_string(),
+            tracefile_size: None,
+            tracefile_count: None,
             context: ContextField::USUAL.map(|field| field.name().to_owned()).to_vec(),
             enabled: true,
             events: Vec::new(),
@@ -224,6 +255,12 @@ impl Channel {
     /// Whether each event says which trace and span of OpenTelemetry its thread works on.
     pub fn has_thread_context(&self) -> bool {
         self.context_fields().contains(&ContextField::Otel)
+    }
+
+    /// What the files of its recordings may take.
+    pub fn file_limit(&self) -> Option<FileLimit> {
+        let bytes = self.tracefile_size?;
+        Some(FileLimit { bytes: bytes.max(MIN_TRACEFILE_BYTES), count: self.tracefile_count.unwrap_or(0) })
     }
 
     pub fn context_fields(&self) -> Vec<ContextField> {
@@ -337,6 +374,7 @@ mod tests {
             snapshot: true,
             memory_bytes: Some(64 << 20),
             triggers: vec!["valkey_commands:command_call if duration > 10000".to_owned()],
+            rotation: Rotation { size_bytes: Some(1 << 20), timer_us: Some(60_000_000) },
             track: Tracked {
                 processes: vec![TrackedProcess { pid: 7, start_ticks: 99 }],
                 programs: vec!["valkey-server".to_owned()],
@@ -345,6 +383,8 @@ mod tests {
                 containers: vec!["web".to_owned()],
             },
             channels: vec![Channel {
+                tracefile_size: Some(1 << 20),
+                tracefile_count: Some(4),
                 events: vec![Rule { exclude: vec!["eventloop".to_owned()], ..Rule::new("valkey_server:*") }],
                 ..Channel::named(DEFAULT_CHANNEL)
             }],

@@ -3,6 +3,7 @@
 
 use super::error::SessionError;
 use super::home::{Life, Session};
+use super::totals::Totals;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,6 +21,8 @@ pub enum Request {
     Reload,
     /// Ends the recordings of now and begins others.
     Rotate,
+    /// Removes what was recorded since the last rotation, and goes on.
+    Clear,
     /// Writes what the rings hold into a recording.
     Snapshot {
         name: Option<String>,
@@ -65,9 +68,8 @@ impl Reply {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Status {
     pub recorder_pid: u32,
-    pub n_events: u64,
-    pub n_lost: u64,
-    pub n_bytes: u64,
+    #[serde(flatten)]
+    pub totals: Totals,
     pub pids: Vec<u32>,
     pub user_sites: u64,
     pub kernel_sites: u64,
@@ -159,9 +161,12 @@ fn halted_patience(request: &Request) -> Duration {
     match request {
         Request::Status => LOOK,
         // What changes something may have been done when it goes on, so that it is given a chance.
-        Request::Stop | Request::Reload | Request::Rotate | Request::Snapshot { .. } | Request::Flush => {
-            HALTED_PATIENCE
-        }
+        Request::Stop
+        | Request::Reload
+        | Request::Rotate
+        | Request::Clear
+        | Request::Snapshot { .. }
+        | Request::Flush => HALTED_PATIENCE,
     }
 }
 
@@ -317,6 +322,7 @@ mod tests {
             Request::Stop,
             Request::Reload,
             Request::Rotate,
+            Request::Clear,
             Request::Snapshot { name: None },
             Request::Flush,
         ];

@@ -1,6 +1,7 @@
 //! Puts hits into a recording: one stream per CPU and way of writing, each in the order of time by itself; and beside them
 //! what the streams cannot tell.
 
+use crate::totals::Totals;
 use crate::turn::Turn;
 use nopal_live::CodeRange;
 use nopal_live::context::{ContextField, Contexts};
@@ -8,7 +9,7 @@ use nopal_live::registry::Registry;
 use nopal_live::{Consumer, Hit, Live, Loss, StreamId, StreamKind};
 use nopal_trace::clock::epoch_ns;
 use nopal_trace::{
-    Code, CodeFile, Error, RecordingInfo, RecordingWriter, StreamWay, StreamWriter, TaskFile, TypeId,
+    Code, CodeFile, Error, LetGo, RecordingInfo, RecordingWriter, StreamWay, StreamWriter, TaskFile, TypeId,
     Verdict, VerdictFile,
 };
 use std::collections::HashSet;
@@ -113,6 +114,13 @@ impl Consumer<Registry> for First<'_> {
             }
         }
     }
+}
+
+/// What a recording says to be missing, beside what was counted: nanoseconds since the epoch, and words.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ToldGaps {
+    n: u64,
+    listed: Vec<(i64, String)>,
 }
 
 /// What a recording holds in the end.
@@ -317,16 +325,42 @@ impl Recorder {
 
     /// Writes out events that wait for their packet to fill, so that a crash costs little.
     pub fn flush(&mut self) -> Result<(), Error> {
-        if self.verdict.n_cut != self.tally.n_truncated {
+        if self.verdict.n_cut != self.tally.n_truncated || self.verdict.n_let_go != self.let_go().n_events {
             self.write_verdict();
         }
         // Up to the last event only: hits that are in the rings already are earlier than now.
         self.streams.iter_mut().filter(|s| s.is_dirty()).try_for_each(|s| s.flush(0))
     }
 
-    /// Bytes of events written so far.
+    /// Bytes of events in the files so far.
     pub fn bytes_written(&self) -> u64 {
         self.streams.iter().map(StreamWriter::bytes_written).sum()
+    }
+
+    /// What it has so far.
+    pub(crate) fn totals(&self) -> Totals {
+        let LetGo { n_events: n_let_go, until_ns, .. } = self.let_go();
+        Totals {
+            n_events: self.tally.n_events - n_let_go,
+            n_lost: self.tally.n_lost + self.tally.n_malformed,
+            n_bytes: self.bytes_written(),
+            n_let_go,
+            let_go_until_ns: (n_let_go > 0).then(|| self.epoch_ns(until_ns)),
+        }
+    }
+
+    /// A time of the recording's clock since the epoch.
+    fn epoch_ns(&self, ns: u64) -> i64 {
+        self.clock_offset_ns.saturating_add_unsigned(ns)
+    }
+
+    /// What went with the oldest files so far.
+    pub(crate) fn let_go(&self) -> LetGo {
+        self.streams.iter().map(StreamWriter::let_go).fold(LetGo::default(), |sum, one| LetGo {
+            n_events: sum.n_events + one.n_events,
+            n_discarded: sum.n_discarded.wrapping_add(one.n_discarded),
+            until_ns: sum.until_ns.max(one.until_ns),
+        })
     }
 
     /// States that hits may be missing since `ns` (CLOCK_MONOTONIC), and why. In the file at once, as nobody knows how
@@ -344,6 +378,20 @@ impl Recorder {
         self.verdict.n_gaps += n_more;
     }
 
+    /// The gaps that were stated so far.
+    pub(crate) fn told_gaps(&self) -> ToldGaps {
+        ToldGaps { n: self.verdict.n_gaps, listed: self.verdict.gaps.clone() }
+    }
+
+    /// States gaps of a recording that there was before.
+    pub(crate) fn inherit_gaps(&mut self, gaps: ToldGaps) {
+        if gaps.n > 0 {
+            self.verdict.n_gaps += gaps.n;
+            self.verdict.gaps.extend(gaps.listed);
+            self.write_verdict();
+        }
+    }
+
     /// States how many programs and libraries were opened only after they had begun.
     pub fn set_late(&mut self, n_late: u64) {
         if n_late != self.verdict.n_late {
@@ -353,6 +401,11 @@ impl Recorder {
     }
 
     fn write_verdict(&mut self) {
+        let LetGo { n_events, until_ns, .. } = self.let_go();
+        if n_events > 0 {
+            self.verdict.n_let_go = n_events;
+            self.verdict.let_go_until = Some(self.epoch_ns(until_ns));
+        }
         self.verdict.n_malformed = self.tally.n_malformed;
         self.verdict.n_cut = self.tally.n_truncated;
         self.verdict.n_undecided = self.tally.n_undecided;
@@ -364,7 +417,7 @@ impl Recorder {
     pub fn close(mut self) -> Closed {
         let (mut n_bytes, mut n_events, mut n_discarded, mut error) = (0, 0, 0, None);
         let n_dropped = self.verdict.n_disk;
-        for mut stream in std::mem::take(&mut self.streams.0).into_iter().flatten().flatten() {
+        for stream in self.streams.iter_mut() {
             if let Err(failed) = stream.flush(0) {
                 error.get_or_insert(failed);
             }
@@ -378,6 +431,9 @@ impl Recorder {
         self.write_verdict();
         // A stream counts what the rings lost together with what it could not write, and tells it itself.
         let Tally { n_lost, lost_span, .. } = self.tally;
+        // What the files that went told of is not told any more.
+        let n_gone = self.let_go().n_discarded;
+        let (n_lost, n_discarded) = (n_lost.saturating_sub(n_gone), n_discarded.saturating_sub(n_gone));
         let n_disk = n_dropped + n_discarded.saturating_sub(n_lost);
         let mut verdict = Verdict { n_disk, is_cut_short: error.is_some(), ..self.verdict };
         if let Some((first_ns, last_ns)) = lost_span {

@@ -111,7 +111,8 @@ impl Past {
     /// Writes it into a folder of `dir`; it stays.
     pub(crate) fn snapshot(&self, dir: &Path) -> Result<Written, Error> {
         let path = free_dir(dir, &self.config.name);
-        let mut recorder = recorder_in(&path, &self.session, &self.config, &self.registry, &self.attached)?;
+        let mut recorder =
+            recorder_in(&path, &self.session, &self.config, None, &self.registry, &self.attached)?;
         let error = self.held.replay(&self.registry, &mut recorder).err();
         recorder.gaps(&self.gaps.0, self.gaps.1);
         Ok(Written::of(recorder, path, error))

@@ -2,6 +2,7 @@
 
 use super::config::{SessionConfig, check_name};
 use super::error::SessionError;
+use super::totals::Totals;
 use nopal_files::own::Folder;
 use nopal_sdt::pattern::nearest;
 use serde::{Deserialize, Serialize};
@@ -39,9 +40,13 @@ pub struct State {
     /// Why the recorder ended by itself.
     pub failure: Option<SessionError>,
     /// Of all chunks that are finished.
-    pub n_events: u64,
-    pub n_lost: u64,
-    pub n_bytes: u64,
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// Chunks up to this number were archived by a rotation, and what is in them.
+    pub n_archived: u32,
+    pub archived: Totals,
+    /// So many of the gaps are theirs.
+    pub n_archived_gaps: usize,
     pub n_snapshots: u32,
     /// What is missing beside counted losses, in words.
     pub gaps: Vec<String>,
@@ -336,7 +341,7 @@ fn replace(folder: &Folder, name: &str, text: &str) -> Result<(), SessionError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Tracked;
+    use crate::config::{Rotation, Tracked};
 
     fn config(name: &str) -> SessionConfig {
         SessionConfig {
@@ -345,6 +350,7 @@ mod tests {
             snapshot: false,
             memory_bytes: None,
             triggers: Vec::new(),
+            rotation: Rotation::default(),
             track: Tracked::default(),
             channels: Vec::new(),
         }

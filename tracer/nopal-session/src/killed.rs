@@ -1,6 +1,7 @@
 //! What a recorder left that was killed: the recordings it had not finished, which nobody has counted yet.
 
 use super::home::{Session, State};
+use super::totals::Totals;
 use nopal_trace::{Range, Recording};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -25,14 +26,21 @@ pub fn count(session: &Session, state: &mut State) {
 fn count_one(dir: &Path, state: &mut State) {
     let Ok(recording) = Recording::open(dir) else { return };
     let Ok(counts) = recording.count(Range::default(), |_| true, &AtomicBool::new(false)) else { return };
-    state.n_events += counts.total();
-    state.n_lost += counts.report.verdict.n_all_lost();
+    let verdict = counts.report.verdict;
+    let mut found = Totals {
+        n_events: counts.by_class.iter().sum(),
+        n_lost: verdict.n_all_lost(),
+        n_let_go: verdict.n_let_go,
+        let_go_until_ns: verdict.let_go_until,
+        ..Totals::default()
+    };
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
-    state.n_bytes += files
+    found.n_bytes = files
         .filter(|file| file.file_name().to_str().is_some_and(is_stream))
         .filter_map(|file| file.metadata().ok())
         .filter(|metadata| metadata.is_file())
         .map(|metadata| metadata.len())
-        .sum::<u64>();
+        .sum();
+    state.totals.add(&found);
 }

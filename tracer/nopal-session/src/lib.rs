@@ -4,6 +4,7 @@
 
 mod budget;
 mod channel;
+pub mod clear;
 pub mod config;
 pub mod control;
 pub mod ctf_recorder;
@@ -16,10 +17,12 @@ pub mod programs;
 pub mod recorder_process;
 mod recording_dir;
 mod reload;
+mod totals;
 mod turn;
 pub mod watch;
 
-pub use config::{Channel, Rule, SessionConfig, Tracked};
+pub use config::{Channel, Rotation, Rule, SessionConfig, Tracked};
 pub use error::SessionError;
 pub use home::{Home, Session};
+pub use totals::Totals;
 pub use turn::Turn;

@@ -120,6 +120,7 @@ pub(super) struct RecorderProcess<'a> {
     /// Files that processes had mapped which ended unseen, and whether they have wanted probes.
     files: HashMap<PathBuf, (members::Version, bool)>,
     last_flush: Instant,
+    pub last_rotation: Instant,
     last_death_look: Instant,
     last_triggered: Option<Instant>,
     n_triggered: u32,
@@ -153,6 +154,7 @@ impl<'a> RecorderProcess<'a> {
             crashed: Vec::new(),
             files: HashMap::new(),
             last_flush: now,
+            last_rotation: now,
             last_death_look: now,
             last_triggered: None,
             n_triggered: 0,
@@ -329,6 +331,7 @@ impl<'a> RecorderProcess<'a> {
             }
             self.watch_trigger()?;
             self.watch_processes()?;
+            self.rotate_when_due()?;
             if self.last_flush.elapsed() >= FLUSH {
                 self.flush()?;
             }
@@ -362,6 +365,7 @@ impl<'a> RecorderProcess<'a> {
             Request::Stop => Ok(Reply::Done { notes: Vec::new() }),
             Request::Reload => self.reload().map(|notes| Reply::Done { notes }),
             Request::Rotate => self.rotate(),
+            Request::Clear => self.clear().map(|()| Reply::Done { notes: Vec::new() }),
             Request::Snapshot { name } => {
                 if !self.running.iter().any(Running::is_overwriting) && self.past.is_empty() {
                     return Err(SessionError::new(
@@ -373,7 +377,7 @@ impl<'a> RecorderProcess<'a> {
                     ));
                 }
                 let written = self.snapshot(name.as_deref())?;
-                Ok(Reply::Written { path: written.path, n_events: written.n_events })
+                Ok(Reply::Written { path: written.path, n_events: written.totals.n_events })
             }
             Request::Flush => {
                 let until_ns = monotonic_ns() as i64 + monotonic_to_epoch_ns();
@@ -397,9 +401,7 @@ impl<'a> RecorderProcess<'a> {
     fn status(&self) -> Status {
         let mut status = Status {
             recorder_pid: std::process::id(),
-            n_events: self.state.n_events,
-            n_lost: self.state.n_lost,
-            n_bytes: self.state.n_bytes,
+            totals: self.state.totals,
             pids: self.pids(),
             n_snapshots: self.state.n_snapshots,
             gaps: self.state.gaps.clone(),
@@ -408,10 +410,7 @@ impl<'a> RecorderProcess<'a> {
         };
         (status.user_sites, status.kernel_sites, status.closed_sites) = self.sites();
         for running in &self.running {
-            let (n_events, n_lost, n_bytes) = running.tally();
-            status.n_events += n_events;
-            status.n_lost += n_lost;
-            status.n_bytes += n_bytes;
+            status.totals.add(&running.totals());
         }
         status
     }

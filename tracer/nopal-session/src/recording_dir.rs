@@ -2,9 +2,10 @@
 
 use crate::config::Channel;
 use crate::ctf_recorder::Recorder;
+use crate::totals::Totals;
 use nopal_live::plan::MAX_STRING;
 use nopal_live::registry::Registry;
-use nopal_trace::{EnvValue, Error, RecordingInfo};
+use nopal_trace::{EnvValue, Error, FileLimit, RecordingInfo};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -12,9 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub path: PathBuf,
-    pub n_events: u64,
-    pub n_lost: u64,
-    pub n_bytes: u64,
+    pub totals: Totals,
     /// Why not all of it could be written; what could not is among the lost.
     pub error: Option<Error>,
 }
@@ -23,6 +22,7 @@ pub(super) fn recorder_in(
     dir: &Path,
     session: &str,
     config: &Channel,
+    limit: Option<FileLimit>,
     registry: &Registry,
     pids: &HashSet<u32>,
 ) -> Result<Recorder, Error> {
@@ -32,7 +32,7 @@ pub(super) fn recorder_in(
         .env("trace_name", text(session))
         .env("channel", text(&config.name))
         .env(MAX_STRING, EnvValue::Number(i128::from(config.max_string)));
-    let info = RecordingInfo { n_event_types: registry.plans.len(), ..info };
+    let info = RecordingInfo { n_event_types: registry.plans.len(), limit, ..info };
     let mut recorder = Recorder::create(dir, info, &config.context_fields())?;
     recorder.declare(registry)?;
     for pid in pids {

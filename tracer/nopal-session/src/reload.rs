@@ -9,6 +9,7 @@ use super::turn::Turn;
 use nopal_live::LiveError;
 use nopal_proc::{Process, descendants};
 use std::collections::HashSet;
+use std::time::Instant;
 
 impl RecorderProcess<'_> {
     /// Does what the configuration newly says; what it said before, if that cannot be done.
@@ -21,6 +22,8 @@ impl RecorderProcess<'_> {
         if done.is_err() {
             self.config = before;
             self.programs.set(&self.config.track);
+        } else if self.config.rotation != before.rotation {
+            self.last_rotation = Instant::now();
         }
         done.map(|()| notes)
     }

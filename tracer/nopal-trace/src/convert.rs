@@ -50,8 +50,8 @@ impl Recording {
                     .map_err(|reason| refused(tsdl::Place { line: 1, column: 1 }, reason))?
             };
             let streams = self.streams.iter().filter(|stream| stream.trace == index);
-            for stream in streams {
-                if !copy(&stream.path, &folder, &mut n_bytes, &mut go_on)? {
+            for path in streams.flat_map(|stream| &stream.paths) {
+                if !copy(path, &folder, &mut n_bytes, &mut go_on)? {
                     return Ok(None);
                 }
             }

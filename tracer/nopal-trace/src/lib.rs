@@ -51,4 +51,4 @@ pub use tasks::{Numbers, TaskFile, TaskTable};
 pub use text::{Look, TextForm, TextLines};
 pub use tsdl::EnvValue;
 pub use verdict::{Verdict, VerdictFile};
-pub use write::{Payload, RecordingInfo, RecordingWriter, StreamWriter, TypeId, Version};
+pub use write::{FileLimit, LetGo, Payload, RecordingInfo, RecordingWriter, StreamWriter, TypeId, Version};

@@ -10,6 +10,7 @@
 //! late 2
 //! cut 0
 //! undecided 0
+//! let_go 200 1794710000000000000
 //! events 1500
 //! gaps 1
 //! gap 1794710000000000000 another tool took over ...
@@ -51,6 +52,12 @@ pub struct Verdict {
     pub n_disk: u64,
     /// Events that the recorder wrote and that are not in the files any more.
     pub n_missing: u64,
+    /// Events that went with the oldest files, as the session wanted no more of them.
+    pub n_let_go: u64,
+    /// The same of another tracer's files, which tell the number of packets alone.
+    pub n_let_go_packets: u64,
+    /// No event that went is later, in nanoseconds since the epoch.
+    pub let_go_until: Option<i64>,
     /// Of a script, by map: entries that were not made because it was full.
     pub full_maps: Vec<(String, u64)>,
     /// Of a script: hits given up in a loop that did not end.
@@ -92,6 +99,7 @@ impl Verdict {
         } = self;
         self.n_all_lost() == 0
             && (*n_late, *n_gaps, *n_lost_packets, *n_unordered) == (0, 0, 0, 0)
+            && (self.n_let_go, self.n_let_go_packets) == (0, 0)
             && notes.is_empty()
             && !is_unfinished
             && !is_cut_short
@@ -112,6 +120,12 @@ impl Verdict {
         self.lost_span = Some((first.min(from_ns), last.max(to_ns)));
     }
 
+    /// Counts events that are not kept any more, none of them later than a time in nanoseconds since the epoch.
+    pub fn let_go(&mut self, count: u64, until_ns: Option<i64>) {
+        self.n_let_go = self.n_let_go.saturating_add(count);
+        self.let_go_until = self.let_go_until.max(until_ns);
+    }
+
     pub fn gap(&mut self, ns: i64, text: &str) {
         self.n_gaps += 1;
         if self.gaps.len() < MAX_LISTED {
@@ -125,6 +139,8 @@ impl Verdict {
         if let Some((from_ns, to_ns)) = other.lost_span {
             self.lose(0, from_ns, to_ns);
         }
+        self.let_go(other.n_let_go, other.let_go_until);
+        sum(&mut self.n_let_go_packets, other.n_let_go_packets);
         sum(&mut self.n_lost, other.n_lost);
         sum(&mut self.n_lost_packets, other.n_lost_packets);
         sum(&mut self.n_malformed, other.n_malformed);
@@ -186,6 +202,10 @@ impl Verdict {
                 "late" => verdict.n_late = number(),
                 "cut" => verdict.n_cut = number(),
                 "undecided" => verdict.n_undecided = number(),
+                "let_go" => {
+                    let (count, until_ns) = value.split_once(' ').unwrap_or((value, ""));
+                    verdict.let_go(count.trim().parse().unwrap_or(0), until_ns.trim().parse().ok());
+                }
                 "events" => verdict.n_events = value.trim().parse().ok(),
                 "gaps" => verdict.n_gaps = number(),
                 "gap" if verdict.gaps.len() < MAX_LISTED => {
@@ -208,6 +228,10 @@ impl Verdict {
             "{FIRST_LINE}\nstate {state}\nmalformed {}\ndisk {}\nlate {}\ncut {}\nundecided {}\ngaps {}\n",
             self.n_malformed, self.n_disk, self.n_late, self.n_cut, self.n_undecided, self.n_gaps
         );
+        if let (1.., Some(until_ns)) = (self.n_let_go, self.let_go_until) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "let_go {} {until_ns}", self.n_let_go);
+        }
         if let Some(n_events) = self.n_events {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "events {n_events}");
@@ -262,6 +286,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         let counts = Verdict { n_malformed: 1, n_disk: 2, n_late: 3, ..Verdict::default() };
         let mut verdict = Verdict { n_cut: 4, n_undecided: 5, n_events: Some(6), ..counts };
+        verdict.let_go(7, Some(8));
         verdict.gap(-5, "first");
         verdict.gap(1_794_710_000_000_000_000, "second, with \u{20ac} and\na second line");
         let read = Verdict::parse(&verdict.text()).unwrap();
@@ -283,6 +308,8 @@ mod tests {
             (Verdict { n_malformed: 2, ..some() }, false, 2),
             (Verdict { n_disk: 2, ..some() }, false, 2),
             (Verdict { n_missing: 2, ..some() }, false, 2),
+            (Verdict { n_let_go: 2, let_go_until: Some(5), ..some() }, false, 0),
+            (Verdict { n_let_go_packets: 2, ..some() }, false, 0),
             (Verdict { full_maps: vec![("@".to_owned(), 2)], ..some() }, false, 2),
             (Verdict { n_endless: 2, ..some() }, false, 2),
             (Verdict { n_ticks: 2, ..some() }, false, 2),
@@ -320,7 +347,10 @@ mod tests {
             ("", false),
             ("nopal verdict 2\nstate finished", false),
             ("nopal verdict 1", true),
-            ("nopal verdict 1\nstate\ngap\ngap x y\ngap 5\nlate -1\ngaps 99999999999999999999\nnew 7", true),
+            (
+                "nopal verdict 1\nstate\ngap\ngap x y\ngap 5\nlate -1\nlet_go -1 z\ngaps 99999999999999999999\nnew 7",
+                true,
+            ),
         ] {
             let verdict = Verdict::parse(text);
             assert_eq!(verdict.is_some(), is_verdict, "{text}");

@@ -2,6 +2,8 @@
 
 use super::{RecorderProcess, Reply, SessionError, note_gaps, recording_error};
 use crate::channel::Running;
+use crate::clear;
+use crate::config::Rotation;
 use crate::recording_dir::Written;
 use crate::watch::Fired;
 use nopal_files::own::Folder;
@@ -39,10 +41,8 @@ impl RecorderProcess<'_> {
 
     /// Counts a recording that has ended, also if not all of it could be written. Gives how many events it has.
     pub(crate) fn add(&mut self, written: Written) -> Result<u64, SessionError> {
-        self.state.n_events += written.n_events;
-        self.state.n_lost += written.n_lost;
-        self.state.n_bytes += written.n_bytes;
-        written.error.map_or(Ok(written.n_events), |error| Err(recording_error(&error)))
+        self.state.totals.add(&written.totals);
+        written.error.map_or(Ok(written.totals.n_events), |error| Err(recording_error(&error)))
     }
 
     pub(super) fn rotate(&mut self) -> Result<Reply, SessionError> {
@@ -51,9 +51,43 @@ impl RecorderProcess<'_> {
                 .hint("`nopal snapshot record` writes what the rings hold"));
         };
         let n_events = self.end_chunk()?;
+        self.state.n_archived = self.state.n_chunks;
+        self.state.archived = self.state.totals;
+        self.state.n_archived_gaps = self.state.gaps.len();
+        self.last_rotation = Instant::now();
         self.next_chunk()?;
         self.keep_state();
         Ok(Reply::Written { path, n_events })
+    }
+
+    /// A rotation by itself, when what was recorded has the size or the age that is wanted.
+    pub(super) fn rotate_when_due(&mut self) -> Result<(), SessionError> {
+        let Rotation { size_bytes, timer_us } = self.config.rotation;
+        if self.chunk.is_none() || (size_bytes, timer_us) == (None, None) {
+            return Ok(());
+        }
+        let n_bytes = || self.running.iter().map(|running| running.totals().n_bytes).sum::<u64>();
+        let is_large = size_bytes.is_some_and(|max| n_bytes() >= max);
+        let is_old = timer_us.is_some_and(|max| self.last_rotation.elapsed() >= Duration::from_micros(max));
+        if is_large || is_old {
+            self.rotate()?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was recorded since the last rotation, or what rings hold for snapshots, and goes on.
+    pub(super) fn clear(&mut self) -> Result<(), SessionError> {
+        self.past.clear();
+        for running in &mut self.running {
+            running.clear().map_err(|e| recording_error(&e))?;
+        }
+        if self.chunk.take().is_none() {
+            return Ok(());
+        }
+        let removed = clear::remove_chunks(&self.config.output, &mut self.state);
+        self.next_chunk()?;
+        self.keep_state();
+        removed
     }
 
     /// Ends the recordings under way. Rings that are written over are written out too, unless for snapshots only. After an
@@ -93,14 +127,16 @@ impl RecorderProcess<'_> {
         let now = self.running.iter_mut().filter(|r| r.is_overwriting()).map(|r| r.snapshot(&path));
         for written in now.chain(self.past.iter().map(|past| past.snapshot(&path))) {
             let written = written.map_err(|e| recording_error(&e))?;
-            all.n_events += written.n_events;
-            all.n_lost += written.n_lost;
-            all.n_bytes += written.n_bytes;
+            all.totals.add(&written.totals);
             if let Some(error) = written.error {
                 return Err(recording_error(&error));
             }
         }
-        (self.surroundings.log)(&format!("snapshot of {} events in {}", all.n_events, all.path.display()));
+        (self.surroundings.log)(&format!(
+            "snapshot of {} events in {}",
+            all.totals.n_events,
+            all.path.display()
+        ));
         self.keep_state();
         Ok(all)
     }

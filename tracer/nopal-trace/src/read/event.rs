@@ -4,7 +4,8 @@ use super::class::{EventClass, StreamClass};
 use super::decode::{Damage, Scratch, Visitor, run, skip};
 use super::packet::Packet;
 use super::plan::{Scope, Step};
-use super::recording::{Recording, Trace};
+use super::recording::Recording;
+use super::trace::Trace;
 use crate::frames::{EventFrames, FrameNames};
 use crate::model::{Enum, number};
 

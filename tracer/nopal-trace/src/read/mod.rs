@@ -4,6 +4,7 @@ pub(crate) mod class;
 mod count;
 mod decode;
 mod event;
+mod files;
 mod fixed;
 mod index;
 mod locate;
@@ -16,6 +17,7 @@ mod report;
 mod short_text;
 mod stream;
 mod streams;
+mod trace;
 mod value_text;
 mod wide;
 
@@ -34,10 +36,11 @@ pub(crate) use packet::Packet;
 pub use pick::{PickedKind, Picker};
 pub use plan::Step;
 pub(crate) use plan::{Scope, Slots, compile};
+pub use recording::Recording;
 pub(crate) use recording::metadata_text;
 #[cfg(fuzzing)]
 pub(crate) use recording::packets_of_text;
-pub use recording::{Recording, Trace};
 pub use report::{Loss, Range, Report};
 pub(crate) use short_text::{ShortPrinter, TaskText};
+pub use trace::Trace;
 pub(crate) use value_text::TextPrinter;

@@ -3,7 +3,7 @@
 use super::class::StreamClass;
 use super::decode::{Content, Damage, Scratch, Visitor, run};
 use super::plan::{Kind, Step};
-use super::recording::Trace;
+use super::trace::Trace;
 use super::value_text::TextPrinter;
 use crate::model::Enum;
 use crate::role::Role;

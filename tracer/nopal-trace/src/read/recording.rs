@@ -1,10 +1,11 @@
 //! A recording opened for reading: finds the traces in a folder, reads their metadata, and compiles every event's layout.
 //! Events come from `stream.rs` and `merge.rs`.
 
-use super::class::{EventClass, StreamClass, compile_trace};
+use super::class::{EventClass, compile_trace};
+use super::files::{self, StreamFiles};
 use super::index;
-use super::plan::Scope;
 use super::report::Report;
+use super::trace::Trace;
 use crate::code::CodeTable;
 use crate::ctf2;
 use crate::error::Error;
@@ -28,38 +29,13 @@ const MAX_FOLDER_DEPTH: u32 = 12;
 #[derive(Debug)]
 pub struct Recording {
     pub(crate) traces: Vec<Trace>,
-    pub(crate) streams: Vec<StreamFile>,
+    pub(crate) streams: Vec<StreamFiles>,
     /// All event types of all traces; [`EventClass::index`] is the place in here.
     pub(crate) classes: Vec<EventClass>,
     /// What is not there any more of the streams, as their indexes tell.
     missing: Vec<Note>,
     /// What large packets take that are in memory now.
     pub(crate) n_large_bytes: Arc<AtomicU64>,
-}
-
-/// One folder with a `metadata` file.
-#[derive(Debug)]
-pub struct Trace {
-    pub dir: PathBuf,
-    pub env: Vec<(String, EnvValue)>,
-    /// What its recorder says of it, if that was nopal.
-    pub verdict: Option<Verdict>,
-    /// Threads of other pid namespaces.
-    pub tasks: TaskTable,
-    /// The code of recorded addresses.
-    pub code: CodeTable,
-    /// Whether nopal made it.
-    pub(crate) is_ours: bool,
-    pub(crate) is_ctf2: bool,
-    pub(crate) uuid: Option<[u8; 16]>,
-    pub(crate) packet_header: Option<Scope>,
-    pub(crate) streams: Vec<StreamClass>,
-}
-
-#[derive(Debug)]
-pub(crate) struct StreamFile {
-    pub path: PathBuf,
-    pub trace: usize,
 }
 
 impl Recording {
@@ -137,7 +113,7 @@ impl Recording {
         let mut paths: Vec<PathBuf> =
             entries(dir)?.into_iter().filter(|p| p.is_file() && is_stream_name(p)).collect();
         paths.sort();
-        self.streams.extend(paths.into_iter().map(|path| StreamFile { path, trace }));
+        self.streams.extend(files::streams_of(&self.traces[trace], trace, paths));
         Ok(())
     }
 
@@ -177,22 +153,6 @@ impl Recording {
     /// Every event type that the metadata declares, used or not.
     pub fn event_classes(&self) -> &[EventClass] {
         &self.classes
-    }
-}
-
-impl Trace {
-    pub fn env_text(&self, key: &str) -> Option<&str> {
-        self.env.iter().find_map(|(k, v)| match v {
-            EnvValue::Text(text) if k == key => Some(text.as_str()),
-            _ => None,
-        })
-    }
-
-    pub fn env_number(&self, key: &str) -> Option<i128> {
-        self.env.iter().find_map(|(k, v)| match v {
-            EnvValue::Number(n) if k == key => Some(*n),
-            _ => None,
-        })
     }
 }
 

@@ -1,18 +1,22 @@
-//! Walks one stream file: packet after packet, event after event, with the clock followed and losses noted.
+//! Walks the files of one stream: packet after packet, event after event, with the clock followed and losses noted.
 
 use super::class::{HeaderForm, StreamClass};
 use super::decode::{Content, Damage, Scratch, Visitor, mask, run, skip};
 use super::event::{Event, Found};
+use super::files::StreamFiles;
 use super::packet::{Head, Memory, Packet, PacketFailure, read_head, read_packet};
 use super::plan::Step;
-use super::recording::{Recording, StreamFile, Trace};
+use super::recording::Recording;
 use super::report::{Loss, Range, Report};
+use super::trace::Trace;
 use crate::error::Error;
 use crate::model::Enum;
 use crate::note::Note;
 use crate::role::Role;
-use nopal_files::foreign;
+use nopal_files::foreign::{self, ForeignError};
 use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A stream's place among the others: by trace, class and instance.
@@ -31,8 +35,12 @@ enum Walked {
 pub(crate) struct StreamCursor<'r> {
     recording: &'r Recording,
     trace: &'r Trace,
-    stream: &'r StreamFile,
-    file: File,
+    stream: &'r StreamFiles,
+    /// The place of the file being read; of those before it, how large they were.
+    file_idx: usize,
+    n_bytes_before: u64,
+    /// None of one that was gone when it was to be read.
+    file: Option<File>,
     file_bytes: u64,
     /// Of the next packet.
     offset: u64,
@@ -56,18 +64,17 @@ pub(crate) struct StreamCursor<'r> {
 impl<'r> StreamCursor<'r> {
     pub(super) fn open(
         recording: &'r Recording,
-        stream: &'r StreamFile,
+        stream: &'r StreamFiles,
         range: Range,
     ) -> Result<Self, Error> {
-        let failed = |e| Error::io(&stream.path, "open", e);
-        let file = foreign::open(&stream.path).map_err(|e| failed(e.into_io()))?;
-        let file_bytes = file.metadata().map_err(failed)?.len();
-        Ok(StreamCursor {
+        let mut cursor = StreamCursor {
             recording,
             trace: &recording.traces[stream.trace],
             stream,
-            file,
-            file_bytes,
+            file_idx: 0,
+            n_bytes_before: 0,
+            file: None,
+            file_bytes: 0,
             offset: 0,
             packet: None,
             class: None,
@@ -80,7 +87,45 @@ impl<'r> StreamCursor<'r> {
             report: Report::default(),
             fresh: None,
             scratch: Box::default(),
-        })
+        };
+        cursor.open_file()?;
+        Ok(cursor)
+    }
+
+    fn path(&self) -> &'r Path {
+        &self.stream.paths[self.file_idx]
+    }
+
+    /// Opens the file whose turn it is. A recorder that keeps only the newest files may have taken it away meanwhile.
+    fn open_file(&mut self) -> Result<(), Error> {
+        let path = self.path();
+        let failed = |e| Error::io(path, "open", e);
+        self.offset = 0;
+        self.file_bytes = 0;
+        self.file = match foreign::open(path) {
+            Ok(file) => {
+                self.file_bytes = file.metadata().map_err(failed)?.len();
+                Some(file)
+            }
+            Err(ForeignError::Io(e)) if self.stream.is_limited && e.kind() == ErrorKind::NotFound => {
+                let reason = "the file was let go while the recording was read".to_owned();
+                self.report.verdict.notes.push(Note { path: path.to_owned(), offset: None, reason });
+                None
+            }
+            Err(e) => return Err(failed(e.into_io())),
+        };
+        Ok(())
+    }
+
+    fn is_last_file(&self) -> bool {
+        self.file_idx + 1 == self.stream.paths.len()
+    }
+
+    /// Goes to the end of the last file.
+    fn end(&mut self) {
+        self.packet = None;
+        self.file_idx = self.stream.paths.len() - 1;
+        self.offset = self.file_bytes;
     }
 
     /// The stream's place among the others: by trace, class and instance.
@@ -101,14 +146,17 @@ impl<'r> StreamCursor<'r> {
 
     /// The trace it is of, and how many events it has; nothing of a stream that was not read to its end.
     pub(super) fn n_all(&self) -> Option<(usize, u64)> {
-        let is_whole =
-            self.range == Range::default() && self.packet.is_none() && self.offset >= self.file_bytes;
+        let is_at_end = self.is_last_file() && self.offset >= self.file_bytes;
+        let is_whole = self.range == Range::default() && self.packet.is_none() && is_at_end;
         is_whole.then_some((self.stream.trace, self.n_found))
     }
 
     /// Bytes gone through, and bytes that there are.
     pub(super) fn progress(&self) -> (u64, u64) {
-        (self.offset.min(self.file_bytes), self.file_bytes)
+        let n_after = self.stream.paths.len() - 1 - self.file_idx;
+        // Files of one stream are about as large as each other.
+        let all = self.n_bytes_before + self.file_bytes * (n_after as u64 + 1);
+        (self.n_bytes_before + self.offset.min(self.file_bytes), all)
     }
 
     pub(super) fn class(&self) -> Option<&'r StreamClass> {
@@ -137,8 +185,7 @@ impl<'r> StreamCursor<'r> {
                                 continue;
                             }
                             if found.ns > self.range.to_ns {
-                                self.packet = None;
-                                self.offset = self.file_bytes;
+                                self.end();
                                 return Ok(None);
                             }
                             return Ok(Some(found));
@@ -169,8 +216,7 @@ impl<'r> StreamCursor<'r> {
                     Walked::All => {}
                     Walked::Stopped => break,
                     Walked::Beyond => {
-                        self.packet = None;
-                        self.offset = self.file_bytes;
+                        self.end();
                         break;
                     }
                 }
@@ -230,18 +276,30 @@ impl<'r> StreamCursor<'r> {
 
     fn note(&mut self, reason: String) {
         let offset = self.offset - self.last.as_ref().and_then(|h| h.packet_bits).unwrap_or(0) / 8;
-        self.report.verdict.notes.push(Note { path: self.stream.path.clone(), offset: Some(offset), reason });
+        self.report.verdict.notes.push(Note { path: self.path().to_owned(), offset: Some(offset), reason });
     }
 
     /// Goes to the next packet that may hold events of the range; false at the end of the stream.
     pub(super) fn next_packet(&mut self) -> Result<bool, Error> {
-        let spare = self.packet.take();
-        while self.offset < self.file_bytes {
-            let head =
-                match read_head(self.trace, &self.file, self.offset, self.file_bytes, &mut self.scratch) {
-                    Ok(head) => head,
-                    Err(failure) => return self.give_up(failure),
-                };
+        let mut spare = self.packet.take();
+        loop {
+            let file = match &self.file {
+                Some(file) if self.offset < self.file_bytes => file,
+                _ if self.is_last_file() => return Ok(false),
+                _ => {
+                    self.n_bytes_before += self.file_bytes;
+                    self.file_idx += 1;
+                    self.open_file()?;
+                    continue;
+                }
+            };
+            let head = match read_head(self.trace, file, self.offset, self.file_bytes, &mut self.scratch) {
+                Ok(head) => head,
+                Err(failure) => {
+                    self.give_up(failure)?;
+                    continue;
+                }
+            };
             let class = &self.trace.streams[head.class];
             let offset = self.offset;
             self.offset += head.packet_bits.unwrap_or(0) / 8;
@@ -258,20 +316,22 @@ impl<'r> StreamCursor<'r> {
                 continue;
             }
             let n_shared = usize::from(has_shared_slots(self.trace, class));
-            let memory = Memory { spare, n_large_bytes: &self.recording.n_large_bytes };
-            match read_packet(class, &self.file, offset, head, &mut self.scratch, n_shared, memory) {
-                Ok(packet) => self.packet = Some(Arc::new(packet)),
-                Err(failure) => return self.give_up(failure),
+            let memory = Memory { spare: spare.take(), n_large_bytes: &self.recording.n_large_bytes };
+            let Some(file) = &self.file else { continue };
+            match read_packet(class, file, offset, head, &mut self.scratch, n_shared, memory) {
+                Ok(packet) => {
+                    self.packet = Some(Arc::new(packet));
+                    return Ok(true);
+                }
+                Err(failure) => self.give_up(failure)?,
             }
-            return Ok(true);
         }
-        Ok(false)
     }
 
-    /// What follows an unreadable packet cannot be found, so the stream ends here.
-    fn give_up(&mut self, failure: PacketFailure) -> Result<bool, Error> {
+    /// What follows an unreadable packet cannot be found, so the file ends here.
+    fn give_up(&mut self, failure: PacketFailure) -> Result<(), Error> {
         let reason = match failure {
-            PacketFailure::Io(e) => return Err(Error::io(&self.stream.path, "read", e)),
+            PacketFailure::Io(e) => return Err(Error::io(self.path(), "read", e)),
             PacketFailure::Truncated => {
                 self.report.is_truncated = true;
                 "the file ends within this packet; events up to it are complete".to_owned()
@@ -281,10 +341,10 @@ impl<'r> StreamCursor<'r> {
             }
         };
         let offset = Some(self.offset);
-        self.report.verdict.notes.push(Note { path: self.stream.path.clone(), offset, reason });
+        self.report.verdict.notes.push(Note { path: self.path().to_owned(), offset, reason });
         self.offset = self.file_bytes;
         self.packet = None;
-        Ok(false)
+        Ok(())
     }
 
     /// Compares the packet's counters with those of the packet before it, which is forgotten.
@@ -293,8 +353,15 @@ impl<'r> StreamCursor<'r> {
         let before = self.last.take();
         let before = before.as_ref();
         let from_ns = ns(before.map_or(head.begin, |b| b.end));
+        // Packets before it went with the oldest files; what was lost among them went, too.
+        let n_gone = head.seq_num.filter(|n| before.is_none() && self.stream.is_limited && *n > 0);
+        if let Some(n_gone) = n_gone.filter(|_| !self.trace.is_ours) {
+            self.report.verdict.n_let_go_packets += n_gone;
+            self.report.verdict.let_go(0, Some(ns(head.begin)));
+        }
         if let Some(now) = head.discarded {
-            let then = before.and_then(|b| b.discarded).unwrap_or(0);
+            let first = if n_gone.is_some() { now } else { 0 };
+            let then = before.and_then(|b| b.discarded).unwrap_or(first);
             let count = now.wrapping_sub(then) & mask(head.discarded_bits);
             if count > 0 {
                 self.lose(Loss { count, is_packets: false, from_ns, to_ns: ns(head.end), cpu: head.cpu });

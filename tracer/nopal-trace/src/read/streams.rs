@@ -1,7 +1,8 @@
 //! Events without an order between streams: each stream is one worker's, and workers run side by side.
 
 use super::event::Event;
-use super::recording::{Recording, StreamFile};
+use super::files::StreamFiles;
+use super::recording::Recording;
 use super::report::{Range, Report};
 use super::stream::{Rank, StreamCursor};
 use crate::error::Error;
@@ -20,7 +21,7 @@ impl Recording {
         each: impl Fn(&mut W, &Event<'_>) -> bool + Sync,
     ) -> Result<Report, Error> {
         let (next, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let one = |worker: &mut W, stream: &StreamFile| -> Result<Ended, Error> {
+        let one = |worker: &mut W, stream: &StreamFiles| -> Result<Ended, Error> {
             let mut cursor = StreamCursor::open(self, stream, range)?;
             let rank = cursor.for_each(|event| {
                 if !each(worker, event) {

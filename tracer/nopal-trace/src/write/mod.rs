@@ -1,4 +1,4 @@
-//! Makes recordings: a folder with `metadata` (TSDL text, or JSON of CTF 2), one stream file per CPU, and LTTng's packet index.
+//! Makes recordings: a folder with `metadata` (TSDL text, or JSON of CTF 2), one stream per CPU, and LTTng's packet index.
 //!
 //! ```no_run
 //! use nopal_trace::{EventType, Recording, RecordingInfo, Type};
@@ -22,12 +22,14 @@
 //! there is.
 
 pub(crate) mod ctf2;
+mod files;
 mod layout;
 mod metadata;
 mod payload;
 mod place;
 mod stream;
 
+pub use files::{FileLimit, LetGo};
 pub use payload::Payload;
 pub use stream::StreamWriter;
 
@@ -43,6 +45,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const METADATA: &str = "metadata";
+const MIN_PACKET_BYTES: usize = 4096;
 
 /// What is known of a recording when it starts.
 #[derive(Debug, Clone)]
@@ -60,6 +63,8 @@ pub struct RecordingInfo {
     /// A packet is written when it has this size.
     pub packet_bytes: usize,
     pub version: Version,
+    /// None lets each stream have one file, which grows.
+    pub limit: Option<FileLimit>,
 }
 
 /// The metadata's version of the Common Trace Format; the streams are the same in both.
@@ -81,6 +86,7 @@ impl RecordingInfo {
             n_event_types: 0,
             packet_bytes: 256 << 10,
             version: Version::default(),
+            limit: None,
         }
     }
 
@@ -117,6 +123,7 @@ struct Shared {
     uuid: [u8; 16],
     is_large: bool,
     packet_bytes: usize,
+    limit: Option<FileLimit>,
     context: Layout,
     /// The TSDL before the first event, if the metadata is to be that of CTF 2.
     tsdl: Option<String>,
@@ -162,12 +169,15 @@ impl RecordingWriter {
             Version::Ctf2 => (of_ctf2(&tsdl, "").map_err(refused)?, Some(tsdl)),
         };
         let metadata = first_metadata(&folder, &text)?;
+        // Packets that are small beside their file leave little of its room.
+        let half = info.limit.map_or(usize::MAX, |limit| limit.bytes as usize / 2);
         let shared = Shared {
             dir: folder,
             index,
             uuid,
             is_large,
-            packet_bytes: info.packet_bytes.max(4096),
+            packet_bytes: info.packet_bytes.min(half).max(MIN_PACKET_BYTES),
+            limit: info.limit,
             context,
             tsdl,
             state: Mutex::new(State { metadata, text, types: Vec::new() }),

@@ -8,17 +8,15 @@
 //!  84 events: header (4, 6, 13 or 14 bytes), context, fields, without padding
 //! ```
 //!
-//! How a packet gets into the file is in `place.rs`.
+//! How a packet gets into the file is in `place.rs`, which file that is in `files.rs`.
 
+use super::files::{Entry, Files, LetGo};
 use super::payload::Payload;
 use super::place::{self, HEADER_BYTES};
 use super::{Shared, TypeId, TypeInfo};
 use crate::error::Error;
 use crate::stream_part;
-use std::fs::File;
-use std::io::Write;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Ids 0 to 30 fit the compact header, 31 is its escape.
@@ -26,7 +24,8 @@ pub(super) const MAX_COMPACT_TYPES: usize = 31;
 const MAGIC: u32 = 0xc1fc_1fc1;
 /// An event larger than this is refused.
 const MAX_EVENT_BYTES: usize = 64 << 20;
-/// A packet of events among which some were lost may grow to this, so that one packet tells of the loss.
+/// A packet of events among which some were lost may grow to this, so that one packet tells of the loss; not where the size
+/// of files is limited.
 const MAX_LOSS_BYTES: usize = 64 << 20;
 
 /// Writes the events of one CPU in the order of time.
@@ -52,17 +51,6 @@ pub struct StreamWriter {
     /// In the packets that are in the file.
     n_events_written: u64,
     n_packets: u64,
-    n_bytes: u64,
-}
-
-#[derive(Debug)]
-struct Files {
-    stream: File,
-    stream_path: PathBuf,
-    stream_bytes: u64,
-    index: File,
-    /// Memory for what holds a packet's place.
-    blank: Vec<u8>,
 }
 
 /// Events that were lost, and when.
@@ -102,7 +90,6 @@ impl StreamWriter {
             n_discarded_told: 0,
             n_events_written: 0,
             n_packets: 0,
-            n_bytes: 0,
         })
     }
 
@@ -237,7 +224,7 @@ impl StreamWriter {
             Some(_) | None => {}
         }
         let max_bytes = match self.loss {
-            Some(Loss { is_open: true, .. }) => MAX_LOSS_BYTES,
+            Some(Loss { is_open: true, .. }) if self.shared.limit.is_none() => MAX_LOSS_BYTES,
             _ => self.shared.packet_bytes,
         };
         if self.packet.len() >= max_bytes { self.flush_packet(self.last_ns) } else { Ok(()) }
@@ -309,9 +296,14 @@ impl StreamWriter {
         !self.packet.is_empty() || self.loss.is_some()
     }
 
-    /// Bytes of packets written so far.
+    /// Bytes of packets in the files.
     pub fn bytes_written(&self) -> u64 {
-        self.n_bytes
+        self.files.as_ref().map_or(0, |files| files.n_bytes)
+    }
+
+    /// What went with the oldest files.
+    pub fn let_go(&self) -> LetGo {
+        self.files.as_ref().map_or(LetGo::default(), |files| files.let_go)
     }
 
     /// Events lost so far, those included whose packet could not be written.
@@ -319,9 +311,9 @@ impl StreamWriter {
         self.n_discarded.wrapping_add(self.loss.map_or(0, |loss| loss.count))
     }
 
-    /// Events that a reader of the file finds.
+    /// Events that a reader of the files finds.
     pub fn events_written(&self) -> u64 {
-        self.n_events_written
+        self.n_events_written - self.let_go().n_events
     }
 
     /// Lost events that no packet in the file tells of.
@@ -379,71 +371,64 @@ impl StreamWriter {
     }
 
     fn write_packet(&mut self, end_ns: u64) -> Result<(), Error> {
-        if self.files.is_none() {
-            self.files = Some(self.open_files()?);
-        }
-        let Some(mut files) = self.files.take() else { return Ok(()) };
+        let mut files = match self.files.take() {
+            Some(files) => files,
+            None => Files::open(&self.shared, format!("channel{}_{}", self.part, self.cpu))?,
+        };
         let result = self.write_to(&mut files, end_ns);
         self.files = Some(files);
         result
     }
 
     fn write_to(&mut self, files: &mut Files, end_ns: u64) -> Result<(), Error> {
-        let offset = files.stream_bytes;
         let content_bytes = self.packet.len() as u64;
-        let packet_bytes = place::end(offset, content_bytes) - offset;
+        if files.is_full(content_bytes) {
+            files.next(&self.shared)?;
+            if self.n_discarded != self.n_discarded_told {
+                self.write_empty(files)?;
+            }
+        }
+        let packet_bytes = place::end(files.stream_bytes, content_bytes) - files.stream_bytes;
         let n_discarded = self.n_discarded;
         let head = Head { begin_ns: self.begin_ns, end_ns, content_bytes, packet_bytes, n_discarded };
         let header = self.header_bytes(&head);
         self.packet[..HEADER_BYTES].copy_from_slice(&header);
         self.packet.resize(packet_bytes as usize, 0);
         // Holds the place of this packet: it has no event and tells of no loss.
-        let holder = |packet_bytes| {
-            self.header_bytes(&Head {
-                end_ns: self.begin_ns,
-                content_bytes: HEADER_BYTES as u64,
-                packet_bytes,
-                n_discarded: self.n_discarded_told,
-                ..head
-            })
-        };
-        if let Err(e) = place::put(&files.stream, offset, &self.packet, &holder, &mut files.blank) {
-            // Cut off the half packet, so that the file ends with a whole one.
-            let _ = files.stream.set_len(offset);
-            return Err(Error::io(&files.stream_path, "write", e));
-        }
-        files.stream_bytes += packet_bytes;
-        self.n_bytes += packet_bytes;
-        // offset, packet size, content size, begin, end, discarded, stream id, stream instance, sequence number.
-        let entry = [
-            offset,
-            packet_bytes * 8,
-            content_bytes * 8,
-            self.begin_ns,
-            end_ns,
-            self.n_discarded,
-            0,
-            self.instance(),
-            self.n_packets,
-        ];
-        let bytes: Vec<u8> = entry.iter().flat_map(|v| v.to_be_bytes()).collect();
-        // The index only saves readers time; the packets are complete without it.
-        let _ = files.index.write_all(&bytes);
+        let holder = |packet_bytes| self.header_bytes(&self.empty(packet_bytes));
+        files.put(&self.packet, content_bytes, self.entry(&head), &holder)?;
+        files.count(self.n_events, n_discarded.wrapping_sub(self.n_discarded_told));
         Ok(())
     }
 
-    fn open_files(&self) -> Result<Files, Error> {
-        let name = format!("channel{}_{}", self.part, self.cpu);
-        let stream_path = self.shared.dir.path().join(&name);
-        let stream = self.shared.dir.create_new(&name).map_err(|e| Error::io(&stream_path, "make", e))?;
-        let index_name = format!("{name}.idx");
-        let index_path = self.shared.index.path().join(&index_name);
-        let index = self.shared.index.create_new_to_append(&index_name);
-        let mut index = index.map_err(|e| Error::io(&index_path, "make", e))?;
-        // Magic, version 1.1, size of an entry; big endian, as LTTng writes it.
-        let head: Vec<u8> = [0xc1f1_dcc1u32, 1, 1, 72].iter().flat_map(|v| v.to_be_bytes()).collect();
-        index.write_all(&head).map_err(|e| Error::io(&index_path, "write", e))?;
-        Ok(Files { stream, stream_path, stream_bytes: 0, index, blank: Vec::new() })
+    /// A file that begins with a loss tells from where on to count: the file before it may be gone one day.
+    fn write_empty(&mut self, files: &mut Files) -> Result<(), Error> {
+        let head = self.empty(HEADER_BYTES as u64);
+        let holder = |_| self.header_bytes(&head);
+        files.put(&self.header_bytes(&head), HEADER_BYTES as u64, self.entry(&head), &holder)?;
+        self.n_packets += 1;
+        Ok(())
+    }
+
+    /// A packet without events at the place of the one being filled.
+    fn empty(&self, packet_bytes: u64) -> Head {
+        Head {
+            begin_ns: self.begin_ns,
+            end_ns: self.begin_ns,
+            content_bytes: HEADER_BYTES as u64,
+            packet_bytes,
+            n_discarded: self.n_discarded_told,
+        }
+    }
+
+    fn entry(&self, head: &Head) -> Entry {
+        Entry {
+            begin_ns: head.begin_ns,
+            end_ns: head.end_ns,
+            n_discarded: head.n_discarded,
+            instance: self.instance(),
+            seq_num: self.n_packets,
+        }
     }
 }
 

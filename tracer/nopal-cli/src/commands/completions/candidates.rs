@@ -57,6 +57,7 @@ fn is_of_sessions(verb: &str) -> bool {
             | "status"
             | "snapshot"
             | "rotate"
+            | "clear"
             | "save"
             | "set-session"
             | "destroy"

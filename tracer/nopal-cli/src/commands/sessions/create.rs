@@ -9,7 +9,7 @@ use nopal_files::own::Folder;
 use nopal_live::registry::Choice;
 use nopal_session::config::check_name;
 use nopal_session::recorder_process::stamp;
-use nopal_session::{Home, Session, SessionConfig, SessionError, Tracked};
+use nopal_session::{Home, Rotation, Session, SessionConfig, SessionError, Tracked};
 use std::path::{Path, PathBuf};
 
 /// Creates a session, which becomes the current one.
@@ -75,6 +75,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         snapshot: args.snapshot,
         memory_bytes: args.memory,
         triggers: args.trigger,
+        rotation: Rotation::default(),
         track: Tracked::default(),
         channels: Vec::new(),
     };

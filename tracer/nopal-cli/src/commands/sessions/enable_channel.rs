@@ -3,8 +3,9 @@
 use super::{Which, change, say};
 use crate::failure::Failure;
 use crate::target_args::DoorArg;
-use crate::words::size;
-use nopal_session::config::{DoorChoice, Mode, check_name};
+use crate::words::{bytes_in_words, size};
+use nopal_session::Channel;
+use nopal_session::config::{DoorChoice, MIN_TRACEFILE_BYTES, Mode, check_name};
 
 /// Makes a channel, or sets one that is there.
 #[derive(Debug, clap::Args)]
@@ -13,6 +14,7 @@ Examples:
   nopal enable-channel -u big --subbuf-size 4M --num-subbuf 8
   nopal enable-channel -u ring --overwrite --subbuf-size 1M
   nopal enable-event -u -c big 'postgresql:*'
+  nopal enable-channel -u always --tracefile-size 8M --tracefile-count 16     the newest 128 MB of each CPU
 
 The ring of each CPU has --subbuf-size times --num-subbuf bytes, rounded up to a power of two.")]
 pub(crate) struct Args {
@@ -33,6 +35,13 @@ pub(crate) struct Args {
     /// Longest string to keep of an argument.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub max_string: Option<u32>,
+    /// Most that a file of its recordings may have, from 64k on; 0 is without limit. A CPU then has several files. An event that
+    /// is larger has one of its own.
+    #[arg(short = 'C', long, value_name = "SIZE", value_parser = size)]
+    pub tracefile_size: Option<u64>,
+    /// So many of these files are kept of each CPU: the oldest is removed before another is begun; 0 keeps all.
+    #[arg(short = 'W', long, value_name = "COUNT")]
+    pub tracefile_count: Option<u32>,
     /// Which way into the processes.
     #[arg(long, value_enum)]
     pub door: Option<DoorArg>,
@@ -61,20 +70,11 @@ pub(crate) struct LttngOnly {
     pub buffers_global: bool,
     #[arg(long, hide = true)]
     pub blocking_timeout: Option<String>,
-    #[arg(short = 'C', long, hide = true)]
-    pub tracefile_size: Option<String>,
-    #[arg(short = 'W', long, hide = true)]
-    pub tracefile_count: Option<String>,
 }
 
 impl LttngOnly {
     /// Notes on what has no effect; an error for what would be missed.
     fn check(&self) -> Result<Vec<String>, Failure> {
-        let is_limit = self.tracefile_size.is_some() || self.tracefile_count.is_some();
-        if is_limit {
-            return Err(Failure::usage("the size of recordings cannot be limited")
-                .hint("`nopal rotate` ends a recording, which can then be moved or removed; --overwrite keeps the newest events in memory"));
-        }
         if self.blocking_timeout.is_some() {
             return Err(Failure::usage("a program never waits for room in a ring")
                 .hint("a larger --subbuf-size loses less"));
@@ -116,6 +116,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             .hint("that is --subbuf-size times --num-subbuf"));
     }
     let mut notes = args.lttng.check()?;
+    if args.tracefile_size.is_some_and(|size| (1..MIN_TRACEFILE_BYTES).contains(&size)) {
+        let least = bytes_in_words(MIN_TRACEFILE_BYTES);
+        notes.push(format!("--tracefile-size was raised to {least}, the least there is"));
+    }
     let (session, more) = change(&args.which, |config| {
         let is_snapshot = config.snapshot;
         let channel = config.channel_mut(&args.name);
@@ -127,6 +131,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         channel.ring_bytes = ring_bytes.or(channel.ring_bytes);
         channel.max_string = args.max_string.unwrap_or(channel.max_string);
+        set_limit(channel, args.tracefile_size, args.tracefile_count)?;
         if let Some(door) = args.door {
             channel.door = match door {
                 DoorArg::Auto => DoorChoice::Auto,
@@ -139,6 +144,21 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     notes.extend(more);
     let text = format!("Channel {} enabled in session `{}`", args.name, session.name);
     say(args.which.json, &text, serde_json::json!({ "session": session.name, "channel": args.name }), &notes);
+    Ok(())
+}
+
+/// What its files may take from now on; 0 takes a limit away.
+fn set_limit(channel: &mut Channel, size: Option<u64>, count: Option<u32>) -> Result<(), Failure> {
+    if let Some(size) = size {
+        channel.tracefile_size = Some(size.max(MIN_TRACEFILE_BYTES)).filter(|_| size > 0);
+    }
+    if let Some(count) = count {
+        channel.tracefile_count = Some(count).filter(|count| *count > 0);
+    }
+    if channel.tracefile_count.is_some() && channel.tracefile_size.is_none() {
+        return Err(Failure::usage("--tracefile-count needs --tracefile-size")
+            .hint("--tracefile-size 8M says when the next file begins"));
+    }
     Ok(())
 }
 

@@ -1,10 +1,12 @@
 //! The verbs of sessions, in LTTng's words, one file each; here is what they share.
 
 pub(super) mod add_context;
+pub(super) mod clear;
 pub(super) mod create;
 pub(super) mod destroy;
 pub(super) mod enable_channel;
 pub(super) mod enable_event;
+pub(super) mod enable_rotation;
 pub(super) mod load;
 pub(super) mod recorder;
 pub(super) mod rotate;
@@ -148,6 +150,13 @@ pub(super) struct Which {
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+impl Which {
+    fn named(session: Option<String>, json: bool) -> Which {
+        let (userspace, kernel, jul, log4j, python) = (true, false, false, false, false);
+        Which { session, userspace, kernel, jul, log4j, python, json }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::words::{bytes_in_words, counted};
+use super::enable_rotation::rotation_in_words;
 use nopal_session::config::{Mode, log_level_name};
 use nopal_session::control::{Reply, Request, Status, ask};
 use nopal_session::home::Life;
@@ -100,6 +101,9 @@ fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
     if let Some(bytes) = config.memory_bytes {
         show!("  memory    {} for all rings", bytes_in_words(bytes));
     }
+    if !config.rotation.is_never() {
+        show!("  rotates   {}", rotation_in_words(&config.rotation));
+    }
     for trigger in &config.triggers {
         show!("  trigger   {trigger}");
     }
@@ -124,10 +128,13 @@ fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
             );
             let snapshots = config.snapshot.then(|| counted(s.n_snapshots.into(), "snapshot"));
             // Where all is kept in memory there are no events but those of snapshots.
-            let recorded = (!config.snapshot || s.n_events > 0)
-                .then(|| format!("{}, {}", counted(s.n_events, "event"), bytes_in_words(s.n_bytes)));
+            let recorded = (!config.snapshot || s.totals.n_events > 0)
+                .then(|| format!("{}, {}", counted(s.totals.n_events, "event"), bytes_in_words(s.totals.n_bytes)));
             let so_far: Vec<String> = recorded.into_iter().chain(snapshots).collect();
-            show!("  so far    {}, {} lost", so_far.join(", "), s.n_lost);
+            show!("  so far    {}, {} lost", so_far.join(", "), s.totals.n_lost);
+            if s.totals.n_let_go > 0 {
+                show!("  let go    {} with the oldest files", counted(s.totals.n_let_go, "event"));
+            }
             s.gaps.iter().for_each(|gap| show!("  gap       {gap}"));
         }
         (Life::Started, Err(error)) => show!("  recorder  {error}"),
@@ -151,7 +158,11 @@ fn show_channel(channel: &Channel) {
     };
     let off = if channel.enabled { "" } else { ", disabled" };
     let size = channel.ring_bytes.map_or(String::new(), |bytes| format!(", {} a CPU", bytes_in_words(bytes)));
-    show!("  channel   {}: {mode}{size}, context {}{off}", channel.name, channel.context.join(" "));
+    let files = channel.file_limit().map_or(String::new(), |limit| {
+        let count = if limit.count > 0 { format!("at most {} ", limit.count) } else { String::new() };
+        format!(", {count}files of {} a CPU", bytes_in_words(limit.bytes))
+    });
+    show!("  channel   {}: {mode}{size}{files}, context {}{off}", channel.name, channel.context.join(" "));
     for rule in &channel.events {
         show!("    event   {}", rule_text(rule));
     }

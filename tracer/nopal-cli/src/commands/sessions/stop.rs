@@ -46,19 +46,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let output = config.output;
     match end(&session)? {
         Ended::Stopped(status) => {
+            let totals = status.totals;
             let recorded = nopal_trace::Recording::open(&output).map(|r| r.verdict()).unwrap_or_default();
             let verdict = Verdict {
-                n_lost: status.n_lost,
+                n_lost: totals.n_lost,
+                n_let_go: totals.n_let_go,
+                let_go_until: totals.let_go_until_ns,
                 n_gaps: status.gaps.len() as u64,
                 n_cut: recorded.n_cut,
                 n_undecided: recorded.n_undecided,
                 is_overwriting,
                 ..Verdict::default()
             };
-            let held = match config.snapshot && status.n_events == 0 {
+            let held = match config.snapshot && totals.n_events == 0 {
                 true => counted(status.n_snapshots.into(), "snapshot"),
                 false => {
-                    format!("{}, {}", counted(status.n_events, "event"), bytes_in_words(status.n_bytes))
+                    format!("{}, {}", counted(totals.n_events, "event"), bytes_in_words(totals.n_bytes))
                 }
             };
             let text = format!(
@@ -68,7 +71,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 verdict::text(&verdict, Manner::SESSION)
             );
             let more = serde_json::json!({
-                "session": session.name, "events": status.n_events, "snapshots": status.n_snapshots,
+                "session": session.name, "events": totals.n_events, "snapshots": status.n_snapshots,
                 "path": output.display().to_string(), "gaps": status.gaps,
             });
             say(args.json, &text, verdict::json_with(&verdict, more), &verdict::remarks(&verdict, None));

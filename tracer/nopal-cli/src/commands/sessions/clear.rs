@@ -1,0 +1,50 @@
+//! `nopal clear`: removes what a session has recorded.
+
+use super::{EXIT_HELP, say};
+use crate::failure::Failure;
+use nopal_session::control::{Request, ask};
+use nopal_session::home::Life;
+use nopal_session::{Home, Session};
+
+/// Removes what a session has recorded since its last rotation, and what its rings hold. A started one goes on. Chunks
+/// that a rotation has archived stay, and so do snapshots.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("\
+Examples:
+  nopal clear
+  nopal clear valkey
+  nopal clear --all
+
+{EXIT_HELP}"))]
+pub(crate) struct Args {
+    /// The session; without it the current one.
+    #[arg(conflicts_with = "all")]
+    pub name: Option<String>,
+    /// All sessions.
+    #[arg(short, long)]
+    pub all: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let home = Home::find()?;
+    let sessions = if args.all { home.all()? } else { vec![home.get(args.name.as_deref())?] };
+    for session in sessions {
+        clear(&session)?;
+        let text = format!("Session `{}` cleared", session.name);
+        say(args.json, &text, serde_json::json!({ "session": session.name }), &[]);
+    }
+    Ok(())
+}
+
+fn clear(session: &Session) -> Result<(), Failure> {
+    let _alone = session.edit()?;
+    match session.life() {
+        // Of one that was killed `ask` says so.
+        Life::Started | Life::Stale => ask(session, &Request::Clear).map(drop)?,
+        Life::Stopped | Life::Failed => nopal_session::clear::of_stopped(session)?,
+    }
+    Ok(())
+}
