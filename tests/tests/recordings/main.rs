@@ -4,6 +4,7 @@ mod answers;
 mod at_the_source;
 mod contexts;
 mod flight;
+mod lttng_link;
 mod otel;
 mod recording;
 mod recording_dead;

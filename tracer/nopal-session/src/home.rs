@@ -166,6 +166,11 @@ impl Home {
         Ok(sessions)
     }
 
+    /// Where `nopal save --keep` puts sessions.
+    pub fn saved(&self) -> PathBuf {
+        self.dir.with_file_name("saved")
+    }
+
     pub fn current(&self) -> Option<String> {
         let name = self.folder.as_ref()?.read_text(CURRENT, MAX_BYTES).ok()?;
         let name = name.trim();

@@ -44,6 +44,7 @@ Examples:
   nopal list -v -p 4711 python:function__entry     addresses, operands and text of one probe of a process
   nopal list /usr/lib                              all programs and libraries below a folder
   nopal list -u                                    running programs that have probes
+  nopal list -u -f 'postgresql:*'                  the same with the arguments of each
   nopal list -n postgres query                     probes of a running program, by its name
   nopal list --functions libssl.so.3 'SSL_*'       functions, and which door could open each
   nopal list --provider mine.d ./server            with the names that mine.d gives
@@ -62,6 +63,10 @@ pub(super) struct Args {
     /// Running programs that have probes, with their events, as far as they may be read
     #[arg(short = 'u', long, conflicts_with_all = ["pids", "names", "containers", "cgroups"])]
     pub running: bool,
+
+    /// With -u: every probe with its arguments, as LTTng's `list -u -f` has fields
+    #[arg(short, long, requires = "running")]
+    pub fields: bool,
 
     /// Adds addresses, file offsets, raw operands and the descriptions
     #[arg(short, long)]
@@ -91,7 +96,8 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let given = args.provider.iter().map(|path| provider_file(path)).collect::<Result<Vec<_>, _>>()?;
     if args.running {
         let patterns = find::all_patterns(&args.what)?;
-        return running::run(&patterns, args.json, args.verbose);
+        let detail = running::Detail { is_verbose: args.verbose, has_fields: args.fields };
+        return running::run(&patterns, args.json, detail);
     }
     let (mut findings, patterns) = find::find(&args)?;
     for found in &mut findings.found {

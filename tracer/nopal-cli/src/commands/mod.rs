@@ -20,6 +20,7 @@ mod dtrace;
 mod export;
 mod fmt;
 mod list;
+mod lttng;
 mod mcp;
 mod overview;
 mod query;
@@ -104,7 +105,7 @@ enum Verb {
     Man(completions::ManArgs),
 }
 
-/// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`, called as `bpftrace` it is that.
+/// Runs the verb that `args` names; called as `dtrace` it is systemtap's `dtrace(1)`, called as `bpftrace` or `lttng` it is that.
 pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
     let called_as = args.first().and_then(|a| Path::new(a).file_name()).unwrap_or_default().to_owned();
     if called_as == "dtrace" {
@@ -112,6 +113,9 @@ pub(crate) fn run(args: Vec<OsString>) -> ExitCode {
     }
     if called_as == "bpftrace" {
         return bpftrace::run(args.into_iter().skip(1));
+    }
+    if called_as == "lttng" {
+        return lttng::run(args.into_iter().skip(1));
     }
     if completions::answer(Cli::command) {
         return ExitCode::SUCCESS;

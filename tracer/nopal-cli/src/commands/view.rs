@@ -19,6 +19,7 @@ use nopal_trace::{
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -88,6 +89,24 @@ pub(super) struct Args {
     /// Leaves out the time since the event before.
     #[arg(long)]
     pub no_delta: bool,
+    /// Runs another reader on the recording's folder: `-e babeltrace2`, `-e 'tracecompass --open'`.
+    #[arg(short = 'e', long, value_name = "COMMAND", conflicts_with_all = ["live", "json", "format", "count", "from", "to", "limit"])]
+    pub viewer: Option<String>,
+}
+
+/// Runs the reader that is asked for, and ends as it does.
+fn other_reader(command: &str, dirs: &[PathBuf]) -> Result<(), Failure> {
+    let mut words = command.split_whitespace();
+    let program =
+        words.next().ok_or_else(|| Failure::usage("no reader is named").hint("--viewer babeltrace2"))?;
+    let ended = Command::new(program).args(words).args(dirs).status();
+    let ended = ended.map_err(|e| Failure::new("viewer", format!("cannot run {program}: {e}")))?;
+    if ended.success() {
+        return Ok(());
+    }
+    let failure = Failure::new("viewer", format!("{program} failed: {ended}"));
+    let exit = ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    Err(Failure { exit, ..failure })
 }
 
 /// Set by Ctrl-C: what is under way is written to its last whole line.
@@ -101,6 +120,9 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let mut dirs = vec![dir.clone()];
     let n_more = args.patterns.iter().take_while(|text| Recording::is_in(Path::new(text))).count();
     dirs.extend(args.patterns.drain(..n_more).map(PathBuf::from));
+    if let Some(viewer) = &args.viewer {
+        return other_reader(viewer, &dirs);
+    }
     if args.live {
         let Some(session) = session else {
             return Err(Failure::usage(format!("{} is a recording at rest", dir.display()))

@@ -1,6 +1,7 @@
 //! `nopal list -u`: the running programs that have probes, as far as they may be read.
 
-use super::{is_coloured, print, text::printable};
+use super::text::{arguments, printable};
+use super::{is_coloured, print};
 use crate::commands::answers::render::width;
 use crate::failure::Failure;
 use crate::words::wrapped;
@@ -33,6 +34,9 @@ struct Name {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     log_level: Option<i32>,
+    /// The arguments, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<Vec<String>>,
 }
 
 /// More of one provider are shown with -v only.
@@ -42,7 +46,20 @@ const FEW: usize = 12;
 type Names = Rc<Vec<(String, Name)>>;
 type FileId = (u32, u32, u64);
 
-pub(super) fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Result<(), Failure> {
+/// What is shown beside the names.
+#[derive(Clone, Copy)]
+pub(super) struct Detail {
+    pub(super) is_verbose: bool,
+    pub(super) has_fields: bool,
+}
+
+impl Detail {
+    fn is_whole(self) -> bool {
+        self.is_verbose || self.has_fields
+    }
+}
+
+pub(super) fn run(patterns: &[Pattern], is_json: bool, detail: Detail) -> Result<(), Failure> {
     let mut files: HashMap<FileId, Names> = HashMap::new();
     let mut programs = Vec::new();
     let mut n_not_permitted = 0;
@@ -58,7 +75,7 @@ pub(super) fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Resu
             Err(_) => continue,
         };
         let providers: Vec<_> =
-            objects.iter().flat_map(|object| providers(&mut files, object, patterns)).collect();
+            objects.iter().flat_map(|object| providers(&mut files, object, patterns, detail)).collect();
         if !providers.is_empty() {
             programs.push(Program {
                 pid: process.pid,
@@ -73,7 +90,7 @@ pub(super) fn run(patterns: &[Pattern], is_json: bool, is_verbose: bool) -> Resu
             let json = serde_json::to_string_pretty(&programs);
             json.expect("strings, numbers and lists become JSON") + "\n"
         }
-        false => render(&programs, is_verbose),
+        false => render(&programs, detail),
     };
     print(&output)?;
     if n_not_permitted > 0 && !is_json {
@@ -93,15 +110,20 @@ fn providers(
     files: &mut HashMap<FileId, Names>,
     object: &nopal_proc::MappedObject,
     patterns: &[Pattern],
+    detail: Detail,
 ) -> Vec<ProviderJson> {
     let first = &object.mappings[0];
     let id = (first.device_major, first.device_minor, first.inode);
     let names = files.entry(id).or_insert_with(|| {
         let probes = object.open().ok().and_then(|image| nopal_sdt::read(image.bytes()).ok());
-        let probes = probes.map(|object| object.probes).unwrap_or_default();
+        let mut probes = probes.map(|object| object.probes).unwrap_or_default();
+        if detail.has_fields {
+            nopal_sdt::describe(&mut probes, &[]);
+        }
         let named = |probe: nopal_sdt::probe::Probe| {
             let log_level = probe.description.as_ref().and_then(|description| description.log_level);
-            (probe.provider, Name { name: probe.name, log_level })
+            let fields = detail.has_fields.then(|| arguments(&probe));
+            (probe.provider, Name { name: probe.name, log_level, fields })
         };
         Rc::new(probes.into_iter().map(named).collect())
     });
@@ -125,7 +147,7 @@ fn providers(
     .collect()
 }
 
-fn render(programs: &[Program], is_verbose: bool) -> String {
+fn render(programs: &[Program], detail: Detail) -> String {
     if programs.is_empty() {
         return String::new();
     }
@@ -144,12 +166,17 @@ fn render(programs: &[Program], is_verbose: bool) -> String {
             writeln!(out, "{bold}{:>7}{bold:#}  {}", program.pid, wrapped(&providers.join(", "), 9, width));
         let _ = writeln!(out, "{:>7}  {quiet}{command}{quiet:#}", "");
         if !more.is_empty() {
-            let _ = writeln!(out, "{:>7}  {quiet}the same in {}{quiet:#}", "", in_short(&more, is_verbose));
+            let _ = writeln!(
+                out,
+                "{:>7}  {quiet}the same in {}{quiet:#}",
+                "",
+                in_short(&more, detail.is_verbose)
+            );
         }
         for (provider, names) in &names {
-            let n_shown = if is_verbose { names.len() } else { FEW };
+            let n_shown = if detail.is_whole() { names.len() } else { FEW };
             let mut shown: Vec<String> =
-                names.iter().take(n_shown).map(|name| in_words(name, is_verbose)).collect();
+                names.iter().take(n_shown).map(|name| in_words(name, detail.is_verbose)).collect();
             if names.len() > n_shown {
                 shown.push(format!("{} more (-v shows them)", names.len() - n_shown));
             }
@@ -204,8 +231,10 @@ fn in_short(pids: &[u32], is_verbose: bool) -> String {
 }
 
 fn in_words(name: &Name, is_verbose: bool) -> String {
+    let fields =
+        name.fields.as_ref().map_or(String::new(), |fields| format!("({})", printable(&fields.join(", "))));
     match name.log_level {
-        Some(level) if is_verbose => format!("{} (log level {level})", printable(&name.name)),
-        _ => printable(&name.name).to_string(),
+        Some(level) if is_verbose => format!("{}{fields} (log level {level})", printable(&name.name)),
+        _ => format!("{}{fields}", printable(&name.name)),
     }
 }

@@ -218,7 +218,7 @@ fn argument_details(out: &mut String, arg: &ArgDescription, screen: usize) {
 }
 
 /// The arguments as a C programmer would declare them; those nobody named by the type of their operand.
-fn arguments(probe: &Probe) -> Vec<String> {
+pub(super) fn arguments(probe: &Probe) -> Vec<String> {
     let n_operands = probe.sites.iter().map(|site| site.args.len()).max().unwrap_or(0);
     let Some(description) = &probe.description else {
         return (0..n_operands).map(|idx| machine_type(&probe.sites, idx)).collect();

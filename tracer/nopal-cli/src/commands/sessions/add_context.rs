@@ -3,6 +3,7 @@
 use super::enable_channel::no_channel;
 use super::{Which, change, say};
 use crate::failure::Failure;
+use nopal_live::context::ContextField;
 use nopal_session::config::{DEFAULT_CHANNEL, context_field};
 
 /// Adds fields to every event of a channel, or of all.
@@ -21,11 +22,29 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "NAME")]
     pub channel: Option<String>,
     /// The field; may be given several times.
-    #[arg(short = 't', long = "type", value_name = "FIELD", required = true, value_delimiter = ',')]
+    #[arg(
+        short = 't',
+        long = "type",
+        value_name = "FIELD",
+        required_unless_present = "list",
+        value_delimiter = ','
+    )]
     pub types: Vec<String>,
+    /// Shows the fields there are.
+    #[arg(long, conflicts_with = "types")]
+    pub list: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    if args.list {
+        let names = ContextField::ALL.into_iter().map(ContextField::name);
+        let names: Vec<&str> = ["cpu_id"].into_iter().chain(names).collect();
+        match args.which.json {
+            true => show_json!(serde_json::json!(names)),
+            false => names.iter().for_each(|name| show!("{name}")),
+        }
+        return Ok(());
+    }
     let mut fields = Vec::new();
     for name in &args.types {
         fields.extend(context_field(name)?);

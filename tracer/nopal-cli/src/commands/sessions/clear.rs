@@ -1,13 +1,14 @@
 //! `nopal clear`: removes what a session has recorded.
 
-use super::{EXIT_HELP, say};
+use super::{EXIT_HELP, each, meant, say};
 use crate::failure::Failure;
 use nopal_session::control::{Request, ask};
 use nopal_session::home::Life;
 use nopal_session::{Home, Session};
 
-/// Removes what a session has recorded since its last rotation, and what its rings hold. A started one goes on. Chunks
-/// that a rotation has archived stay, and so do snapshots.
+/// Removes what a session has recorded since its last rotation
+///
+/// A started one goes on with empty rings. Chunks that a rotation has archived stay, and so do snapshots.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("\
 Examples:
@@ -17,7 +18,7 @@ Examples:
 
 {EXIT_HELP}"))]
 pub(crate) struct Args {
-    /// The session; without it the current one.
+    /// The session, or several with `*`; without it the current one.
     #[arg(conflicts_with = "all")]
     pub name: Option<String>,
     /// All sessions.
@@ -30,13 +31,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let home = Home::find()?;
-    let sessions = if args.all { home.all()? } else { vec![home.get(args.name.as_deref())?] };
-    for session in sessions {
+    let sessions = meant(&home, args.name.as_deref(), args.all)?;
+    each(sessions, |session| {
         clear(&session)?;
         let text = format!("Session `{}` cleared", session.name);
         say(args.json, &text, serde_json::json!({ "session": session.name }), &[]);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn clear(session: &Session) -> Result<(), Failure> {

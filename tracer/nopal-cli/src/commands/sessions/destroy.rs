@@ -1,7 +1,7 @@
 //! `nopal destroy`: forgets a session; what it recorded stays.
 
 use super::stop::{Ended, end};
-use super::{EXIT_HELP, say};
+use super::{EXIT_HELP, meant, say};
 use crate::failure::Failure;
 use nopal_session::Home;
 
@@ -10,16 +10,20 @@ use nopal_session::Home;
 #[command(after_help = format!("\
 Examples:
   nopal destroy valkey
+  nopal destroy 'auto-*'
   nopal destroy --all
 
 {EXIT_HELP}"))]
 pub(crate) struct Args {
-    /// The session; without it the current one.
+    /// The session, or several with `*`; without it the current one.
     #[arg(conflicts_with = "all")]
     pub name: Option<String>,
     /// All sessions.
     #[arg(short, long)]
     pub all: bool,
+    /// As in later LTTng: names may have `*` anyway.
+    #[arg(short, long, hide = true)]
+    pub glob: bool,
     /// As in LTTng; stopping never takes long here.
     #[arg(short, long)]
     pub no_wait: bool,
@@ -30,7 +34,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let home = Home::find()?;
-    let sessions = if args.all { home.all()? } else { vec![home.get(args.name.as_deref())?] };
+    let sessions = meant(&home, args.name.as_deref(), args.all)?;
     for session in sessions {
         let output = session.config().map(|config| config.output);
         let mut notes = Vec::new();

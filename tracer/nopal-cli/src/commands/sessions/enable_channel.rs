@@ -4,8 +4,8 @@ use super::{Which, change, say};
 use crate::failure::Failure;
 use crate::target_args::DoorArg;
 use crate::words::{bytes_in_words, size};
-use nopal_session::Channel;
 use nopal_session::config::{DoorChoice, MIN_TRACEFILE_BYTES, Mode, check_name};
+use nopal_session::{Channel, Session};
 
 /// Makes a channel, or sets one that is there.
 #[derive(Debug, clap::Args)]
@@ -47,8 +47,9 @@ pub(crate) struct Args {
     pub door: Option<DoorArg>,
     #[command(flatten)]
     pub lttng: LttngOnly,
-    #[arg(value_name = "CHANNEL")]
-    pub name: String,
+    /// Several with commas.
+    #[arg(value_name = "CHANNEL", value_delimiter = ',', required = true)]
+    pub names: Vec<String>,
 }
 
 /// LTTng's options that have no counterpart: those without effect here are taken, others are refused in words.
@@ -97,15 +98,16 @@ Examples:
 pub(crate) struct DisableArgs {
     #[command(flatten)]
     pub which: Which,
-    #[arg(value_name = "CHANNEL")]
-    pub name: String,
+    /// Several with commas.
+    #[arg(value_name = "CHANNEL", value_delimiter = ',', required = true)]
+    pub names: Vec<String>,
 }
 
 const USUAL_SUBBUF_BYTES: u64 = 1 << 20;
 const USUAL_NUM_SUBBUF: u64 = 4;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    check_name("a channel", &args.name)?;
+    args.names.iter().try_for_each(|name| check_name("a channel", name))?;
     let ring_bytes = (args.subbuf_size.is_some() || args.num_subbuf.is_some()).then(|| {
         args.subbuf_size
             .unwrap_or(USUAL_SUBBUF_BYTES)
@@ -122,29 +124,46 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let (session, more) = change(&args.which, |config| {
         let is_snapshot = config.snapshot;
-        let channel = config.channel_mut(&args.name);
-        channel.enabled = true;
-        if args.overwrite || is_snapshot {
-            channel.mode = Mode::Overwrite;
-        } else if args.discard {
-            channel.mode = Mode::Discard;
-        }
-        channel.ring_bytes = ring_bytes.or(channel.ring_bytes);
-        channel.max_string = args.max_string.unwrap_or(channel.max_string);
-        set_limit(channel, args.tracefile_size, args.tracefile_count)?;
-        if let Some(door) = args.door {
-            channel.door = match door {
-                DoorArg::Auto => DoorChoice::Auto,
-                DoorArg::User => DoorChoice::User,
-                DoorArg::Kernel => DoorChoice::Kernel,
-            };
+        for name in &args.names {
+            set(config.channel_mut(name), &args, ring_bytes, is_snapshot)?;
         }
         Ok(())
     })?;
     notes.extend(more);
-    let text = format!("Channel {} enabled in session `{}`", args.name, session.name);
-    say(args.which.json, &text, serde_json::json!({ "session": session.name, "channel": args.name }), &notes);
+    say_done(&args.which, "enabled", &args.names, &session, &notes);
     Ok(())
+}
+
+fn set(
+    channel: &mut Channel,
+    args: &Args,
+    ring_bytes: Option<u64>,
+    is_snapshot: bool,
+) -> Result<(), Failure> {
+    channel.enabled = true;
+    if args.overwrite || is_snapshot {
+        channel.mode = Mode::Overwrite;
+    } else if args.discard {
+        channel.mode = Mode::Discard;
+    }
+    channel.ring_bytes = ring_bytes.or(channel.ring_bytes);
+    channel.max_string = args.max_string.unwrap_or(channel.max_string);
+    if let Some(door) = args.door {
+        channel.door = match door {
+            DoorArg::Auto => DoorChoice::Auto,
+            DoorArg::User => DoorChoice::User,
+            DoorArg::Kernel => DoorChoice::Kernel,
+        };
+    }
+    set_limit(channel, args.tracefile_size, args.tracefile_count)
+}
+
+fn say_done(which: &Which, what: &str, names: &[String], session: &Session, notes: &[String]) {
+    for (n, name) in names.iter().enumerate() {
+        let text = format!("Channel {name} {what} in session `{}`", session.name);
+        let notes = if n + 1 == names.len() { notes } else { &[] };
+        say(which.json, &text, serde_json::json!({ "session": session.name, "channel": name }), notes);
+    }
 }
 
 /// What its files may take from now on; 0 takes a limit away.
@@ -164,16 +183,15 @@ fn set_limit(channel: &mut Channel, size: Option<u64>, count: Option<u32>) -> Re
 
 pub(crate) fn disable(args: DisableArgs) -> Result<(), Failure> {
     let (session, notes) = change(&args.which, |config| {
-        match config.channels.iter_mut().find(|channel| channel.name == args.name) {
-            Some(channel) => {
-                channel.enabled = false;
-                Ok(())
+        for name in &args.names {
+            match config.channels.iter_mut().find(|channel| channel.name == *name) {
+                Some(channel) => channel.enabled = false,
+                None => return Err(no_channel(name, config)),
             }
-            None => Err(no_channel(&args.name, config)),
         }
+        Ok(())
     })?;
-    let text = format!("Channel {} disabled in session `{}`", args.name, session.name);
-    say(args.which.json, &text, serde_json::json!({ "session": session.name, "channel": args.name }), &notes);
+    say_done(&args.which, "disabled", &args.names, &session, &notes);
     Ok(())
 }
 

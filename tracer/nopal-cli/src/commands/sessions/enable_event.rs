@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Every event of the tracked processes.
     #[arg(short, long, conflicts_with = "events")]
     pub all: bool,
+    /// As in LTTng; there are no other events here.
+    #[arg(long, hide = true)]
+    pub tracepoint: bool,
     /// `provider:name` with `*` and `?`; several with commas or blanks.
     #[arg(value_name = "EVENT", value_delimiter = ',', required_unless_present = "all")]
     pub events: Vec<String>,

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::words::{bytes_in_words, size};
 use nopal_session::Rotation;
 
-/// Has a session rotate by itself, as `nopal rotate` does, by size, by time, or by whichever comes first.
+/// Has a session rotate by itself, by size, by time, or by whichever comes first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -98,7 +98,8 @@ pub(super) fn rotation_in_words(rotation: &Rotation) -> String {
 }
 
 fn some_size(text: &str) -> Result<u64, String> {
-    size(text).and_then(|size| if size > 0 { Ok(size) } else { Err("a chunk has at least a byte".to_owned()) })
+    size(text)
+        .and_then(|size| if size > 0 { Ok(size) } else { Err("a chunk has at least a byte".to_owned()) })
 }
 
 /// Microseconds, with LTTng's units or without.
@@ -123,7 +124,8 @@ mod tests {
 
     #[test]
     fn periods_have_the_units_of_lttng() {
-        for (text, us) in [("5000", 5000), ("7us", 7), ("20ms", 20_000), ("3s", 3_000_000), ("1h", 3_600_000_000)]
+        for (text, us) in
+            [("5000", 5000), ("7us", 7), ("20ms", 20_000), ("3s", 3_000_000), ("1h", 3_600_000_000)]
         {
             assert_eq!(period_us(text), Ok(us), "{text}");
         }

@@ -21,9 +21,11 @@ pub(super) mod track;
 use crate::failure::Failure;
 use crate::failure::failure_of;
 use nopal_live::LiveError;
+use nopal_sdt::pattern::glob;
 use nopal_session::control::{self, Reply, Request};
 use nopal_session::home::Life;
 use nopal_session::{Home, Session, SessionConfig, SessionError};
+use std::path::Path;
 
 /// Exit codes of what scripts want to tell apart; everything else is 1, and 2 a command line that cannot be understood.
 const EXIT_CODES: [(&str, u8); 12] = [
@@ -114,6 +116,34 @@ fn change(
             Err(error.into())
         }
     }
+}
+
+/// The sessions that a command names: one, the current one, all, or those whose names match.
+fn meant(home: &Home, name: Option<&str>, is_all: bool) -> Result<Vec<Session>, Failure> {
+    let pattern = match name {
+        _ if is_all => "*",
+        Some(name) if name.contains(['*', '?', '[']) => name,
+        _ => return Ok(vec![home.get(name)?]),
+    };
+    let all = home.all()?;
+    let names: Vec<String> = all.iter().map(|session| session.name.clone()).collect();
+    let sessions: Vec<Session> = all.into_iter().filter(|session| glob(pattern, &session.name)).collect();
+    if sessions.is_empty() && !is_all {
+        let error = SessionError::new("no-such-session", format!("no session matches `{pattern}`"));
+        return Err(error.hint(format!("there are {}", names.join(", "))).into());
+    }
+    Ok(sessions)
+}
+
+/// Does the same with each of several sessions; with the others also where one fails, whose failure is then told.
+fn each(sessions: Vec<Session>, act: impl Fn(Session) -> Result<(), Failure>) -> Result<(), Failure> {
+    let done: Vec<Result<(), Failure>> = sessions.into_iter().map(act).collect();
+    done.into_iter().collect()
+}
+
+/// Whether `nopal save` may have written it.
+fn is_session_file(path: &Path) -> bool {
+    path.is_file() && path.extension().is_some_and(|extension| extension == "toml")
 }
 
 /// Says what was done: a line on standard output, or an object.

@@ -14,6 +14,9 @@ Examples:
 pub(crate) struct Args {
     /// The session; without it the current one.
     pub name: Option<String>,
+    /// As in LTTng; rotating never takes long here.
+    #[arg(short, long, hide = true)]
+    pub no_wait: bool,
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,6 @@
 //! `nopal start`: begins recording, in a process of its own that outlives the terminal.
 
-use super::{EXIT_HELP, say};
+use super::{EXIT_HELP, each, meant, say};
 use crate::failure::Failure;
 use crate::words::counted;
 use nopal_session::control::{Request, ask};
@@ -16,24 +16,37 @@ use std::process::{Command, Stdio};
 Examples:
   nopal start
   nopal start valkey
+  nopal start --all
 
 A recorder process holds the session until `nopal stop`; it survives the terminal.
 
 {EXIT_HELP}"))]
 pub(crate) struct Args {
-    /// The session; without it the current one.
+    /// The session, or several with `*`; without it the current one.
+    #[arg(conflicts_with = "all")]
     pub name: Option<String>,
+    /// All that are not started.
+    #[arg(short, long)]
+    pub all: bool,
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let session = Home::find()?.get(args.name.as_deref())?;
+    let home = Home::find()?;
+    let mut sessions = meant(&home, args.name.as_deref(), args.all)?;
+    if args.all {
+        sessions.retain(|session| session.life() != Life::Started);
+    }
+    each(sessions, |session| start(&session, args.json))
+}
+
+fn start(session: &Session, is_json: bool) -> Result<(), Failure> {
     // What is changed now is changed before the recorder reads it, or when it listens.
     let _alone = session.edit()?;
     if session.life() == Life::Started {
-        let answer = ask(&session, &Request::Status);
+        let answer = ask(session, &Request::Status);
         // A killed recorder keeps its lock until the kernel has put it away.
         if session.life() == Life::Started {
             answer?;
@@ -41,7 +54,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             return Err(SessionError::new("already-started", text).into());
         }
     }
-    let started = spawn(&session)??;
+    let started = spawn(session)??;
     let sites = [
         (started.user_sites, "user door"),
         (started.kernel_sites, "kernel door"),
@@ -58,7 +71,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         "session": session.name, "pids": started.pids,
         "sites": { "user": started.user_sites, "kernel": started.kernel_sites, "closed": started.closed_sites },
     });
-    say(args.json, &text, object, &started.notes);
+    say(is_json, &text, object, &started.notes);
     Ok(())
 }
 

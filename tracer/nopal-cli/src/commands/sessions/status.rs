@@ -1,8 +1,8 @@
 //! `nopal status`: the sessions there are, or one in detail.
 
+use super::enable_rotation::rotation_in_words;
 use crate::failure::Failure;
 use crate::words::{bytes_in_words, counted};
-use super::enable_rotation::rotation_in_words;
 use nopal_session::config::{Mode, log_level_name};
 use nopal_session::control::{Reply, Request, Status, ask};
 use nopal_session::home::Life;
@@ -128,8 +128,9 @@ fn show(session: &Session, config: &SessionConfig, answer: &Answer) {
             );
             let snapshots = config.snapshot.then(|| counted(s.n_snapshots.into(), "snapshot"));
             // Where all is kept in memory there are no events but those of snapshots.
-            let recorded = (!config.snapshot || s.totals.n_events > 0)
-                .then(|| format!("{}, {}", counted(s.totals.n_events, "event"), bytes_in_words(s.totals.n_bytes)));
+            let recorded = (!config.snapshot || s.totals.n_events > 0).then(|| {
+                format!("{}, {}", counted(s.totals.n_events, "event"), bytes_in_words(s.totals.n_bytes))
+            });
             let so_far: Vec<String> = recorded.into_iter().chain(snapshots).collect();
             show!("  so far    {}, {} lost", so_far.join(", "), s.totals.n_lost);
             if s.totals.n_let_go > 0 {

@@ -1,6 +1,6 @@
 //! `nopal stop`: ends recording.
 
-use super::{EXIT_HELP, say};
+use super::{EXIT_HELP, each, meant, say};
 use crate::failure::Failure;
 use crate::verdict::{self, Manner};
 use crate::words::{bytes_in_words, counted};
@@ -16,11 +16,16 @@ use nopal_trace::Verdict;
 Examples:
   nopal stop
   nopal stop valkey && nopal view valkey
+  nopal stop --all
 
 {EXIT_HELP}"))]
 pub(crate) struct Args {
-    /// The session; without it the current one.
+    /// The session, or several with `*`; without it the current one.
+    #[arg(conflicts_with = "all")]
     pub name: Option<String>,
+    /// All that are started.
+    #[arg(short, long)]
+    pub all: bool,
     /// As in LTTng; stopping never takes long here.
     #[arg(short, long)]
     pub no_wait: bool,
@@ -40,11 +45,19 @@ pub(crate) enum Ended {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let session = Home::find()?.get(args.name.as_deref())?;
+    let home = Home::find()?;
+    let mut sessions = meant(&home, args.name.as_deref(), args.all)?;
+    if args.all {
+        sessions.retain(|session| session.life() != Life::Stopped);
+    }
+    each(sessions, |session| stop(&session, args.json))
+}
+
+fn stop(session: &Session, is_json: bool) -> Result<(), Failure> {
     let config = session.config()?;
     let is_overwriting = config.channels.iter().any(|c| c.enabled && c.mode == Mode::Overwrite);
     let output = config.output;
-    match end(&session)? {
+    match end(session)? {
         Ended::Stopped(status) => {
             let totals = status.totals;
             let recorded = nopal_trace::Recording::open(&output).map(|r| r.verdict()).unwrap_or_default();
@@ -74,7 +87,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 "session": session.name, "events": totals.n_events, "snapshots": status.n_snapshots,
                 "path": output.display().to_string(), "gaps": status.gaps,
             });
-            say(args.json, &text, verdict::json_with(&verdict, more), &verdict::remarks(&verdict, None));
+            say(is_json, &text, verdict::json_with(&verdict, more), &verdict::remarks(&verdict, None));
             Ok(())
         }
         Ended::WasStale { n_restored } => {

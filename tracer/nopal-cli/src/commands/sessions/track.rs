@@ -51,7 +51,7 @@ pub(crate) struct What {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub program: Vec<String>,
     /// All processes of a user, by name or number, that have enabled probes: those running, and those started later.
-    #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = user)]
+    #[arg(long, visible_aliases = ["vuid", "uid"], value_name = "USER", value_delimiter = ',', value_parser = user)]
     pub user: Vec<u32>,
     #[arg(skip)]
     groups: (Vec<PathBuf>, Vec<String>),
