@@ -4,23 +4,22 @@
 use nopal_tests::cycles::{Chance, rounds};
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build, build_with};
-use nopal_tests::{nopal, run, scratch, user_door};
+use nopal_tests::{nopal, run, scratch};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 /// A folder with a counter that a target counts its hits in.
-struct Place {
-    dir: PathBuf,
+pub(crate) struct Place {
+    pub(crate) dir: PathBuf,
     counter: fs::File,
 }
 
 impl Place {
-    fn new(name: &str) -> Place {
+    pub(crate) fn new(name: &str) -> Place {
         let dir = scratch(&format!("complete-{name}"));
         fs::write(dir.join("counter"), [0; 8]).unwrap();
         let counter = fs::File::open(dir.join("counter")).unwrap();
@@ -28,7 +27,7 @@ impl Place {
     }
 
     /// How often the target says it has hit a probe.
-    fn n_hits(&self) -> u64 {
+    pub(crate) fn n_hits(&self) -> u64 {
         let mut bytes = [0; 8];
         self.counter.read_exact_at(&mut bytes, 0).unwrap();
         u64::from_ne_bytes(bytes)
@@ -42,19 +41,19 @@ impl Place {
         line
     }
 
-    fn start(&self, steps: &[&str]) -> Running {
+    pub(crate) fn start(&self, steps: &[&str]) -> Running {
         let line = self.target(steps);
         Running::start(Command::new(&line[0]).args(&line[1..]))
     }
 
-    fn nopal(&self, line: &[&str]) -> Command {
+    pub(crate) fn nopal(&self, line: &[&str]) -> Command {
         let mut command = Command::new(nopal());
         command.args(line).env("NOPAL_HOME", self.dir.join("home"));
         command
     }
 }
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
@@ -65,7 +64,7 @@ fn json(output: &Output, is_on_stderr: bool) -> Value {
 }
 
 #[track_caller]
-fn last_object(said: &str) -> Value {
+pub(crate) fn last_object(said: &str) -> Value {
     let last =
         said.lines().rfind(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no object: {said}"));
     serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {said}"))
@@ -241,48 +240,6 @@ fn a_tracer_without_descriptors_ends_with_its_program() {
         fs::write(&go, "").unwrap();
         assert!(target.0.wait().unwrap().success());
         wait_until("the tracer ends", 60, || tracer.try_wait().unwrap().is_some());
-    }
-}
-
-/// A tool that came before nopal puts back what it found, and the tracer ends before it looks again.
-#[test]
-fn a_site_that_another_tool_closed_at_the_last_moment_is_a_gap() {
-    for verb in ["trace", "run"] {
-        let place = Place::new(&format!("last-moment-{verb}"));
-        let (go, end) = (place.dir.join("go"), place.dir.join("end"));
-        let steps = [&format!("wait:{}", text(&go)), "fire:5:0", &format!("wait:{}", text(&end))];
-        let mut target = place.start(&steps);
-        wait_until("the program waits", 10, || {
-            fs::read_dir(format!("/proc/{}/map_files", target.pid())).is_ok()
-        });
-        let before = user_door::text(target.pid());
-        let pid = target.pid().to_string();
-        let what = if verb == "run" {
-            ["-e", "usdt::counted:hit { @ = count(); }"].as_slice()
-        } else {
-            &["counted:hit"]
-        };
-        let out = place.dir.join("said");
-        let mut tracer = place.nopal(&[&[verb, "-v", "--json", "--door", "user", "-p", &pid], what].concat());
-        let both = fs::File::create(&out).unwrap();
-        let tracer = tracer.stdout(both.try_clone().unwrap()).stderr(both);
-        let mut tracer = Running::start(tracer);
-        let said = || fs::read_to_string(&out).unwrap();
-        wait_until("all is open", 60, || said().lines().any(|l| l.starts_with("sites: 1 ")));
-        // SAFETY: kill has no preconditions; the process is a child that was not waited for.
-        let signal = |signal| unsafe { libc::kill(tracer.pid() as i32, signal) };
-        signal(libc::SIGSTOP);
-        before.put_back(target.pid());
-        fs::write(&go, "").unwrap();
-        wait_until("the program has its hits", 10, || place.n_hits() == 5);
-        std::thread::sleep(Duration::from_millis(20));
-        signal(libc::SIGINT);
-        signal(libc::SIGCONT);
-        tracer.0.wait().unwrap();
-        let ended = last_object(&said());
-        assert_eq!(ended["complete"], false, "{verb}: {}", said());
-        fs::write(&end, "").unwrap();
-        assert!(target.0.wait().unwrap().success(), "{verb}");
     }
 }
 

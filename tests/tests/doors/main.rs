@@ -18,6 +18,7 @@ mod kernel_door;
 mod made_up_threads;
 mod ordinary_user;
 mod panics;
+mod taken_away;
 mod thousand_functions;
 mod tracing;
 mod tracing_beside_others;

@@ -56,6 +56,10 @@ pub enum Refusal {
         n_missing: usize,
         n_sites: usize,
     },
+    /// A debugger has a breakpoint there.
+    Debugger {
+        pid: u32,
+    },
     /// No record can be made of the arguments.
     Capture(ProgramError),
     /// A clause cannot read them.
@@ -159,6 +163,11 @@ impl fmt::Display for Refusal {
                 f,
                 "the kernel took the uprobes, but {n_missing} of {n_sites} are not in the memory of process {pid}: its code \
                  there is no longer the file's"
+            ),
+            Refusal::Debugger { pid } => write!(
+                f,
+                "a debugger holds process {pid} and has a breakpoint there: it would wait for it in vain, and take the kernel's \
+                 away with it when it leaves; delete the breakpoint first"
             ),
             Refusal::Capture(error) => write!(f, "{error}"),
             Refusal::Argument(error) => write!(f, "{error}"),

@@ -368,6 +368,7 @@ impl<S: Selection> Live<S> {
         }
         if let Some(kernel) = &mut self.kernel {
             self.handovers = Handovers::default();
+            self.pending.extend(kernel.landed.look().iter().map(|gone| News::Gap(gone.to_string())));
             kernel.close();
         }
         // Once all are left nobody knows them any more.

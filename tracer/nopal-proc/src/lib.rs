@@ -37,5 +37,5 @@ pub use error::TargetError;
 pub use image::{Bytes, Image};
 pub use maps::{Mapping, maps, parse as parse_maps};
 pub use objects::{FileId, MappedObject, changeable_objects, has_ended, mapped_objects};
-pub use process::{Process, Width, children, processes, read_short, read_text, threads, words_of};
+pub use process::{Process, Width, children, processes, read_short, read_text, threads, tracer_of, words_of};
 pub use tree::{descendants, descendants_of_all};

@@ -138,6 +138,15 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
+/// The thread that holds a process by ptrace, and its name.
+pub fn tracer_of(pid: u32) -> Option<(u32, String)> {
+    let text = read_text(format!("/proc/{pid}/status")).ok()?;
+    let tracer = text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    let tracer: u32 = tracer.trim().parse().ok().filter(|tracer| *tracer != 0)?;
+    let name = read_text(format!("/proc/{tracer}/comm")).unwrap_or_default();
+    Some((tracer, name.trim_end().to_owned()))
+}
+
 /// `12 (na) me) S 1 ...`: the name may hold blanks and parentheses, so that the last `)` counts.
 fn parse_stat(text: &[u8]) -> Option<Process> {
     let open = text.iter().position(|&b| b == b'(')?;

@@ -275,6 +275,10 @@ impl KernelRun {
         self.missed_execs.drain_libraries(of_started, |object| note(&object));
     }
 
+    fn tell_taken_away(&mut self, is_last: bool) {
+        self.door.taken_away(is_last).iter().for_each(|gone| self.gap(gone.to_string()));
+    }
+
     /// Programs that the kernel did not tell of.
     fn tell_untold(&mut self) {
         self.missed_execs.note_ends();
@@ -293,6 +297,7 @@ impl KernelRun {
 
     /// New children and libraries get their points as soon as they are seen.
     fn look(&mut self) {
+        self.tell_taken_away(false);
         self.performer.names.catch_up();
         let mut family: Vec<u32> = self.roots.clone();
         self.drain_events();
@@ -390,6 +395,7 @@ impl KernelRun {
         self.tell_untold();
         let loaded = std::mem::take(&mut self.loaded);
         self.missed(loaded.into_keys());
+        self.tell_taken_away(true);
         self.door.detach();
         while self.poll() > 0 {}
         self.performer.spans.close();

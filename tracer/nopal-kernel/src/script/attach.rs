@@ -5,7 +5,7 @@ use super::load::Attachment;
 use super::resolve::{Found, PointSite, PointSites, unreadable};
 use super::{Attached, ScriptDoor, ScriptError, State};
 use crate::bpf::{self, LinkSite, MapKind};
-use crate::landed;
+use crate::landed::{self, Gone};
 use crate::refusal::{self, Refusal};
 use crate::uprobes::{self, AttachError, PAGE_BYTES, SiteSet, Way};
 use nopal_proc::{FileId, MappedObject, changeable_objects, has_ended, mapped_objects, processes};
@@ -246,7 +246,21 @@ impl ScriptDoor {
         if let Some(why) = sites.refusal() {
             self.refuse(key, why, states);
         }
-        let sites = sites.open;
+        let mut sites = sites.open;
+        if let (Some(pid), Some(mapped)) = (pid, &found.mapped) {
+            let places: Vec<u64> = sites.iter().map(|site| site.address).collect();
+            let mut of_debugger = landed::of_debugger(mapped, &found.code, &places).into_iter();
+            let n_all = sites.len();
+            sites.retain(|_| !of_debugger.next().unwrap_or(false));
+            if sites.len() < n_all {
+                let refused = vec![Refusal::Debugger { pid }; n_all - sites.len()];
+                let checked = PointSites { open: std::mem::take(&mut sites), refused };
+                if let Some(why) = checked.refusal() {
+                    self.refuse(key, why, states);
+                }
+                sites = checked.open;
+            }
+        }
         if sites.is_empty() {
             return;
         }
@@ -360,6 +374,11 @@ impl ScriptDoor {
             let key = PointInProcess { clause, point: *point, pid, file };
             self.attached.insert(key);
             let state = verify(&group.found, sites, pid);
+            if let (Some(_), Some(mapped)) = (pid, &group.found.mapped) {
+                let name = &self.program.clauses[clause].points[*point].name;
+                let sites = sites.iter().map(|site| (&name[..], site.address));
+                self.landed.note(mapped, &group.found.code, sites);
+            }
             if matches!(state, State::Waiting { .. }) {
                 self.waiting.insert(key);
             }
@@ -465,7 +484,13 @@ impl ScriptDoor {
         self.attached.retain(|key| stays(&key.pid));
         self.waiting.retain(|key| stays(&key.pid));
         self.refused.retain(|key, _| stays(&key.pid));
+        self.landed.forget(&is_gone);
         self.uprobes.forget(is_gone);
+    }
+
+    /// Breakpoints that somebody has taken away, each told once; now and then unless it is the last time.
+    pub fn taken_away(&mut self, is_last: bool) -> Vec<Gone> {
+        if is_last { self.landed.look() } else { self.landed.look_now_and_then() }
     }
 
     /// Detaches everything at once; maps and what was emitted stay.

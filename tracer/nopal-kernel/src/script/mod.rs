@@ -19,6 +19,7 @@ pub use resolve::is_later;
 
 use super::bpf::{self, MapKind};
 use super::file_code::FileCodes;
+use super::landed::Landed;
 use super::refusal::Refusal;
 use super::ringbuf::RingBuffer;
 use super::uprobes::Uprobes;
@@ -143,6 +144,7 @@ pub struct ScriptDoor {
     files: FileCodes,
     /// Inherited by the index of the set.
     uprobes: Uprobes<usize>,
+    landed: Landed,
     sets: Vec<ClauseSet>,
     /// Of sets that share an event.
     bunches: Vec<Bunch>,
@@ -206,6 +208,7 @@ impl ScriptDoor {
             loaded: Vec::new(),
             files: FileCodes::new(options.given.clone()),
             uprobes: Uprobes::new(options.follows_children, options.has_uprobe_multi),
+            landed: Landed::default(),
             sets: Vec::new(),
             bunches: Vec::new(),
             events: Vec::new(),

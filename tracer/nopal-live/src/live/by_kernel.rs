@@ -8,6 +8,7 @@ use crate::selection::Selection;
 use nopal_capture::record::RecordKind;
 use nopal_capture::{Action, Came, Task, Wanted};
 use nopal_kernel::file_code::{FileCode, FileCodes};
+use nopal_kernel::landed::Landed;
 use nopal_kernel::refusal::Refusal;
 use nopal_kernel::uprobes::{Link, Uprobes, drop_together};
 use nopal_kernel::{CaptureSet, KernelDoor, KernelError, KernelSite, landed};
@@ -34,6 +35,7 @@ pub(crate) struct Kernel {
     /// By file, with the events it was prepared for.
     prepared: HashMap<(PathBuf, Vec<u32>), Prepared>,
     files: FileCodes,
+    pub(crate) landed: Landed,
     /// By CPU: how many losses were reported, and when the last of them was.
     lost_seen: Vec<(u64, u64)>,
     /// Records of one poll, to be put in order.
@@ -74,6 +76,7 @@ impl Kernel {
             door,
             prepared: HashMap::new(),
             files: FileCodes::default(),
+            landed: Landed::default(),
             lost_seen: Vec::new(),
             batch: Vec::new(),
             last_ns: HashMap::new(),
@@ -118,6 +121,7 @@ impl Kernel {
 
     /// A link outlives the program it was made for; what is inherited holds for the next program, too.
     pub(crate) fn exec(&mut self, pid: u32) {
+        self.landed.forget(|other| other == pid);
         self.uprobes.exec(pid);
     }
 
@@ -187,6 +191,11 @@ impl Kernel {
                 refused.insert(wanted.event, NotByKernel::Site(why));
             }
         }
+        let places: Vec<u64> = sites.iter().map(|(wanted, _)| wanted.site.address).collect();
+        let of_debugger = landed::of_debugger(mapped, &file, &places);
+        for ((wanted, _), _) in sites.iter().zip(of_debugger).filter(|(_, is_so)| *is_so) {
+            refused.entry(wanted.event).or_insert(NotByKernel::Site(Refusal::Debugger { pid }));
+        }
         let safe: Vec<Wanted> = sites
             .iter()
             .map(|(wanted, _)| wanted)
@@ -205,6 +214,8 @@ impl Kernel {
                 let why = Refusal::NotInMemory { pid, n_missing: 1, n_sites: 1 };
                 refused.entry(wanted.event).or_insert(NotByKernel::Site(why));
             }
+            let names = safe.iter().map(|wanted| (&wanted.probe[..], wanted.site.address));
+            self.landed.note(mapped, &file, names);
         }
         for (wanted, why) in sites {
             done.opened.push(match refused.remove(&wanted.event) {

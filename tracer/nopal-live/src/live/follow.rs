@@ -114,6 +114,10 @@ impl<S: Selection> Live<S> {
         self.last_look = Instant::now();
         let mut news = std::mem::take(&mut self.pending);
         self.take_back(&mut news);
+        if let Some(kernel) = &mut self.kernel {
+            let gone = kernel.landed.look_now_and_then();
+            news.extend(gone.iter().map(|gone| News::Gap(gone.to_string())));
+        }
         let notices = self.user.as_mut().map_or_else(Vec::new, |(session, _)| session.look_after());
         self.apply_notices(notices, &mut news, Loaders::GoOn);
         news
