@@ -2,8 +2,10 @@
 
 use nopal_tests::process::{Running, wait_until};
 use nopal_tests::targets::{Build, build, build_with};
-use nopal_tests::{copy_program, nopal, run, scratch};
+use nopal_tests::{copy_program, lttng, nopal, run, scratch};
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -157,4 +159,76 @@ fn programs_after_one_that_could_not_be_picked_up_are_recorded() {
     assert_eq!(seen.lines().filter(|line| line.contains(" forks:pass:")).count(), 5 * 5, "{stopped}");
     assert!(stopped.contains("not complete"), "{stopped}");
     drop(strace);
+}
+
+/// Processes that do nothing but take time from the others.
+fn load() -> Vec<Running> {
+    (0..4).map(|_| Running::start(Command::new("sh").args(["-c", "while :; do :; done"]))).collect()
+}
+
+/// How many events of each process there are, by number.
+fn events_by_process(recording: &Path) -> BTreeMap<u32, usize> {
+    let mut counts = BTreeMap::new();
+    for line in run(Command::new("babeltrace2").arg(recording)).lines() {
+        let pid = line.split_once("vpid = ").unwrap().1.split(',').next().unwrap();
+        *counts.entry(pid.parse().unwrap()).or_default() += 1;
+    }
+    counts
+}
+
+/// A hundred runs one after another while the machine is busy: each is recorded whole.
+fn a_hundred_runs(name: &str, program: &Path, events: &str, n_each: usize, start: impl Fn() -> Command) {
+    let dir = scratch(&format!("sessions_hundred_{name}"));
+    let session = |line: &[&str]| run(Command::new(nopal()).args(line).env("NOPAL_HOME", dir.join("home")));
+    let output = dir.join("out");
+    session(&["create", "s", "-o", output.to_str().unwrap()]);
+    session(&["enable-event", "-u", events]);
+    session(&["track", "-u", "--program", program.to_str().unwrap()]);
+    session(&["start"]);
+    let busy = load();
+    let mut expected = BTreeMap::new();
+    for _ in 0..100 {
+        let mut child = start().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        assert!(child.wait().unwrap().success());
+        expected.insert(child.id(), n_each);
+    }
+    drop(busy);
+    let stopped = session(&["stop"]);
+    assert_eq!(events_by_process(&output), expected, "{stopped}");
+    assert!(stopped.contains(&format!("; {} events", 100 * n_each)), "{stopped}");
+    assert!(stopped.contains(", complete"), "{stopped}");
+}
+
+#[test]
+fn lttngs_demo_is_recorded_whole_a_hundred_times_under_load() {
+    let dir = scratch("sessions_lttng_demo");
+    let examples = Path::new("/usr/share/doc/liblttng-ust-dev/examples/demo");
+    assert!(examples.exists(), "liblttng-ust-dev was installed without its documentation");
+    run(Command::new("cp").arg("-r").arg(examples.join(".")).arg(&dir));
+    let flags = lttng::ours();
+    let script = format!(
+        "for n in tp tp2 tp3; do gcc -O2 -I. {0} -fpic -c $n.c; done
+         gcc -shared -o all.so tp.o tp2.o tp3.o {1}
+         gcc -O2 -I. {0} -o demo demo.c -ldl",
+        flags[0],
+        flags[1..].join(" ")
+    );
+    run(Command::new("sh").args(["-e", "-c", &script]).current_dir(&dir));
+    let program = dir.join("demo");
+    a_hundred_runs("demo", &program, "ust_tests_demo*:*", 8, || {
+        let mut command = Command::new(&program);
+        command.arg("0").env("LD_PRELOAD", dir.join("all.so"));
+        command
+    });
+}
+
+#[test]
+fn a_program_that_lives_a_millisecond_is_recorded_whole_a_hundred_times_under_load() {
+    let program = scratch("sessions_millisecond").join("millisecond");
+    copy_program(&build("forks", &["forks.c"], Build::Pie), &program);
+    a_hundred_runs("millisecond", &program, "forks:*", 5, || {
+        let mut command = Command::new(&program);
+        command.arg("5");
+        command
+    });
 }
