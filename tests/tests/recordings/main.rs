@@ -19,6 +19,7 @@ mod sessions_disk;
 mod sessions_failures;
 mod sessions_latecomers;
 mod sessions_place;
+mod sessions_snapshots;
 mod slow_spans;
 mod two_doors;
 mod view_conditions;

@@ -1,75 +1,18 @@
 //! What sessions keep on disk: files of a limited size and number, rotation by size and by time, and clearing. The program
 //! counts its hits, so that each event says which one it is.
 
-use super::sessions_place::Place;
+use super::sessions_place::{AT_ONCE, Place, numbers, recorded};
 use nopal_tests::process::wait_until;
-use nopal_tests::targets::{Build, build};
 use nopal_tests::{nopal, root, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const FILE_BYTES: u64 = 64 << 10;
 const N_FILES: usize = 3;
-/// More than the ring of a test's channel would lose.
-const AT_ONCE: u64 = 2_000;
-
-/// Hits a probe when it is told to, on one CPU; the argument counts from 0 on.
-struct Counter {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Counter {
-    fn start() -> Counter {
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).arg(build("flight", &["flight.c"], Build::Pie));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), "ready");
-        Counter { child, lines }
-    }
-
-    fn hit(&mut self, n: u64) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "hit {n}").unwrap();
-        assert_eq!(self.lines.next().unwrap().unwrap(), "done");
-    }
-
-    /// The same with time for the recorder to read them.
-    fn hit_slowly(&mut self, n: u64) {
-        for _ in 0..n / AT_ONCE {
-            self.hit(AT_ONCE);
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Counter {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A session that records a counter, with more options for its channel.
-fn recorded(place: &Place, channel: &[&str]) -> Counter {
-    let counter = Counter::start();
-    place.nopal(&[&["enable-channel", "-u", "channel0"], channel].concat());
-    place.nopal(&["enable-event", "-u", "flight:pass"]);
-    place.nopal(&["track", "-u", "-p", &counter.child.id().to_string()]);
-    place.nopal(&["start"]);
-    counter
-}
-
-/// The numbers of the hits, in the order of the recording.
-fn numbers(place: &Place, what: &Path) -> Vec<u64> {
-    place.events(what).iter().map(|event| event["args"]["arg0"].as_u64().unwrap()).collect()
-}
-
 /// The files of each stream below a folder, with their sizes.
 fn streams(dir: &Path, found: &mut BTreeMap<PathBuf, Vec<u64>>) {
     for entry in fs::read_dir(dir).unwrap().flatten() {

@@ -1,13 +1,15 @@
 //! What tests of sessions need: a server that is recorded, and a folder with sessions of its own.
 
 use nopal_tests::process::Running;
+use nopal_tests::targets::{Build, build};
 use nopal_tests::{nopal, run, scratch};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 /// The demo's server, which speaks RESP and has Valkey's probes.
 pub(super) struct Server {
@@ -135,6 +137,61 @@ impl Drop for Place {
         // A recorder outlives whoever started it, so a test that failed must end it.
         let _ = self.output(&["destroy", "--all"]);
     }
+}
+
+/// As many as the ring of a channel takes.
+pub(super) const AT_ONCE: u64 = 2_000;
+
+/// Hits a probe when it is told to, on one CPU; the argument counts from 0 on.
+pub(super) struct Counter {
+    pub(super) child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Counter {
+    pub(super) fn start() -> Counter {
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).arg(build("flight", &["flight.c"], Build::Pie));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        Counter { child, lines }
+    }
+
+    pub(super) fn hit(&mut self, n: u64) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "hit {n}").unwrap();
+        assert_eq!(self.lines.next().unwrap().unwrap(), "done");
+    }
+
+    /// The same with time for the recorder to read them.
+    pub(super) fn hit_slowly(&mut self, n: u64) {
+        for _ in 0..n / AT_ONCE {
+            self.hit(AT_ONCE);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A session that records a counter, with more options for its channel.
+pub(super) fn recorded(place: &Place, channel: &[&str]) -> Counter {
+    let counter = Counter::start();
+    place.nopal(&[&["enable-channel", "-u", "channel0"], channel].concat());
+    place.nopal(&["enable-event", "-u", "flight:pass"]);
+    place.nopal(&["track", "-u", "-p", &counter.child.id().to_string()]);
+    place.nopal(&["start"]);
+    counter
+}
+
+/// The numbers of the hits, in the order of the recording.
+pub(super) fn numbers(place: &Place, what: &Path) -> Vec<u64> {
+    place.events(what).iter().map(|event| event["args"]["arg0"].as_u64().unwrap()).collect()
 }
 
 pub(super) fn is_alive(pid: u32) -> bool {

@@ -152,6 +152,13 @@ pub(crate) fn remarks(verdict: &Verdict, cut_at: Option<u64>) -> Vec<String> {
             ),
         });
     }
+    if verdict.n_repeated > 0 {
+        said.push(format!(
+            "{} that later snapshots have again {} counted once",
+            counted(verdict.n_repeated, "event"),
+            if verdict.n_repeated == 1 { "is" } else { "are" }
+        ));
+    }
     if verdict.n_undecided > 0 {
         let are = if verdict.n_undecided == 1 { "is" } else { "are" };
         said.push(format!(
@@ -174,6 +181,7 @@ pub(crate) fn json(verdict: &Verdict) -> Map<String, Value> {
         ("late_processes", json!(verdict.n_late)),
         ("cut", json!(verdict.n_cut)),
         ("undecided", json!(verdict.n_undecided)),
+        ("repeated", json!(verdict.n_repeated)),
         ("unordered", json!(verdict.n_unordered)),
         ("nesting_in_doubt", json!(verdict.n_nesting)),
         ("unfinished", json!(verdict.is_unfinished)),
@@ -290,6 +298,8 @@ mod tests {
         assert_eq!(text(&verdict, Manner::LIVE), "complete");
         assert_eq!(remarks(&verdict, Some(32))[0], "1 string was cut at 32 bytes; --max-string keeps more");
         assert!(remarks(&verdict, None)[1].starts_with("2 events are here because"));
+        let twice = Verdict { n_repeated: 2, ..Verdict::default() };
+        assert_eq!(remarks(&twice, None)[0], "2 events that later snapshots have again are counted once");
         assert!(remarks(&Verdict::default(), None).is_empty());
     }
 }

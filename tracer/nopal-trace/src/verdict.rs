@@ -87,6 +87,8 @@ pub struct Verdict {
     /// Events of which for the same reason it is not known which spans they lie within. Counts and durations do not depend on it,
     /// self times do.
     pub n_nesting: u64,
+    /// Events that several snapshots have, and that are shown once: so many more there are in the files.
+    pub n_repeated: u64,
     /// Events in the streams, where the recorder has written it down: at its end.
     pub n_events: Option<u64>,
 }
@@ -154,6 +156,7 @@ impl Verdict {
         sum(&mut self.n_undecided, other.n_undecided);
         sum(&mut self.n_unordered, other.n_unordered);
         sum(&mut self.n_nesting, other.n_nesting);
+        sum(&mut self.n_repeated, other.n_repeated);
         self.full_maps.extend_from_slice(&other.full_maps);
         self.notes.extend_from_slice(&other.notes);
         self.is_unfinished |= other.is_unfinished;
@@ -325,6 +328,7 @@ mod tests {
                     n_cut: 2,
                     n_undecided: 2,
                     n_nesting: 2,
+                    n_repeated: 2,
                     n_events: Some(2),
                     ..some()
                 },

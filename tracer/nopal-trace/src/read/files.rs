@@ -15,6 +15,14 @@ pub(crate) struct StreamFiles {
     pub trace: usize,
     /// Their size is limited, so that the first packet that is there need not be the stream's first.
     pub is_limited: bool,
+    /// Events from this time on are in a later snapshot, too.
+    pub repeated_from_ns: Option<i64>,
+}
+
+impl StreamFiles {
+    fn new(paths: Vec<PathBuf>, trace: usize, is_limited: bool) -> StreamFiles {
+        StreamFiles { paths, trace, is_limited, repeated_from_ns: None }
+    }
 }
 
 /// The name without the number of the file, class and instance.
@@ -32,13 +40,13 @@ pub(super) fn streams_of(trace: &Trace, index: usize, paths: Vec<PathBuf>) -> Ve
                 let order = head.seq_num.or(head.begin);
                 numbered.entry((stem, head.class, head.instance)).or_default().push((order, path));
             }
-            _ => streams.push(StreamFiles { paths: vec![path], trace: index, is_limited: false }),
+            _ => streams.push(StreamFiles::new(vec![path], index, false)),
         }
     }
     for mut files in numbered.into_values() {
         files.sort();
         let paths = files.into_iter().map(|(_, path)| path).collect();
-        streams.push(StreamFiles { paths, trace: index, is_limited: true });
+        streams.push(StreamFiles::new(paths, index, true));
     }
     streams.sort_by(|a, b| a.paths.cmp(&b.paths));
     streams
@@ -56,7 +64,7 @@ fn split_number(name: &str) -> Option<(&str, u64)> {
     number.parse().ok().map(|number| (stem, number))
 }
 
-fn first_head(trace: &Trace, path: &Path) -> Option<Head> {
+pub(super) fn first_head(trace: &Trace, path: &Path) -> Option<Head> {
     let file = foreign::open(path).ok()?;
     let n_bytes = file.metadata().ok()?.len();
     read_head(trace, &file, 0, n_bytes, &mut Scratch::default()).ok()

@@ -15,6 +15,7 @@ mod plan;
 mod recording;
 mod report;
 mod short_text;
+mod snapshots;
 mod stream;
 mod streams;
 mod trace;

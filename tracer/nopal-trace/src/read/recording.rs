@@ -5,6 +5,7 @@ use super::class::{EventClass, compile_trace};
 use super::files::{self, StreamFiles};
 use super::index;
 use super::report::Report;
+use super::snapshots;
 use super::trace::Trace;
 use crate::code::CodeTable;
 use crate::ctf2;
@@ -67,6 +68,7 @@ impl Recording {
         for folder in folders {
             recording.add_trace(&folder)?;
         }
+        snapshots::find_repeated(&recording.traces, &mut recording.streams);
         Ok(recording)
     }
 

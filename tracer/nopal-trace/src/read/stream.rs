@@ -117,6 +117,12 @@ impl<'r> StreamCursor<'r> {
         Ok(())
     }
 
+    /// Whether a later snapshot has the event, too; it is shown there.
+    #[inline]
+    fn is_repeated(&self, ns: i64) -> bool {
+        self.stream.repeated_from_ns.is_some_and(|from_ns| ns >= from_ns)
+    }
+
     fn is_last_file(&self) -> bool {
         self.file_idx + 1 == self.stream.paths.len()
     }
@@ -182,6 +188,10 @@ impl<'r> StreamCursor<'r> {
                             self.at = next;
                             self.n_found += 1;
                             if found.ns < self.range.from_ns {
+                                continue;
+                            }
+                            if self.is_repeated(found.ns) {
+                                self.report.verdict.n_repeated += 1;
                                 continue;
                             }
                             if found.ns > self.range.to_ns {
@@ -253,6 +263,10 @@ impl<'r> StreamCursor<'r> {
             at = next;
             n_found += 1;
             if found.ns < range.from_ns {
+                continue;
+            }
+            if self.is_repeated(found.ns) {
+                self.report.verdict.n_repeated += 1;
                 continue;
             }
             if found.ns > range.to_ns {
