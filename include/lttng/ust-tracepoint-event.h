@@ -392,6 +392,13 @@
 #endif
 #include _NOPAL_TP_FILE
 
+#if defined LTTNG_UST_TRACEPOINT_CREATE_PROBES && !defined _NOPAL_TP_STARTS
+# define _NOPAL_TP_STARTS
+/* Before the first event: recorders may wait for programs that start. Before what the program itself does at its start. */
+_NOPAL_TP_EXTERN_C void __nopal_lttng_start(void);
+__attribute__((__constructor__(101), __unused__)) static void __nopal_tp_start(void) { __nopal_lttng_start(); }
+#endif
+
 #undef LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ
 #undef TRACEPOINT_HEADER_MULTI_READ
 #undef _NOPAL_TP_FILE

@@ -14,6 +14,7 @@
 //! tracer -> keeper   'G' pid          let it go on
 //! ```
 
+use crate::start_gate::StartGate;
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::io;
@@ -110,12 +111,22 @@ impl ExecGate {
 
     /// Waits until there is something to hear, no longer than this.
     pub fn wait(&self, at_most: Duration) {
-        if self.is_gone {
-            return std::thread::sleep(at_most);
-        }
-        let mut poll = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd, which lives over the call.
-        unsafe { libc::poll(&raw mut poll, 1, at_most.as_millis() as i32) };
+        self.wait_with(None, at_most);
+    }
+
+    /// The same, here or at the other gate.
+    pub fn wait_with(&self, other: Option<&StartGate>, at_most: Duration) {
+        let own = (!self.is_gone).then(|| self.socket.as_raw_fd());
+        // The kernel passes over negative numbers.
+        let mut watched = [own, other.map(StartGate::descriptor)].map(|descriptor| libc::pollfd {
+            fd: descriptor.unwrap_or(-1),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        // SAFETY: the array has as many, and lives over the call.
+        unsafe {
+            libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, at_most.as_millis() as i32)
+        };
     }
 
     fn send(&mut self, message: &[u8]) -> io::Result<()> {

@@ -26,6 +26,7 @@ pub mod perf_events;
 mod process;
 pub mod ptrace;
 mod reaped;
+pub mod start_gate;
 pub mod symbols;
 pub mod thread_context;
 mod tree;

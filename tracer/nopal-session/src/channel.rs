@@ -207,6 +207,11 @@ impl Running {
         if !self.live.is_look_due() {
             return Vec::new();
         }
+        self.look(in_words, log)
+    }
+
+    /// The same at once.
+    pub(crate) fn look(&mut self, in_words: InWords, log: &mut dyn FnMut(&str)) -> Vec<String> {
         let news = self.live.look_after();
         self.tell(news, in_words, log)
     }

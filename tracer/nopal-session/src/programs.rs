@@ -6,6 +6,7 @@ use super::groups::Groups;
 use nopal_proc::Process;
 use nopal_proc::exec_gate::ExecGate;
 use nopal_proc::perf_events::{Entry, PerfEvents};
+use nopal_proc::start_gate::{Caller, StartGate};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -57,6 +58,8 @@ pub struct Programs {
     /// Holds them at their start until they are recorded; nothing where the kernel does not allow it.
     gate: Option<ExecGate>,
     can_hold: bool,
+    /// Where programs knock that can; nothing if all places are taken.
+    start_gate: Option<StartGate>,
     /// The files that the gate watches, as they were then.
     watched: HashMap<PathBuf, (u64, u64)>,
     /// Held at their start, or found by looking; the kernel will tell of their start all the same.
@@ -101,6 +104,7 @@ impl Programs {
             has_lost: false,
             gate: None,
             can_hold,
+            start_gate: None,
             watched: HashMap::new(),
             caught: HashSet::new(),
         };
@@ -119,6 +123,11 @@ impl Programs {
         }
         // What is not wanted any more must not wait for us.
         (self.gate, self.watched) = (None, HashMap::new());
+        if !self.can_hold || self.is_empty() {
+            self.start_gate = None;
+        } else if self.start_gate.is_none() {
+            self.start_gate = StartGate::open().ok();
+        }
         if self.can_hold && !self.is_empty() {
             self.gate = ExecGate::open().ok();
             self.watch_files();
@@ -177,6 +186,16 @@ impl Programs {
         }
     }
 
+    /// The next process that has knocked, and waits.
+    pub fn next_caller(&self) -> Option<Caller> {
+        self.start_gate.as_ref()?.next_caller()
+    }
+
+    /// Whether a process is one of those that are looked for.
+    pub fn is_meant(&self, pid: u32) -> bool {
+        self.is_named(pid) || !self.groups.members_among(&BTreeSet::from([pid])).is_empty()
+    }
+
     /// What lets those that wait go on.
     pub fn gate(&mut self) -> Option<&mut ExecGate> {
         self.gate.as_mut()
@@ -203,9 +222,10 @@ impl Programs {
 
     /// Waits until somebody wants to start one of the programs, no longer than this.
     pub fn wait(&self, at_most: Duration) {
-        match &self.gate {
-            Some(gate) => gate.wait(at_most),
-            None => std::thread::sleep(at_most),
+        match (&self.gate, &self.start_gate) {
+            (Some(gate), start_gate) => gate.wait_with(start_gate.as_ref(), at_most),
+            (None, Some(gate)) => gate.wait(at_most),
+            (None, None) => std::thread::sleep(at_most),
         }
     }
 

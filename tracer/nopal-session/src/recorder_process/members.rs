@@ -1,6 +1,7 @@
 //! Processes that are tracked by their user, control group or container: only those with something to record are entered,
 //! when they start, join or load it. A crash of one makes a snapshot.
 
+use super::started_programs::found_late_in_words;
 use super::{RecorderProcess, SessionError};
 use crate::Rule;
 use nopal_live::registry::Choice;
@@ -33,7 +34,7 @@ impl RecorderProcess<'_> {
     }
 
     /// Whether a process has something to record; otherwise it is not looked at again before it maps another file.
-    fn has_wanted(&mut self, pid: u32) -> bool {
+    pub(super) fn has_wanted(&mut self, pid: u32) -> bool {
         let has_wanted = self.running.iter().chain(&self.trigger).any(|running| running.live.has_wanted(pid));
         if !has_wanted {
             self.programs.is_idle(pid);
@@ -72,9 +73,7 @@ impl RecorderProcess<'_> {
         }
         match errors.first() {
             Some(why) => self.gap(format!("process {pid} could not be picked up: {why}")),
-            None if is_late => self.gap(format!(
-                "process {pid} was picked up after it had started; its first hits may be missing"
-            )),
+            None if is_late => self.gap(found_late_in_words(pid)),
             None => {}
         }
     }

@@ -1,13 +1,15 @@
 //! Programs that start and end while a session records: held at their start where that is possible, found by looking
 //! otherwise, and stated as missing where neither came in time.
 
-use super::RecorderProcess;
+use super::{RecorderProcess, note_gaps};
 use crate::SessionError;
 use nopal_live::{Live, LiveError, hold_at_exec};
 use std::time::{Duration, Instant};
 
 /// How long a program may take from its first instruction until its loader has mapped its libraries.
 const START: Duration = Duration::from_secs(1);
+/// Let in at a time: somebody who knocks without end must not keep the recorder from its rings.
+const MAX_CALLERS: usize = 16;
 /// What is told of a process within this long is about the same one, not about another of its number.
 const TOLD_TWICE: Duration = Duration::from_secs(5);
 const LOOK_FOR_DEATHS: Duration = Duration::from_millis(50);
@@ -16,6 +18,7 @@ impl RecorderProcess<'_> {
     /// Picks up programs that were started, and takes a snapshot of those that ended.
     pub(super) fn watch_processes(&mut self) -> Result<(), SessionError> {
         self.catch_programs();
+        self.let_in();
         for pid in self.programs.fresh(&self.known) {
             if self.is_member(pid) {
                 self.heed_crashes();
@@ -40,9 +43,7 @@ impl RecorderProcess<'_> {
             self.alive.insert(pid);
             self.picked_up.insert(pid, Instant::now());
             let text = match notes.first() {
-                None => {
-                    format!("process {pid} was picked up after it had started; its first hits may be missing")
-                }
+                None => found_late_in_words(pid),
                 Some(why) => format!("process {pid} could not be picked up: {why}"),
             };
             self.gap(text);
@@ -105,6 +106,47 @@ impl RecorderProcess<'_> {
         }
     }
 
+    /// Opens the probes of programs that knock as they start, or when they have loaded something.
+    fn let_in(&mut self) {
+        for _ in 0..MAX_CALLERS {
+            let Some(caller) = self.programs.next_caller() else { return };
+            let pid = caller.pid;
+            let is_recorded = self.running.iter().any(|running| running.live.processes().contains(&pid));
+            if self.known.contains(&pid) || is_recorded {
+                // What was mapped since it was entered is opened before it goes on.
+                let channels = self.running.iter_mut().chain(&mut self.trigger);
+                for running in channels {
+                    running.live.follow_libraries();
+                    let gaps = running.look(self.surroundings.in_words, self.surroundings.log);
+                    note_gaps(&mut self.state, gaps);
+                }
+            } else if self.is_member(pid) {
+                self.heed_crashes();
+                if self.programs.is_meant(pid) && self.has_wanted(pid) {
+                    self.take_member(pid, false);
+                    self.keep_state();
+                }
+            } else if self.programs.is_meant(pid) {
+                self.attach_caller(pid);
+            }
+        }
+    }
+
+    fn attach_caller(&mut self, pid: u32) {
+        let mut errors = Vec::new();
+        for running in self.running.iter_mut().chain(&mut self.trigger) {
+            errors.extend(running.attach(pid, self.surroundings.is_stopped).err());
+        }
+        self.programs.is_caught(pid);
+        self.known.insert(pid);
+        self.alive.insert(pid);
+        for error in errors {
+            let why = (self.surroundings.in_words)(&error);
+            self.gap(format!("process {pid} could not be picked up: {why}"));
+        }
+        self.keep_state();
+    }
+
     /// Opens the libraries that a program is linked with before the next one is caught: its loader waits only so long.
     fn follow_start(&mut self, pid: u32) {
         let end = Instant::now() + START;
@@ -135,4 +177,8 @@ impl RecorderProcess<'_> {
             self.keep_state();
         }
     }
+}
+
+pub(super) fn found_late_in_words(pid: u32) -> String {
+    format!("process {pid} was picked up after it had started; its first hits may be missing")
 }
