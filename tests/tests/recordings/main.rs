@@ -13,6 +13,7 @@ mod recording_killed;
 mod recording_losses;
 mod recording_lttng;
 mod recording_newer;
+mod recording_tampered;
 mod recording_view;
 mod sessions;
 mod sessions_disk;

@@ -7,12 +7,15 @@ use nopal_tests::{nopal, root, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 const FILE_BYTES: u64 = 64 << 10;
 const N_FILES: usize = 3;
+const NOBODY: u32 = 65534;
+
 /// The files of each stream below a folder, with their sizes.
 fn streams(dir: &Path, found: &mut BTreeMap<PathBuf, Vec<u64>>) {
     for entry in fs::read_dir(dir).unwrap().flatten() {
@@ -246,6 +249,84 @@ fn what_is_cleared_is_gone_and_the_session_goes_on() {
     let stopped = place.nopal(&["stop"]);
     assert!(stopped.contains("; 12 events") && stopped.contains(", complete"), "{stopped}");
     place.fails(10, &["clear", "another"]);
+}
+
+/// What another session has recorded in the same folder stays.
+#[test]
+fn what_an_older_session_left_is_not_cleared() {
+    let place = Place::new("clear-older");
+    place.create(&[]);
+    let mut counter = recorded(&place, &[]);
+    counter.hit(10);
+    place.nopal(&["stop"]);
+    place.nopal(&["destroy", "s"]);
+    place.create(&[]);
+    let mut other = recorded(&place, &[]);
+    other.hit(3);
+    place.nopal(&["clear"]);
+    other.hit(2);
+    place.nopal(&["stop"]);
+    place.nopal(&["clear"]);
+    assert!(numbers(&place, &place.out()).into_iter().eq(0..10));
+}
+
+/// Whoever can write the folder above may put a link in the place of the session's folder, at any time.
+#[test]
+fn a_session_keeps_to_the_folder_that_it_began_with() {
+    let place = Place::new("moved-output");
+    let (public, victim) = (place.dir.join("public"), place.dir.join("victim"));
+    fs::create_dir(&public).unwrap();
+    chown(&public, Some(NOBODY), None).unwrap();
+    fs::create_dir_all(victim.join("chunk-1")).unwrap();
+    fs::write(victim.join("chunk-1/data"), "precious").unwrap();
+    let out = public.join("out");
+    place.nopal(&["create", "s", "--output", out.to_str().unwrap()]);
+    let mut counter = recorded(&place, &[]);
+    counter.hit(10);
+    let as_nobody = |line: &str| {
+        run(Command::new("setpriv")
+            .args(["--reuid", &NOBODY.to_string(), "--clear-groups", "sh", "-c", line])
+            .current_dir(&public));
+    };
+    as_nobody(&format!("mv out gone && ln -s {} out", victim.display()));
+    place.nopal(&["rotate"]);
+    counter.hit(5);
+    place.nopal(&["clear"]);
+    counter.hit(2);
+    place.nopal(&["stop"]);
+    let gone = public.join("gone");
+    assert_eq!(numbers(&place, &gone), (0..10).chain(15..17).collect::<Vec<_>>());
+    let refused = place.fails(19, &["clear"]);
+    assert!(refused.contains("another user made"), "{refused}");
+    let refused = place.fails(19, &["start"]);
+    assert!(refused.contains("another user made"), "{refused}");
+    // A folder of root's in its place is not what was recorded into either.
+    as_nobody("rm out");
+    fs::rename(&victim, &out).unwrap();
+    let refused = place.fails(1, &["clear"]);
+    assert!(refused.contains("is not the folder"), "{refused}");
+    place.nopal(&["start"]);
+    counter.hit(1);
+    place.nopal(&["clear"]);
+    place.nopal(&["stop"]);
+    assert_eq!(fs::read_to_string(out.join("chunk-1/data")).unwrap(), "precious");
+}
+
+#[test]
+fn only_files_of_a_bounded_size_are_loaded() {
+    let place = Place::new("load-bounded");
+    let large = place.dir.join("large.toml");
+    fs::File::create(&large).unwrap().set_len(900 << 20).unwrap();
+    let fifo = place.dir.join("fifo.toml");
+    run(Command::new("mkfifo").arg(&fifo));
+    for file in [&large, &fifo, &PathBuf::from("/dev/zero")] {
+        let mut limited = Command::new("prlimit");
+        limited.arg("--as=1000000000").arg(nopal()).arg("load").arg(file);
+        let output = limited.env("NOPAL_HOME", place.dir.join("home")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{file:?}: {said}");
+        assert!(said.contains("cannot read"), "{said}");
+    }
 }
 
 #[test]

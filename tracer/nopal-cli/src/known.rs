@@ -1,15 +1,12 @@
 //! The probes and spans that one can ask for: of processes, of a command, of files that declare spans.
 
 use crate::failure::Failure;
-use crate::reading::{cannot_read, provider_file};
+use crate::reading::{cannot_read, provider_file, text_file};
 use crate::target_args::TargetArgs;
 use nopal_answers::inventory;
 use nopal_spans::span::Source;
 use nopal_spans::{Available, Span, file};
 use std::path::{Path, PathBuf};
-
-/// No file of spans anybody writes is near this.
-const MAX_SPANS_BYTES: u64 = 1 << 20;
 
 /// The spans of what is to be traced.
 pub(crate) fn available(target: &TargetArgs, spans_file: Option<&Path>) -> Result<Available, Failure> {
@@ -47,12 +44,10 @@ pub(crate) fn declared(named: Option<&Path>) -> Result<Vec<Span>, Failure> {
 
 /// The spans of a file.
 pub(crate) fn declared_in(path: &Path) -> Result<Vec<Span>, Failure> {
-    let cannot = |why: &str| Failure::new("cannot-read", format!("{}: {why}", path.display()));
-    let about = std::fs::metadata(path).map_err(|error| cannot(&error.to_string()))?;
-    if !about.is_file() || about.len() > MAX_SPANS_BYTES {
-        return Err(cannot("this is not a file of spans").hint("docs/spans.md shows how spans are declared"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| cannot(&error.to_string()))?;
+    let text = text_file(path).map_err(|error| {
+        Failure::new("cannot-read", format!("{}: {error}", path.display()))
+            .hint("docs/spans.md shows how spans are declared")
+    })?;
     file::parse(&text, &Source::File(path.display().to_string())).map_err(|error| {
         Failure::new("bad-spans", format!("{}: {error}", path.display()))
             .hint("docs/spans.md shows how spans are declared")

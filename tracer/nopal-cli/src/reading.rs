@@ -1,6 +1,7 @@
 //! Files and processes named on the command line, read; and what to do about those that cannot be.
 
 use crate::failure::Failure;
+use nopal_files::foreign::{self, ForeignError};
 use nopal_proc::{Image, TargetError};
 use nopal_sdt::{Object, ReadError};
 use std::io::{ErrorKind, Read};
@@ -8,6 +9,14 @@ use std::path::Path;
 
 /// No `.d` file anybody wrote is near this.
 const MAX_PROVIDER_BYTES: u64 = 16 << 20;
+
+/// A text that people write is not larger.
+const MAX_TEXT_BYTES: u64 = 16 << 20;
+
+/// A file of text that somebody named: a regular one, of a bounded size.
+pub(crate) fn text_file(path: &Path) -> Result<String, ForeignError> {
+    foreign::read_text(path, MAX_TEXT_BYTES)
+}
 
 /// Reads and parses a `.d` file.
 pub(crate) fn provider_file(path: &Path) -> Result<nopal_provider::File, Failure> {

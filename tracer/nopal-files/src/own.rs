@@ -25,11 +25,27 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder that somebody named, and makes it if need be, for its owner alone. The path itself may lead
-    /// through links.
+    /// Opens a folder that somebody named, and makes it if need be, for its owner alone. The path may lead through links, but
+    /// for one at its end that another user made.
     pub fn make(path: &Path) -> io::Result<Folder> {
         DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path)?;
-        Folder::open_at(libc::AT_FDCWD, path.as_os_str(), path, 0)
+        Folder::open(path)
+    }
+
+    /// Opens a folder that somebody named.
+    pub fn open(path: &Path) -> io::Result<Folder> {
+        let failed = match Folder::open_at(libc::AT_FDCWD, path.as_os_str(), path, libc::O_NOFOLLOW) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENOTDIR)) => error,
+            opened => return opened,
+        };
+        let Some(target) = target_of_link(path)? else { return Err(failed) };
+        Folder::open_at(libc::AT_FDCWD, target.as_os_str(), path, 0)
+    }
+
+    /// Device and inode: what it is, whatever its name.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let metadata = self.metadata()?;
+        Ok((metadata.dev(), metadata.ino()))
     }
 
     /// Opens a folder that must be ours: not a link, not of another user, not writable by others.
@@ -221,7 +237,7 @@ impl Folder {
 }
 
 /// The file that somebody named to be written anew, for its owner alone if it was not there. A link is followed if root or we
-/// made it, as those of /dev are: in a folder that others can write, anybody else may have planted it.
+/// made it, as those of /dev are.
 pub fn create(path: &Path) -> io::Result<File> {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOCTTY;
     let open = |path: &Path, more| open_at(libc::AT_FDCWD, path.as_os_str(), flags | more).map(File::from);
@@ -229,18 +245,24 @@ pub fn create(path: &Path) -> io::Result<File> {
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => error,
         opened => return opened,
     };
+    let Some(target) = target_of_link(path)? else { return Err(failed) };
+    open(&target, 0)
+}
+
+/// Where a link leads that root or we made; `None` of what is no link. In a folder that others can write, anybody else may have
+/// planted it.
+fn target_of_link(path: &Path) -> io::Result<Option<PathBuf>> {
     // Held by its descriptor, nobody can put another link in its place.
     let link = open_at(libc::AT_FDCWD, path.as_os_str(), libc::O_PATH | libc::O_NOFOLLOW).map(File::from)?;
     let metadata = link.metadata()?;
     if !metadata.is_symlink() {
-        return Err(failed);
+        return Ok(None);
     }
     // SAFETY: geteuid has no preconditions.
     if ![0, unsafe { libc::geteuid() }].contains(&metadata.uid()) {
         return Err(not_ours(format!("{} is a link that another user made", path.display())));
     }
-    let target = read_link(&link)?;
-    open(&path.parent().unwrap_or(Path::new("")).join(target), 0)
+    Ok(Some(path.parent().unwrap_or(Path::new("")).join(read_link(&link)?)))
 }
 
 fn read_link(link: &File) -> io::Result<PathBuf> {

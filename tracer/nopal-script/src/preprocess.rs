@@ -2,18 +2,25 @@
 //! line; headers are not read, since the kernel describes its own types.
 
 use crate::number::parse_number;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// What `#define` and the tracer have defined.
 #[derive(Debug, Clone)]
 pub(crate) struct Defines {
     texts: HashMap<String, String>,
+    /// What conditions have cost so far: a few names can stand for a text that doubles with each of them.
+    n_steps: Cell<u32>,
 }
+
+/// More than the conditions of all headers of a system have.
+const MAX_STEPS: u32 = 1_000_000;
 
 impl Default for Defines {
     fn default() -> Defines {
         // Types come from the kernel's own description.
-        Defines { texts: HashMap::from([("BPFTRACE_HAVE_BTF".to_owned(), "1".to_owned())]) }
+        let texts = HashMap::from([("BPFTRACE_HAVE_BTF".to_owned(), "1".to_owned())]);
+        Defines { texts, n_steps: Cell::new(0) }
     }
 }
 
@@ -132,6 +139,7 @@ impl<'a> Condition<'a> {
     }
 
     fn level(&mut self, level: usize) -> Option<i64> {
+        self.defines.n_steps.set(self.defines.n_steps.get().checked_add(1).filter(|n| *n < MAX_STEPS)?);
         self.levels += 1;
         let Some(signs) = SIGNS.get(level).filter(|_| self.levels < 2000) else { return self.value() };
         let mut left = self.level(level + 1)?;
@@ -241,5 +249,11 @@ mod tests {
         }
         let deep = "(".repeat(5000);
         assert_eq!(defines.condition(&deep), None);
+        defines.define("A0 1").unwrap();
+        for n in 1..12 {
+            defines.define(&format!("A{n} {}", [format!("A{}", n - 1)].repeat(12).join("+"))).unwrap();
+        }
+        assert_eq!(defines.condition("A2 == 144"), Some(true));
+        assert_eq!(defines.condition("A8 > 0"), None);
     }
 }

@@ -415,7 +415,7 @@ impl Recorder {
 
     /// Writes what can be written, and the last word on it.
     pub fn close(mut self) -> Closed {
-        let (mut n_bytes, mut n_events, mut n_discarded, mut error) = (0, 0, 0, None);
+        let (mut n_bytes, mut n_events, mut n_packets, mut n_discarded, mut error) = (0, 0, 0, 0, None);
         let n_dropped = self.verdict.n_disk;
         for stream in self.streams.iter_mut() {
             if let Err(failed) = stream.flush(0) {
@@ -423,10 +423,12 @@ impl Recorder {
             }
             n_bytes += stream.bytes_written();
             n_events += stream.events_written();
+            n_packets += stream.packets_written();
             n_discarded += stream.events_discarded();
             self.verdict.n_disk += stream.untold_discarded();
         }
         self.verdict.n_events = Some(n_events);
+        self.verdict.n_packets = Some(n_packets);
         self.verdict.is_unfinished = false;
         self.write_verdict();
         // A stream counts what the rings lost together with what it could not write, and tells it itself.

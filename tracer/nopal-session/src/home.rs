@@ -42,8 +42,10 @@ pub struct State {
     /// Of all chunks that are finished.
     #[serde(flatten)]
     pub totals: Totals,
-    /// Chunks up to this number were archived by a rotation, and what is in them.
-    pub n_archived: u32,
+    /// Device and inode of the folder that was recorded into.
+    pub output: Option<(u64, u64)>,
+    /// The numbers of the chunks there that no rotation has archived, and what is in those that are.
+    pub chunks: Vec<u32>,
     pub archived: Totals,
     /// So many of the gaps are theirs.
     pub n_archived_gaps: usize,

@@ -13,6 +13,7 @@ mod flight_buffer;
 mod groups;
 pub mod home;
 pub mod killed;
+mod output;
 pub mod programs;
 pub mod recorder_process;
 mod recording_dir;

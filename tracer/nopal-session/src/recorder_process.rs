@@ -14,6 +14,7 @@ use super::control::{Asked, Listener, Reply, Request, Status};
 use super::error::{InWords, SessionError};
 use super::flight_buffer::Past;
 use super::home::{Session, State};
+use super::output::Output;
 use super::programs::Programs;
 use super::watch::{MakeWatch, is_watched};
 use nopal_live::LiveError;
@@ -106,6 +107,8 @@ pub(super) struct RecorderProcess<'a> {
     pub trigger: Option<Running>,
     pub programs: Programs,
     state: State,
+    /// Once something is recorded.
+    output: Option<Output>,
     pub chunk: Option<PathBuf>,
     /// Tracked processes that were alive when last looked at.
     pub alive: HashSet<u32>,
@@ -146,6 +149,7 @@ impl<'a> RecorderProcess<'a> {
             running: Vec::new(),
             past: Vec::new(),
             trigger: None,
+            output: None,
             chunk: None,
             alive: HashSet::new(),
             known: HashSet::new(),
@@ -340,7 +344,7 @@ impl<'a> RecorderProcess<'a> {
                     self.asked_to_stop = Some(asked);
                     return Ok(());
                 }
-                let reply = self.answer(&asked.request);
+                let reply = self.answer(&asked.request).map_err(|error| self.shown_in(error));
                 let is_fatal = matches!(&reply, Err(e) if e.code == "disk-full");
                 match &reply {
                     Ok(reply) => asked.answer(reply),
@@ -405,7 +409,7 @@ impl<'a> RecorderProcess<'a> {
             pids: self.pids(),
             n_snapshots: self.state.n_snapshots,
             gaps: self.state.gaps.clone(),
-            path: self.chunk.clone(),
+            path: self.chunk.as_deref().map(|chunk| self.shown(chunk)),
             ..Status::default()
         };
         (status.user_sites, status.kernel_sites, status.closed_sites) = self.sites();
@@ -459,12 +463,13 @@ impl<'a> RecorderProcess<'a> {
         }
         self.note_missed();
         self.close_probes();
+        let result = result.map_err(|error| self.shown_in(error));
         if let Err(error) = &result {
             self.gap(format!("the recorder gave up: {}", error.message));
         }
         // What came before the error is written as far as possible; the first error is the one that is told.
         let ended = self.end_chunk();
-        let result = result.and(ended.map(drop));
+        let result = result.and(ended.map(drop).map_err(|error| self.shown_in(error)));
         self.state.is_started = false;
         self.state.pids.clear();
         self.state.failure = result.as_ref().err().cloned();

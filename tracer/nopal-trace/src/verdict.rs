@@ -12,6 +12,7 @@
 //! undecided 0
 //! let_go 200 1794710000000000000
 //! events 1500
+//! packets 12
 //! gaps 1
 //! gap 1794710000000000000 another tool took over ...
 //! ```
@@ -91,6 +92,8 @@ pub struct Verdict {
     pub n_repeated: u64,
     /// Events in the streams, where the recorder has written it down: at its end.
     pub n_events: Option<u64>,
+    /// Packets that were written, those included that went with the oldest files: the same.
+    pub n_packets: Option<u64>,
 }
 
 impl Verdict {
@@ -162,10 +165,12 @@ impl Verdict {
         self.is_unfinished |= other.is_unfinished;
         self.is_cut_short |= other.is_cut_short;
         self.is_overwriting |= other.is_overwriting;
-        self.n_events = match (self.n_events, other.n_events) {
+        let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
             (Some(one), Some(other)) => Some(one.saturating_add(other)),
             (one, other) => one.or(other),
         };
+        self.n_events = sum(self.n_events, other.n_events);
+        self.n_packets = sum(self.n_packets, other.n_packets);
         self.gaps.extend(other.gaps.iter().take(MAX_LISTED).cloned());
         self.gaps.sort();
         self.gaps.truncate(MAX_LISTED);
@@ -210,6 +215,7 @@ impl Verdict {
                     verdict.let_go(count.trim().parse().unwrap_or(0), until_ns.trim().parse().ok());
                 }
                 "events" => verdict.n_events = value.trim().parse().ok(),
+                "packets" => verdict.n_packets = value.trim().parse().ok(),
                 "gaps" => verdict.n_gaps = number(),
                 "gap" if verdict.gaps.len() < MAX_LISTED => {
                     if let Some((ns, what)) = value.split_once(' ')
@@ -238,6 +244,10 @@ impl Verdict {
         if let Some(n_events) = self.n_events {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "events {n_events}");
+        }
+        if let Some(n_packets) = self.n_packets {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "packets {n_packets}");
         }
         for (ns, what) in &self.gaps {
             let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -288,7 +298,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let counts = Verdict { n_malformed: 1, n_disk: 2, n_late: 3, ..Verdict::default() };
-        let mut verdict = Verdict { n_cut: 4, n_undecided: 5, n_events: Some(6), ..counts };
+        let mut verdict =
+            Verdict { n_cut: 4, n_undecided: 5, n_events: Some(6), n_packets: Some(7), ..counts };
         verdict.let_go(7, Some(8));
         verdict.gap(-5, "first");
         verdict.gap(1_794_710_000_000_000_000, "second, with \u{20ac} and\na second line");

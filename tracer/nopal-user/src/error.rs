@@ -242,8 +242,8 @@ impl fmt::Display for Cause<'_> {
             ),
             Error::NotApart { pid, reason } => write!(
                 f,
-                "process {pid} has changed its credentials and could not be given a ring of its own ({reason}); \
-                 it may read and forge the hits of those it was forked with"
+                "process {pid} has changed its credentials, or could not be asked for them, and could not be given a ring of its own \
+                 ({reason}); it may read and forge the hits of those it was forked with"
             ),
             Error::Launch(error) => write!(f, "{error}"),
             Error::Io { what, source } => write!(f, "{what}: {source}"),

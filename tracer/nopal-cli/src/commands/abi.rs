@@ -3,9 +3,8 @@
 mod surface;
 
 use crate::failure::Failure;
-use crate::reading::read_file;
+use crate::reading::{read_file, text_file};
 use clap::Subcommand;
-use std::fs;
 use std::path::{Path, PathBuf};
 use surface::{Surface, diff};
 
@@ -100,7 +99,7 @@ fn compare(old: &Path, new: &Path, is_json: bool) -> Result<(), Failure> {
 /// A file of ours, or the probes of a program.
 fn read(path: &Path) -> Result<Surface, Failure> {
     if path.extension().is_some_and(|extension| extension == "toml") {
-        let text = fs::read_to_string(path)
+        let text = text_file(path)
             .map_err(|error| Failure::new("cannot-read", format!("{}: {error}", path.display())))?;
         return toml::from_str(&text).map_err(|error| {
             Failure::new("bad-file", format!("{}: {}", path.display(), error.to_string().trim_end()))

@@ -5,6 +5,7 @@ mod options;
 mod output;
 mod preprocess;
 
+use crate::reading::text_file;
 use nopal_provider::generate::{self, WrapOptions};
 use nopal_provider::{File, Severity};
 use options::{Mode, Options};
@@ -35,11 +36,8 @@ pub(super) fn run(args: Args) -> ExitCode {
 fn generate(options: &Options) -> Result<(), String> {
     let text = match options.is_preprocessed {
         true => preprocess::run(options)?,
-        false => {
-            let bytes = std::fs::read(&options.input)
-                .map_err(|e| format!("dtrace: cannot read {}: {e}", options.input.display()))?;
-            String::from_utf8_lossy(&bytes).into_owned()
-        }
+        false => text_file(&options.input)
+            .map_err(|e| format!("dtrace: cannot read {}: {e}", options.input.display()))?,
     };
     let name = options.input.display().to_string();
     let file = nopal_provider::parse(&name, &text).map_err(|e| e.to_string())?;

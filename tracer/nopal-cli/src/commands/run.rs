@@ -182,16 +182,13 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         )
         .map(|()| 0);
     }
-    // Before signals only set a flag: whoever reads from a terminal or a pipe can be interrupted.
+    // Before signals only set a flag: whatever takes long before anything is changed can be interrupted.
     let mut source = Source::read(&mut args.words, std::mem::take(&mut args.expression))?;
     source.is_bpftrace = args.manner.is_bpftrace;
     args.manner.is_tool = tools::find(&source.name) == Some(&source.text);
     crate::pids::check_further(&args.processes.pids, &args.further_pid, &source.text)?;
     args.processes.pids.append(&mut args.further_pid);
     args.processes.resolve(args.only)?;
-    signals::stop_on_signals();
-    signals::print_on_signal();
-    nopal_kernel::leftovers::sweep();
     if let Some(line) = &args.command_line {
         if !args.command.is_empty() {
             return Err(Failure::usage("-c cannot be combined with -- COMMAND"));
@@ -226,6 +223,8 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         Some(dir) => {
             let recording = open_recording(&view::find(Some(dir))?.0)?;
             let program = compile(&source, &script, &RecordingCatalog::new(&recording), &args)?;
+            signals::stop_on_signals();
+            signals::print_on_signal();
             over_recording(&args, source, &recording, program)
         }
         None => over_programs(&args, source, script, &options),
@@ -252,6 +251,9 @@ fn over_programs(
     if let Some(program) = args.command.first() {
         catalog.add_program(program.as_ref());
     }
+    signals::stop_on_signals();
+    signals::print_on_signal();
+    nopal_kernel::leftovers::sweep();
     // The number of the process is part of the program, so that there must be one; it is held before its exec.
     let held = match args.command.split_first() {
         Some((program, arguments)) if script.names("cpid") => {

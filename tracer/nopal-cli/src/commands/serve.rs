@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::known::declared_in;
-use crate::reading::provider_file;
+use crate::reading::{provider_file, text_file};
 use crate::{signals, words};
 use nopal_serve::{Config, Files, Server};
 use std::path::{Path, PathBuf};
@@ -39,9 +39,6 @@ pub(super) struct Args {
     #[arg(long)]
     pub json: bool,
 }
-
-/// No file anybody writes is near this.
-const MAX_BYTES: u64 = 1 << 20;
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let (config, files) = read(&args.file)?;
@@ -87,13 +84,10 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 
 /// The file, and those that it names.
 fn read(path: &Path) -> Result<(Config, Vec<Files>), Failure> {
-    let cannot = |why: &str| Failure::new("cannot-read", format!("{}: {why}", path.display()));
-    let about = std::fs::metadata(path)
-        .map_err(|error| cannot(&error.to_string()).hint("`nopal serve --help` shows such a file"))?;
-    if !about.is_file() || about.len() > MAX_BYTES {
-        return Err(cannot("this is not a file of settings").hint("`nopal serve --help` shows one"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| cannot(&error.to_string()))?;
+    let text = text_file(path).map_err(|error| {
+        Failure::new("cannot-read", format!("{}: {error}", path.display()))
+            .hint("`nopal serve --help` shows such a file")
+    })?;
     let config = Config::parse(&text).map_err(|error| {
         Failure::new("bad-settings", format!("{}: {error}", path.display()))
             .hint("`nopal serve --help` shows a file, docs/serve.md all settings")

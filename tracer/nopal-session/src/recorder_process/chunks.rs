@@ -4,9 +4,9 @@ use super::{RecorderProcess, Reply, SessionError, note_gaps, recording_error};
 use crate::channel::Running;
 use crate::clear;
 use crate::config::Rotation;
+use crate::output::Output;
 use crate::recording_dir::Written;
 use crate::watch::Fired;
-use nopal_files::own::Folder;
 use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
 use nopal_trace::localtime::{ClockText, text_of};
 use std::path::{Path, PathBuf};
@@ -27,16 +27,39 @@ impl RecorderProcess<'_> {
         let chunk = loop {
             self.state.n_chunks += 1;
             // An older session may have used the folder.
-            match new_dir(&self.config.output, &format!("chunk-{}", self.state.n_chunks))? {
-                Some(chunk) => break chunk,
-                None => continue,
+            let name = format!("chunk-{}", self.state.n_chunks);
+            if let Some(chunk) = self.output()?.new_dir(&name)? {
+                break chunk;
             }
         };
+        self.state.chunks.push(self.state.n_chunks);
         for running in self.running.iter_mut().filter(|r| !r.is_overwriting()) {
             running.record_into(&chunk).map_err(|e| recording_error(&e))?;
         }
         self.chunk = Some(chunk);
         Ok(())
+    }
+
+    /// The folder that is recorded into, made when it is needed.
+    fn output(&mut self) -> Result<&Output, SessionError> {
+        let output = match self.output.take() {
+            Some(output) => output,
+            None => Output::make(&self.config.output, &mut self.state)?,
+        };
+        Ok(self.output.insert(output))
+    }
+
+    /// A path in that folder as people know it.
+    pub(super) fn shown(&self, path: &Path) -> PathBuf {
+        self.output.as_ref().map_or_else(|| path.to_owned(), |output| output.shown(path))
+    }
+
+    /// The same of an error that names one.
+    pub(super) fn shown_in(&self, error: SessionError) -> SessionError {
+        match &self.output {
+            Some(output) => output.shown_in(error),
+            None => error,
+        }
     }
 
     /// Counts a recording that has ended, also if not all of it could be written. Gives how many events it has.
@@ -50,8 +73,9 @@ impl RecorderProcess<'_> {
             return Err(SessionError::new("no-rotation", "a session of snapshots has nothing to rotate")
                 .hint("`nopal snapshot record` writes what the rings hold"));
         };
+        let path = self.shown(&path);
         let n_events = self.end_chunk()?;
-        self.state.n_archived = self.state.n_chunks;
+        self.state.chunks.clear();
         self.state.archived = self.state.totals;
         self.state.n_archived_gaps = self.state.gaps.len();
         self.last_rotation = Instant::now();
@@ -84,7 +108,10 @@ impl RecorderProcess<'_> {
         if self.chunk.take().is_none() {
             return Ok(());
         }
-        let removed = clear::remove_chunks(&self.config.output, &mut self.state);
+        let removed = match &self.output {
+            Some(output) => clear::remove_chunks(output, &mut self.state),
+            None => Ok(()),
+        };
         self.next_chunk()?;
         self.keep_state();
         removed
@@ -118,12 +145,12 @@ impl RecorderProcess<'_> {
             crate::config::check_name("a snapshot", name)?;
             folder = format!("{folder}-{name}");
         }
-        let path = new_dir(&self.config.output, &folder)?.ok_or_else(|| {
+        let path = self.output()?.new_dir(&folder)?.ok_or_else(|| {
             let path = self.config.output.join(&folder);
             SessionError::new("output", format!("there is {} already", path.display()))
         })?;
         self.state.n_snapshots = n_snapshots;
-        let mut all = Written { path: path.clone(), ..Written::default() };
+        let mut all = Written { path: self.shown(&path), ..Written::default() };
         let now = self.running.iter_mut().filter(|r| r.is_overwriting()).map(|r| r.snapshot(&path));
         for written in now.chain(self.past.iter().map(|past| past.snapshot(&path))) {
             let written = written.map_err(|e| recording_error(&e))?;
@@ -172,15 +199,6 @@ impl RecorderProcess<'_> {
             );
         }
         true
-    }
-}
-
-/// Makes a folder in the session's output, which is made if need be; nothing if there is something of that name.
-fn new_dir(output: &Path, name: &str) -> Result<Option<PathBuf>, SessionError> {
-    match Folder::make(output).and_then(|folder| folder.make_new_below(name)) {
-        Ok(_) => Ok(Some(output.join(name))),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && output.is_dir() => Ok(None),
-        Err(e) => Err(SessionError::io(&output.join(name), "make", &e)),
     }
 }
 

@@ -77,7 +77,7 @@ impl Recording {
             all.report.add(&part.report);
         }
         let found: Option<Vec<(usize, u64)>> = found.into_iter().collect();
-        all.report.verdict.n_missing = found.map_or(0, |found| self.n_missing(&found));
+        self.account(found, &mut all.report.verdict);
         for (class, n) in self.classes.iter().zip(&mut all.by_class) {
             if !is_wanted(class) {
                 *n = 0;

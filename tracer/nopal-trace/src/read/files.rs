@@ -23,6 +23,21 @@ impl StreamFiles {
     fn new(paths: Vec<PathBuf>, trace: usize, is_limited: bool) -> StreamFiles {
         StreamFiles { paths, trace, is_limited, repeated_from_ns: None }
     }
+
+    /// How many packets it had, as its last one tells; those that went with the oldest files are among them.
+    pub(super) fn n_packets(&self, trace: &Trace) -> u64 {
+        let Some(file) = self.paths.last().and_then(|path| foreign::open(path).ok()) else { return 0 };
+        let n_bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let (mut scratch, mut offset, mut n_packets) = (Scratch::default(), 0, 0);
+        while offset < n_bytes
+            && let Ok(head) = read_head(trace, &file, offset, n_bytes, &mut scratch)
+            && let (Some(number), Some(bits @ 8..)) = (head.seq_num, head.packet_bits)
+        {
+            n_packets = number + 1;
+            offset += bits / 8;
+        }
+        n_packets
+    }
 }
 
 /// The name without the number of the file, class and instance.

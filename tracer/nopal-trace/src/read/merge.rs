@@ -141,7 +141,7 @@ impl<'r> Events<'r> {
             report.add(&cursor.report);
         }
         let found: Option<Vec<(usize, u64)>> = self.cursors.iter().map(StreamCursor::n_all).collect();
-        report.verdict.n_missing = found.map_or(0, |found| self.recording.n_missing(&found));
+        self.recording.account(found, &mut report.verdict);
         report
     }
 }

@@ -15,11 +15,12 @@ use crate::tasks::TaskTable;
 use crate::tsdl::{self, EnvValue};
 use crate::verdict::Verdict;
 use nopal_files::foreign::{self, ForeignError};
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 /// More metadata than this is refused.
 const MAX_METADATA_BYTES: u64 = 256 << 20;
@@ -35,6 +36,8 @@ pub struct Recording {
     pub(crate) classes: Vec<EventClass>,
     /// What is not there any more of the streams, as their indexes tell.
     missing: Vec<Note>,
+    /// The same, as the numbers of their packets tell: asked where not all events are counted.
+    missing_packets: OnceLock<Vec<Note>>,
     /// What large packets take that are in memory now.
     pub(crate) n_large_bytes: Arc<AtomicU64>,
 }
@@ -63,6 +66,7 @@ impl Recording {
             streams: Vec::new(),
             classes: Vec::new(),
             missing: Vec::new(),
+            missing_packets: OnceLock::new(),
             n_large_bytes: Arc::default(),
         };
         for folder in folders {
@@ -136,15 +140,49 @@ impl Recording {
         Report { verdict, ..Report::default() }
     }
 
-    /// How many events are missing, given those of every stream with its trace: the recorder has written down how many
-    /// there were.
-    pub(crate) fn n_missing(&self, found: &[(usize, u64)]) -> u64 {
-        let of_trace = |(index, trace): (usize, &Trace)| {
-            let n_written = trace.verdict.as_ref()?.n_events?;
-            let n_found: u64 = found.iter().filter(|(of, _)| *of == index).map(|(_, n)| n).sum();
-            Some(n_written.saturating_sub(n_found))
+    /// Adds what is not there any more, or there twice. The recorder has written down how many events and packets there were:
+    /// where every stream was read to its end, `found` has the number of its events, with its trace.
+    pub(crate) fn account(&self, found: Option<Vec<(usize, u64)>>, verdict: &mut Verdict) {
+        let Some(found) = found else {
+            verdict.notes.extend_from_slice(self.missing_packets.get_or_init(|| self.compare_packets()));
+            return;
         };
-        self.traces.iter().enumerate().filter_map(of_trace).sum()
+        for (index, trace) in self.traces.iter().enumerate() {
+            let Some(n_written) = trace.verdict.as_ref().and_then(|verdict| verdict.n_events) else {
+                continue;
+            };
+            let n_found: u64 = found.iter().filter(|(of, _)| *of == index).map(|(_, n)| n).sum();
+            verdict.n_missing += n_written.saturating_sub(n_found);
+            if n_found > n_written {
+                let reason =
+                    format!("{} events more than were recorded: some are there twice", n_found - n_written);
+                verdict.notes.push(Note { path: trace.dir.clone(), offset: None, reason });
+            }
+        }
+    }
+
+    fn compare_packets(&self) -> Vec<Note> {
+        let of_trace = |(index, trace): (usize, &Trace)| {
+            let verdict = trace.verdict.as_ref().filter(|verdict| !verdict.is_unfinished)?;
+            let of_trace = self.streams.iter().filter(|stream| stream.trace == index);
+            let n_found: u64 = of_trace.map(|stream| stream.n_packets(trace)).sum();
+            let reason = match verdict.n_packets {
+                None => "how many packets it had is not known: it was made by an earlier version of nopal"
+                    .to_owned(),
+                Some(n_written) => match n_found.cmp(&n_written) {
+                    Ordering::Equal => return None,
+                    Ordering::Less => format!("{} of {n_written} packets are missing", n_written - n_found),
+                    Ordering::Greater => {
+                        format!(
+                            "{} packets more than were recorded: some are there twice",
+                            n_found - n_written
+                        )
+                    }
+                },
+            };
+            Some(Note { path: trace.dir.clone(), offset: None, reason })
+        };
+        self.traces.iter().enumerate().filter_map(of_trace).collect()
     }
 
     /// The host that events of a class are of; empty if the recording does not say.

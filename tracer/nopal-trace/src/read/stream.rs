@@ -381,11 +381,14 @@ impl<'r> StreamCursor<'r> {
                 self.lose(Loss { count, is_packets: false, from_ns, to_ns: ns(head.end), cpu: head.cpu });
             }
         }
-        if let (Some(now), Some(then)) = (head.seq_num, before.and_then(|b| b.seq_num))
-            && now > then + 1
-        {
+        let (Some(now), Some(then)) = (head.seq_num, before.and_then(|b| b.seq_num)) else { return };
+        if now > then + 1 {
             let count = now - then - 1;
             self.lose(Loss { count, is_packets: true, from_ns, to_ns: ns(head.begin), cpu: head.cpu });
+        } else if now <= then && self.trace.is_ours {
+            let reason =
+                format!("packet {now} comes after packet {then}: it is there twice, or in the wrong place");
+            self.report.verdict.notes.push(Note { path: self.path().to_owned(), offset: None, reason });
         }
     }
 

@@ -52,7 +52,7 @@ impl Recording {
         let mut report = self.report();
         ended.iter().for_each(|(_, of_stream, _)| report.add(of_stream));
         let found: Option<Vec<(usize, u64)>> = ended.into_iter().map(|(_, _, n_all)| n_all).collect();
-        report.verdict.n_missing = found.map_or(0, |found| self.n_missing(&found));
+        self.account(found, &mut report.verdict);
         Ok(report)
     }
 

@@ -316,6 +316,11 @@ impl StreamWriter {
         self.n_events_written - self.let_go().n_events
     }
 
+    /// Packets, those included that went with the oldest files.
+    pub fn packets_written(&self) -> u64 {
+        self.n_packets
+    }
+
     /// Lost events that no packet in the file tells of.
     pub fn untold_discarded(&self) -> u64 {
         self.events_discarded().wrapping_sub(self.n_discarded_told)

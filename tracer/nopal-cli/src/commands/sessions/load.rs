@@ -4,6 +4,7 @@ use super::create::check_output;
 use super::stop::end;
 use super::{is_session_file, say};
 use crate::failure::Failure;
+use crate::reading::text_file;
 use nopal_session::{Home, SessionConfig};
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn load(home: &mut Home, args: &Args, file: &Path) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(file).map_err(|e| unreadable(file, &e))?;
+    let text = text_file(file).map_err(|e| unreadable(file, &e))?;
     let mut config = SessionConfig::from_toml(&text)?;
     config.name = args.name.clone().unwrap_or(config.name);
     config.output = args.output.clone().unwrap_or(config.output);
@@ -97,6 +98,6 @@ fn all_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+fn unreadable(path: &Path, error: &dyn std::error::Error) -> Failure {
     Failure::new("input", format!("cannot read {}: {error}", path.display()))
 }
