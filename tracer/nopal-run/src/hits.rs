@@ -68,8 +68,9 @@ impl Consumer<ScriptSites> for Runner<'_> {
         };
         let (performer, cells, ring) = (&mut *self.performer, self.cells, self.ring.as_ref());
         for (clause, point) in &event.runs {
+            performer.begin_hit();
             self.interpreter.run(*clause, *point, &hit, |maps, emitted| {
-                performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload);
+                performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload)
             });
         }
     }

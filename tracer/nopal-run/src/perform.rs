@@ -48,6 +48,9 @@ impl MapAccess for Maps {
     }
 }
 
+/// A hit that prints more than this does not end: it is held in memory until it has.
+const MAX_HIT_BYTES: usize = 256 << 20;
+
 /// Does what a script emits.
 #[derive(Debug)]
 pub struct Performer {
@@ -58,6 +61,8 @@ pub struct Performer {
     pub form: Form,
     /// What is to be written to standard output.
     pub out: Vec<u8>,
+    /// So much of it is of one hit.
+    n_hit_bytes: usize,
     /// What `errorf()` and `warnf()` said.
     pub messages: Vec<Message>,
     /// Something has been written there.
@@ -83,18 +88,36 @@ impl Performer {
         let spans = ScriptSpans::new(&program);
         let series = SeriesMaps::new(&program);
         let (out, messages) = (Vec::new(), Vec::new());
-        Performer { program, names, spans, series, form, out, messages, has_written: false, exit: None }
+        Performer {
+            program,
+            names,
+            spans,
+            series,
+            form,
+            out,
+            messages,
+            has_written: false,
+            exit: None,
+            n_hit_bytes: 0,
+        }
     }
 
     pub fn is_over(&self) -> bool {
         self.exit.is_some()
     }
 
-    /// Does one action with what a hit handed over.
-    pub fn perform(&mut self, maps: &mut dyn MapAccess, action: u32, payload: &[u8]) {
+    /// What comes now is another hit's.
+    pub fn begin_hit(&mut self) {
+        self.n_hit_bytes = 0;
+    }
+
+    /// Does one action with what a hit handed over; false if it has printed so much that it is to be given up.
+    pub fn perform(&mut self, maps: &mut dyn MapAccess, action: u32, payload: &[u8]) -> bool {
         let n_before = self.out.len();
         self.act(maps, action, payload);
         self.has_written |= self.out.len() > n_before;
+        self.n_hit_bytes += self.out.len() - n_before;
+        self.n_hit_bytes <= MAX_HIT_BYTES
     }
 
     fn act(&mut self, maps: &mut dyn MapAccess, action: u32, payload: &[u8]) {

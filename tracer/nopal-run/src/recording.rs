@@ -115,8 +115,9 @@ impl RecordingRun {
                     let hit = RecordedHit { state: &state, ns, start_ns: now.start_ns, cpu };
                     let performer = &mut self.performer;
                     for (clause, point) in &runs.runs {
+                        performer.begin_hit();
                         self.interpreter.run(*clause, *point, &hit, |maps, emitted| {
-                            performer.perform(maps, emitted.action, emitted.payload);
+                            performer.perform(maps, emitted.action, emitted.payload)
                         });
                     }
                 } else {
@@ -163,8 +164,9 @@ impl RecordingRun {
     fn run_at(&mut self, clause: u32, point: u32, ns: u64, start_ns: u64) {
         let hit = OwnHit::new(ns, start_ns);
         let performer = &mut self.performer;
+        performer.begin_hit();
         self.interpreter.run(clause, point, &hit, |maps, emitted| {
-            performer.perform(maps, emitted.action, emitted.payload);
+            performer.perform(maps, emitted.action, emitted.payload)
         });
     }
 }

@@ -357,8 +357,9 @@ impl UserRun {
         let hit = OwnHit::new(ns, self.start_ns);
         let ring = self.live.as_ref().and_then(Live::ring);
         let (performer, cells) = (&mut self.performer, &self.cells);
+        performer.begin_hit();
         self.interpreter.run(clause, point, &hit, |maps, emitted| {
-            performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload);
+            performer.perform(&mut CellMaps { maps, cells, ring }, emitted.action, emitted.payload)
         });
     }
 

@@ -16,6 +16,9 @@ pub struct Include {
 
 /// Headers include others; more than this is no sensible set of them.
 const MAX_HEADERS: usize = 400;
+/// The same of their texts together, and of headers within each other.
+const MAX_BYTES: usize = 32 << 20;
+const MAX_LEVELS: u32 = 50;
 
 /// What a script's text includes, in its order.
 pub fn includes(text: &str) -> Vec<Include> {
@@ -41,14 +44,20 @@ fn include(directive: &str, n_before: usize) -> Option<Include> {
 pub struct Headers {
     defines: Defines,
     seen: HashSet<String>,
+    n_bytes: usize,
+    level: u32,
 }
 
 impl Headers {
     /// Takes in the text of a header and, found by `find`, of those it includes; of one that is not found nothing.
     pub fn read(&mut self, text: &str, find: &mut dyn FnMut(&Include) -> Option<String>) {
-        if self.seen.len() >= MAX_HEADERS {
-            return;
-        }
+        self.n_bytes = self.n_bytes.saturating_add(text.len());
+        self.level += 1;
+        self.read_lines(text, find);
+        self.level -= 1;
+    }
+
+    fn read_lines(&mut self, text: &str, find: &mut dyn FnMut(&Include) -> Option<String>) {
         // Of each open `#if`: whether its branch is read, and whether one of its branches was.
         let mut open: Vec<(bool, bool)> = Vec::new();
         for line in without_comments(text).replace("\\\n", " ").lines() {
@@ -85,6 +94,9 @@ impl Headers {
     }
 
     fn include(&mut self, directive: &str, find: &mut dyn FnMut(&Include) -> Option<String>) {
+        if self.seen.len() >= MAX_HEADERS || self.n_bytes > MAX_BYTES || self.level > MAX_LEVELS {
+            return;
+        }
         if let Some(include) = include(directive, 0)
             && self.seen.insert(include.name.clone())
             && let Some(text) = find(&include)
@@ -137,6 +149,24 @@ mod tests {
         let mut headers = Headers::default();
         headers.read("#include \"a.h\"\n", &mut |_| Some("#include \"a.h\"\n#define A 1\n".to_owned()));
         assert!(headers.numbers().contains(&("A".to_owned(), "1".to_owned())));
+    }
+
+    #[test]
+    fn headers_without_end_are_read_so_far_only() {
+        let mut n_read = 0;
+        let text = |n: usize| format!("#include \"{}.h\"\n#define A{n} 1\n{}", n + 1, " ".repeat(1 << 20));
+        Headers::default().read(&text(0), &mut |include| {
+            n_read += 1;
+            Some(text(include.name.trim_end_matches(".h").parse().unwrap()))
+        });
+        assert!(n_read <= MAX_BYTES >> 20, "{n_read}");
+        let mut n_deep = 0;
+        let text = |n: usize| format!("#include \"{}.h\"\n", n + 1);
+        Headers::default().read(&text(0), &mut |include| {
+            n_deep += 1;
+            Some(text(include.name.trim_end_matches(".h").parse().unwrap()))
+        });
+        assert!(n_deep <= MAX_LEVELS, "{n_deep}");
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn printed(script: &str, args: [i64; 6], memory: &'static [u8]) -> String {
     let mut interpreter = Interpreter::new(Arc::clone(&program), 1).unwrap();
     let mut lines = Vec::new();
     interpreter.run(0, 0, &Call { args, memory }, |_, emitted| {
-        let Action::PrintValue { field } = &program.actions[emitted.action as usize] else { return };
+        let Action::PrintValue { field } = &program.actions[emitted.action as usize] else { return true };
         let bytes = &emitted.payload[field.at as usize..];
         lines.push(match &field.value_type {
             Type::Int { is_signed: true, .. } | Type::Bool => {
@@ -74,6 +74,7 @@ fn printed(script: &str, args: [i64; 6], memory: &'static [u8]) -> String {
             }
             other => panic!("{other:?}"),
         });
+        true
     });
     lines.join(" ")
 }

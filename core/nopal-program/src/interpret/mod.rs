@@ -69,7 +69,7 @@ pub struct Interpreter {
     loops: Vec<Loop>,
     /// Keys of the maps being gone through, innermost last.
     keys: Vec<u8>,
-    /// Hits that were given up because a loop did not end.
+    /// Hits that were given up because a loop did not end, or what it emitted.
     pub n_endless: u64,
 }
 
@@ -114,14 +114,15 @@ impl Interpreter {
         &self.program
     }
 
-    /// Runs a clause for a hit of its `point`. `emit` gets what it emits, and may change the maps.
+    /// Runs a clause for a hit of its `point`. `emit` gets what it emits, and may change the maps; at its false the hit is given
+    /// up, as one that does not end.
     #[inline]
     pub fn run<H: Hit + ?Sized>(
         &mut self,
         clause: u32,
         point: u32,
         hit: &H,
-        mut emit: impl FnMut(&mut Maps, Emitted<'_>),
+        mut emit: impl FnMut(&mut Maps, Emitted<'_>) -> bool,
     ) {
         let Interpreter { program, maps, regs, frame, loops, keys, n_endless } = self;
         let Some(Code { ops, n_regs, frame_bytes }) = program.clauses.get(clause as usize).map(|c| &c.code)
@@ -368,7 +369,10 @@ impl Interpreter {
                 }
 
                 Op::Emit { action, payload } => {
-                    emit(maps, Emitted { action, payload: part(frame, payload) });
+                    if !emit(maps, Emitted { action, payload: part(frame, payload) }) {
+                        *n_endless += 1;
+                        break;
+                    }
                 }
 
                 Op::Jump { to } => jump!(to),

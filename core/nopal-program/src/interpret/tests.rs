@@ -76,6 +76,7 @@ fn run(ops: Vec<Op>) -> (Interpreter, Vec<Vec<u8>>) {
     interpreter.run(0, 5, &TestHit, |maps, emitted| {
         assert_eq!(maps.len() as u32, MAPS);
         out.push(emitted.payload.to_vec());
+        true
     });
     (interpreter, out)
 }
@@ -384,8 +385,20 @@ fn branches() {
 fn a_loop_without_end_is_given_up_and_counted() {
     let (mut interpreter, _) = run(vec![Op::Jump { to: 0 }]);
     assert_eq!(interpreter.n_endless, 1);
-    interpreter.run(0, 0, &TestHit, |_, _| ());
+    interpreter.run(0, 0, &TestHit, |_, _| true);
     assert_eq!(interpreter.n_endless, 2);
+}
+
+#[test]
+fn a_hit_whose_output_nobody_takes_is_given_up_and_counted() {
+    let ops = vec![Op::Emit { action: 0, payload: KEY }, Op::Jump { to: 0 }];
+    let mut interpreter = Interpreter::new(Arc::new(program(ops)), 0).unwrap();
+    let mut n_taken = 0;
+    interpreter.run(0, 0, &TestHit, |_, _| {
+        n_taken += 1;
+        n_taken < 3
+    });
+    assert_eq!((n_taken, interpreter.n_endless), (3, 1));
 }
 
 #[test]
@@ -399,7 +412,8 @@ fn a_hit_sees_nothing_of_the_one_before() {
     ];
     let mut interpreter = Interpreter::new(Arc::new(program(ops)), 0).unwrap();
     for _ in 0..2 {
-        interpreter.run(0, 0, &TestHit, |_, emitted| assert_eq!(emitted.payload, [0; 8]));
+        interpreter.run(0, 0, &TestHit, |_, emitted| emitted.payload == [0; 8]);
+        assert_eq!(interpreter.n_endless, 0);
     }
 }
 

@@ -142,7 +142,10 @@ fn in_interpreter(program: &Program, inputs: &[[u64; 12]]) -> Outcome {
     let comm = std::fs::read("/proc/thread-self/comm").unwrap();
     for args in inputs {
         let here = Here { args, comm: comm.trim_ascii_end().to_vec() };
-        interpreter.run(0, 0, &here, |_, each| emitted.push((each.action, each.payload.to_vec())));
+        interpreter.run(0, 0, &here, |_, each| {
+            emitted.push((each.action, each.payload.to_vec()));
+            true
+        });
     }
     let entries = |table: &nopal_program::interpret::Table| {
         let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect();

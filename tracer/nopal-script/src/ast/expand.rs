@@ -26,6 +26,8 @@ pub(crate) enum Param {
 /// Macros that call each other this deep do so for ever.
 const MAX_LEVELS: u32 = 40;
 const MAX_CALLS: u32 = 10_000;
+/// Expressions and their parts, those that arguments are put in as included: a macro may use an argument twice, and be one.
+const MAX_PARTS: u32 = 500_000;
 
 /// Replaces every call of a macro.
 pub(crate) fn expand(
@@ -33,7 +35,7 @@ pub(crate) fn expand(
     macros: &[Macro],
     is_builtin: fn(&str) -> bool,
 ) -> Result<(), Diagnostic> {
-    let mut expander = Expander { macros, is_builtin, n_calls: 0, level: 0 };
+    let mut expander = Expander { macros, is_builtin, n_calls: 0, n_parts: 0, level: 0 };
     let caller = Caller::default();
     for clause in clauses {
         if let Some(predicate) = &mut clause.predicate {
@@ -49,7 +51,15 @@ struct Expander<'m> {
     /// A macro may have the name of what the language has, with other arguments.
     is_builtin: fn(&str) -> bool,
     n_calls: u32,
+    n_parts: u32,
     level: u32,
+}
+
+/// An argument, and of how many parts it is.
+#[derive(Clone)]
+struct Arg {
+    expr: Expr,
+    n_parts: u32,
 }
 
 /// What names mean where a body is put in. Empty outside of macros.
@@ -61,7 +71,7 @@ struct Caller {
     number: u32,
     variables: HashMap<String, String>,
     maps: HashMap<String, String>,
-    expressions: HashMap<String, Expr>,
+    expressions: HashMap<String, Arg>,
 }
 
 impl Caller {
@@ -149,7 +159,16 @@ impl Expander<'_> {
         type_params::resolve(expr)
     }
 
+    fn add_parts(&mut self, n: u32, span: Span) -> Result<(), Diagnostic> {
+        self.n_parts = self.n_parts.saturating_add(n);
+        match self.n_parts <= MAX_PARTS {
+            true => Ok(()),
+            false => Err(Diagnostic::error(span, "with its macros put in, the script is too large")),
+        }
+    }
+
     fn parts(&mut self, expr: &mut Expr, caller: &Caller) -> Result<(), Diagnostic> {
+        self.add_parts(1, expr.span)?;
         if let Some(place) = caller.place {
             expr.span = place;
             if let ExprKind::Call { name_span, .. } = &mut expr.kind {
@@ -159,17 +178,23 @@ impl Expander<'_> {
         match &mut expr.kind {
             ExprKind::Name(name) => {
                 if let Some(given) = caller.expressions.get(name) {
-                    expr.kind = given.kind.clone();
-                    expr.depth = given.depth;
+                    self.add_parts(given.n_parts, expr.span)?;
+                    expr.kind = given.expr.kind.clone();
+                    expr.depth = given.expr.depth;
                     return Ok(());
                 }
                 let name = name.clone();
                 self.call(expr, &name, Vec::new())
             }
             ExprKind::Call { name, args, .. } => {
-                args.iter_mut().try_for_each(|arg| self.expr(arg, caller))?;
-                let (name, args) = (name.clone(), args.clone());
-                self.call(expr, &name, args)
+                let mut given = Vec::with_capacity(args.len());
+                for arg in args {
+                    let n_before = self.n_parts;
+                    self.expr(arg, caller)?;
+                    given.push(Arg { expr: arg.clone(), n_parts: self.n_parts - n_before });
+                }
+                let name = name.clone();
+                self.call(expr, &name, given)
             }
             ExprKind::Var(name) => {
                 *name = caller.variable(name);
@@ -215,7 +240,7 @@ impl Expander<'_> {
     }
 
     /// Puts the body in the place of a call, if there is such a macro. The arguments have been expanded.
-    fn call(&mut self, at: &mut Expr, name: &str, args: Vec<Expr>) -> Result<(), Diagnostic> {
+    fn call(&mut self, at: &mut Expr, name: &str, args: Vec<Arg>) -> Result<(), Diagnostic> {
         let of_name = || self.macros.iter().filter(|each| each.name == name);
         let is_bare = matches!(at.kind, ExprKind::Name(_));
         let Some(found) = of_name().find(|each| each.params.len() == args.len()) else {
@@ -239,6 +264,7 @@ impl Expander<'_> {
             ..Caller::default()
         };
         for (param, arg) in found.params.iter().zip(args) {
+            let Arg { expr: arg, n_parts } = arg;
             match (param, arg.kind) {
                 (Param::Variable(param), ExprKind::Var(given)) => {
                     caller.variables.insert(param.clone(), given);
@@ -247,7 +273,8 @@ impl Expander<'_> {
                     caller.maps.insert(param.clone(), map.name);
                 }
                 (Param::Expression(param), kind) => {
-                    caller.expressions.insert(param.clone(), Expr { kind, ..arg });
+                    let expr = Expr { kind, ..arg };
+                    caller.expressions.insert(param.clone(), Arg { expr, n_parts });
                 }
                 (Param::Variable(param), _) => {
                     return Err(Diagnostic::error(

@@ -3,7 +3,6 @@
 use super::input::Source;
 use crate::failure::Failure;
 use nopal_script::{Headers, Include};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Where compilers look, too.
@@ -63,10 +62,5 @@ fn find(include: &Include, dirs: &[PathBuf]) -> Option<String> {
 }
 
 fn read(path: &Path) -> Option<String> {
-    if !path.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    nopal_files::foreign::read_text(path, MAX_BYTES).ok()
 }
