@@ -41,16 +41,24 @@ pub fn theirs() -> Vec<String> {
 
 /// Runs `programs` while LTTng records all events of the named providers into `dir/recording`.
 pub fn record(dir: &Path, providers: &[&str], programs: &str) -> PathBuf {
-    record_with(dir, "", providers, programs)
+    record_with(dir, "", &[], providers, programs)
 }
 
-/// The same through a channel that is made with these options.
-pub fn record_with(dir: &Path, channel: &str, providers: &[&str], programs: &str) -> PathBuf {
+/// The same through a channel that is made with these options and has these contexts.
+pub fn record_with(
+    dir: &Path,
+    channel: &str,
+    contexts: &[&str],
+    providers: &[&str],
+    programs: &str,
+) -> PathBuf {
     let recording = dir.join("recording");
     let enable: String = providers
         .iter()
         .map(|provider| format!("lttng enable-event -u -c channel '{provider}:*'\n"))
         .collect();
+    let contexts: String =
+        contexts.iter().map(|name| format!("lttng add-context -u -c channel -t {name}\n")).collect();
     let script = format!(
         r#"
 set -euo pipefail
@@ -65,7 +73,7 @@ lttng-sessiond --daemonize --pidfile '{dir}/daemon.pid'
 trap 'kill $(cat "{dir}/daemon.pid")' EXIT
 lttng create all --output '{recording}'
 lttng enable-channel -u {channel} channel
-{enable}lttng start
+{enable}{contexts}lttng start
 {programs}
 lttng stop
 lttng destroy all

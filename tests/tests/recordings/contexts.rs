@@ -1,8 +1,10 @@
 //! `nopal record --context`: what stands in front of each event's own fields.
 
-use nopal_tests::{nopal, run, scratch};
+use super::sessions_place::{Counter, Place};
+use nopal_tests::{lttng, nopal, root, run, scratch};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// A C++ program whose callers only the unwind tables know, through libraries and its own code. It has ended when its
@@ -86,4 +88,93 @@ fn characters_are_shown_and_recordings_have_a_name() {
     let details = ["--component=sink.text.details", "--params=with-metadata=yes"];
     let metadata = run(Command::new("babeltrace2").args(details).arg(dir.join("by-name")));
     assert!(metadata.contains("trace_name: by-name"), "{metadata}");
+}
+
+const FACTS: [&str; 14] = [
+    "vuid",
+    "veuid",
+    "vsuid",
+    "vgid",
+    "vegid",
+    "vsgid",
+    "cgroup_ns",
+    "ipc_ns",
+    "mnt_ns",
+    "net_ns",
+    "pid_ns",
+    "time_ns",
+    "user_ns",
+    "uts_ns",
+];
+
+/// The contexts of the first event: `vuid = 0, veuid = 0, ...`.
+fn first_contexts(recording: &Path) -> String {
+    let text = run(Command::new("babeltrace2").arg(recording));
+    let line = text.lines().next().unwrap();
+    let start = line.find("vuid = ").unwrap_or_else(|| panic!("{line}"));
+    line[start..].split_once(" }").unwrap().0.to_owned()
+}
+
+#[test]
+fn ids_and_namespaces_are_those_that_lttng_records() {
+    let dir = scratch("contexts-facts");
+    let source = root().join("tests/fixtures/lttng_fields");
+    for (name, flags) in [("theirs", lttng::theirs()), ("ours", lttng::ours())] {
+        let mut gcc = Command::new("gcc");
+        gcc.arg("-I").arg(&source).arg("-o").arg(dir.join(name));
+        run(gcc.args([source.join("fields.c"), source.join("messages.c")]).args(flags));
+    }
+    let theirs = first_contexts(&lttng::record_with(&dir, "", &FACTS, &["fields"], "./theirs"));
+    let recording = dir.join("by-nopal");
+    let mut record = Command::new(nopal());
+    record.args(["record", "-e", "fields:*", "--context", &FACTS.join(","), "-o"]).arg(&recording);
+    run(record.arg("--").arg(dir.join("ours")));
+    // LTTng's session had a view of the file system of its own.
+    let but_mounts = |text: &str| -> Vec<String> {
+        text.split(", ").filter(|part| !part.starts_with("mnt_ns")).map(str::to_owned).collect()
+    };
+    let ours = first_contexts(&recording);
+    assert_eq!(but_mounts(&ours), but_mounts(&theirs));
+    let mounts = run(Command::new("stat").args(["-L", "-c", "%i", "/proc/self/ns/mnt"]));
+    assert!(ours.contains(&format!("mnt_ns = {}", mounts.trim())), "{ours}");
+    let details = ["--component=sink.text.details", "--params=with-metadata=yes"];
+    let metadata = run(Command::new("babeltrace2").args(details).arg(&recording));
+    assert!(metadata.contains("vuid: Unsigned integer (32-bit"), "{metadata}");
+}
+
+#[test]
+fn conditions_ask_for_ids_and_namespaces() {
+    let place = Place::new("facts");
+    let mut counter = Counter::start_by(&["setpriv", "--reuid=54378", "--regid=54379", "--clear-groups"]);
+    let pid = counter.child.id().to_string();
+    let mounts = run(Command::new("stat").args(["-L", "-c", "%i", "/proc/self/ns/mnt"]));
+    let conditions = [
+        ("$ctx.vuid == 54378 && $ctx.vegid == 54379".to_owned(), 5),
+        ("$ctx.vuid == 0".to_owned(), 0),
+        (format!("$ctx.mnt_ns == {}", mounts.trim()), 5),
+        (format!("$ctx.mnt_ns != {} || $ctx.vsuid == 1", mounts.trim()), 0),
+    ];
+    for (n, (condition, n_events)) in conditions.into_iter().enumerate() {
+        let (name, out) = (format!("s{n}"), place.dir.join(n.to_string()));
+        place.nopal(&["create", &name, "--output", out.to_str().unwrap()]);
+        place.nopal(&["enable-event", "-u", "flight:pass", "--filter", &condition]);
+        place.nopal(&["add-context", "-u", "-t", "vuid,vegid,mnt_ns,vsuid"]);
+        place.nopal(&["track", "-u", "-p", &pid]);
+        place.nopal(&["start"]);
+        counter.hit(5);
+        place.nopal(&["stop"]);
+        let count = |pattern: &str| {
+            let view = place.output(&["view", &name, pattern]);
+            String::from_utf8_lossy(&view.stdout).lines().count()
+        };
+        assert_eq!(count("flight:pass"), n_events, "{condition}");
+        // The same asked of the recording.
+        if n_events > 0 {
+            assert_eq!(count(&format!("flight:pass if {condition}")), n_events);
+            assert_eq!(count("flight:pass if $ctx.vuid == 1"), 0);
+            let theirs = run(Command::new("babeltrace2").arg(&out));
+            assert!(theirs.contains("vuid = 54378, vegid = 54379, mnt_ns = "), "{theirs}");
+            assert_eq!(place.nopal(&["view", &name]), theirs);
+        }
+    }
 }

@@ -149,7 +149,7 @@ fn lttngs_limited_files_are_read_as_babeltrace2_does_and_called_incomplete() {
         .args(["-llttng-ust", "-ldl", "-lm"]));
     let limits = "--subbuf-size=4096 --num-subbuf=64 --tracefile-size=8192 --tracefile-count=2";
     let programs = "for i in $(seq 40); do taskset -c 0 ./fields; done";
-    let recording = nopal_tests::lttng::record_with(&dir, limits, &["fields"], programs);
+    let recording = nopal_tests::lttng::record_with(&dir, limits, &[], &["fields"], programs);
     let theirs = run(Command::new("babeltrace2").arg(&recording));
     let ours = Command::new(nopal()).arg("view").arg(&recording).output().unwrap();
     assert!(ours.status.success(), "{}", String::from_utf8_lossy(&ours.stderr));

@@ -150,8 +150,13 @@ pub(super) struct Counter {
 
 impl Counter {
     pub(super) fn start() -> Counter {
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).arg(build("flight", &["flight.c"], Build::Pie));
+        Counter::start_by(&["taskset", "-c", "0"])
+    }
+
+    /// By a command that becomes the program.
+    pub(super) fn start_by(wrapper: &[&str]) -> Counter {
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]).arg(build("flight", &["flight.c"], Build::Pie));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "ready");

@@ -5,6 +5,7 @@ use nopal_live::functions::{ENTRY, FunctionPattern, RETURN};
 use nopal_live::plan::{MAX_STRING, NULL_TEXT, UNREADABLE_TEXT};
 use nopal_live::predicate::{self, Context, Fields, Predicate, Source, Truth, fit};
 use nopal_live::registry::{Choice, ConditionError, Unfit};
+use nopal_proc::facts::Fact;
 use nopal_sdt::pattern::glob;
 use nopal_trace::{
     Decider, Enum, Event, EventClass, EventType, Filter, Label, Recording, Scratch, Selection, Step, Trace,
@@ -399,6 +400,7 @@ struct TaskContext {
     tid: Option<u64>,
     cpu: Option<u64>,
     name: Option<Vec<u8>>,
+    facts: [Option<u64>; Fact::ALL.len()],
 }
 
 impl TaskContext {
@@ -408,6 +410,7 @@ impl TaskContext {
             Context::Vpid => number(self.pid),
             Context::Vtid => number(self.tid),
             Context::CpuId => number(self.cpu),
+            Context::Fact(fact) => number(self.facts[fact as usize]),
             Context::Procname => {
                 self.name.as_deref().map_or(predicate::Value::Absent, predicate::Value::Text)
             }
@@ -422,7 +425,11 @@ impl Visitor for TaskContext {
             "vtid" => self.tid = Some(raw),
             "pid" => self.pid = self.pid.or(Some(raw)),
             "tid" => self.tid = self.tid.or(Some(raw)),
-            _ => {}
+            name => {
+                if let Some(fact) = Fact::parse(name) {
+                    self.facts[fact as usize] = Some(raw);
+                }
+            }
         }
     }
     fn string(&mut self, at: &Step, _: u64, bytes: &[u8]) {

@@ -52,6 +52,14 @@ impl Contexts {
                     into.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
                     self.frames.iter().for_each(|frame| into.extend_from_slice(&frame.to_le_bytes()));
                 }
+                ContextField::Fact(fact) => {
+                    let pid = self.tasks.translate(hit.task).pid;
+                    let value = registry.facts_of(pid).get(fact);
+                    match fact.is_id() {
+                        true => into.extend_from_slice(&(value as u32).to_le_bytes()),
+                        false => into.extend_from_slice(&value.to_le_bytes()),
+                    }
+                }
                 // They are among the event's own.
                 ContextField::Otel => {}
             }

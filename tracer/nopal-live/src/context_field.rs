@@ -1,5 +1,6 @@
 //! The fields that can stand in front of every event's own.
 
+use nopal_proc::facts::Fact;
 use nopal_trace::{Integer, RecordingInfo, Type};
 
 /// One field in front of an event's own. The names are LTTng's.
@@ -19,10 +20,12 @@ pub enum ContextField {
     /// The trace and the span of OpenTelemetry that the thread works on: two fields behind the event's own, which hits must bring:
     /// [`Limits::has_thread_context`](crate::plan::Limits::has_thread_context).
     Otel,
+    /// Whose the process is, or one of its namespaces, as they were when it was last looked at.
+    Fact(Fact),
 }
 
 impl ContextField {
-    pub const ALL: [ContextField; 6] = [
+    const OWN: [ContextField; 6] = [
         ContextField::Vpid,
         ContextField::Vtid,
         ContextField::Procname,
@@ -33,6 +36,11 @@ impl ContextField {
     /// What a recording has unless told otherwise.
     pub const USUAL: [ContextField; 2] = [ContextField::Vpid, ContextField::Vtid];
 
+    /// Those there are.
+    pub fn all() -> impl Iterator<Item = ContextField> {
+        ContextField::OWN.into_iter().chain(Fact::ALL.map(ContextField::Fact))
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             ContextField::Vpid => "vpid",
@@ -41,11 +49,12 @@ impl ContextField {
             ContextField::Ip => "ip",
             ContextField::Ustack => "ustack",
             ContextField::Otel => "otel",
+            ContextField::Fact(fact) => fact.name(),
         }
     }
 
     pub fn parse(name: &str) -> Option<ContextField> {
-        ContextField::ALL.into_iter().find(|field| field.name() == name)
+        ContextField::all().find(|field| field.name() == name)
     }
 
     /// Declares the field in a recording's metadata.
@@ -55,6 +64,8 @@ impl ContextField {
             ContextField::Procname => Type::String,
             ContextField::Ip => address(),
             ContextField::Ustack => return info.context(self.name(), Type::sequence(address())),
+            ContextField::Fact(fact) if fact.is_id() => Type::unsigned(32),
+            ContextField::Fact(_) => Type::unsigned(64),
             // Each event declares them itself.
             ContextField::Otel => return info,
         };

@@ -12,6 +12,7 @@ pub use glob::Glob;
 pub use parse::PredicateError;
 
 use nopal_capture::record::{self, Text};
+use nopal_proc::facts::Fact;
 use std::cmp::Ordering;
 
 /// What an argument holds at evaluation.
@@ -71,6 +72,8 @@ pub enum Context {
     Vtid,
     CpuId,
     Procname,
+    /// Whose the process is, or one of its namespaces.
+    Fact(Fact),
 }
 
 /// What a condition says of an event. A text that was cut may leave it open.
@@ -474,18 +477,22 @@ impl From<bool> for Truth {
 }
 
 impl Context {
-    const ALL: [(&'static str, Context); 4] = [
-        ("vpid", Context::Vpid),
-        ("vtid", Context::Vtid),
-        ("cpu_id", Context::CpuId),
-        ("procname", Context::Procname),
-    ];
+    fn all() -> impl Iterator<Item = Context> {
+        let own = [Context::Vpid, Context::Vtid, Context::CpuId, Context::Procname];
+        own.into_iter().chain(Fact::ALL.map(Context::Fact))
+    }
 
     pub fn name(self) -> &'static str {
-        Context::ALL.iter().find(|(_, context)| *context == self).map_or("", |(name, _)| name)
+        match self {
+            Context::Vpid => "vpid",
+            Context::Vtid => "vtid",
+            Context::CpuId => "cpu_id",
+            Context::Procname => "procname",
+            Context::Fact(fact) => fact.name(),
+        }
     }
 
     fn parse(name: &str) -> Option<Context> {
-        Context::ALL.iter().find(|(known, _)| *known == name).map(|(_, context)| *context)
+        Context::all().find(|context| context.name() == name)
     }
 }

@@ -4,6 +4,7 @@
 use crate::context_field::ContextField;
 use crate::stack::StackCopy;
 use nopal_capture::Task;
+use nopal_proc::facts::Facts;
 use nopal_proc::perf_events::{Entry, PerfEvents};
 use nopal_proc::unwind::{CodeRange, StackTop, Stacks};
 use nopal_proc::{FileId, MappedObject, mapped_objects};
@@ -22,6 +23,7 @@ const MAX_THREADS: usize = 1 << 12;
 #[derive(Debug, Default)]
 pub(crate) struct ProcessCache {
     has_names: bool,
+    has_facts: bool,
     has_addresses: bool,
     has_stacks: bool,
     processes: HashMap<u32, Process>,
@@ -38,6 +40,8 @@ pub(crate) struct ProcessCache {
 struct Process {
     name: Vec<u8>,
     threads: HashMap<u32, Vec<u8>>,
+    /// And when they were read.
+    facts: Option<(Facts, Instant)>,
     /// By file: what must be added to its link-time addresses.
     biases: HashMap<FileId, u64>,
 }
@@ -47,6 +51,7 @@ impl ProcessCache {
     pub(crate) fn keep_for(&mut self, fields: &[ContextField]) {
         let has = |field| fields.contains(&field);
         self.has_names |= has(ContextField::Procname);
+        self.has_facts |= fields.iter().any(|field| matches!(field, ContextField::Fact(_)));
         self.has_stacks |= has(ContextField::Ustack);
         self.has_addresses |= has(ContextField::Ip) || has(ContextField::Ustack);
     }
@@ -55,6 +60,9 @@ impl ProcessCache {
     pub(crate) fn look(&mut self, pid: u32, files: &HashSet<FileId>) {
         if self.has_names {
             self.look_at_names(pid);
+        }
+        if self.has_facts {
+            self.look_at_facts(pid);
         }
         if self.has_addresses {
             self.look_at_addresses(pid, files);
@@ -145,6 +153,22 @@ impl ProcessCache {
             self.look_at_names(task.pid);
         }
         self.name(task).unwrap_or_default().to_vec()
+    }
+
+    /// Whose a process is now, or was when it was last seen; a look serves for a while.
+    pub(crate) fn facts(&mut self, pid: u32) -> Facts {
+        match self.process(pid).facts {
+            Some((facts, at)) if at.elapsed() < NAME_AGE => facts,
+            _ => self.look_at_facts(pid),
+        }
+    }
+
+    fn look_at_facts(&mut self, pid: u32) -> Facts {
+        let process = self.process(pid);
+        let known = process.facts.map(|(facts, _)| facts);
+        let facts = Facts::read(pid).or(known).unwrap_or_else(Facts::unknown);
+        process.facts = Some((facts, Instant::now()));
+        facts
     }
 
     /// What must be added to the link-time addresses of a file in a process.

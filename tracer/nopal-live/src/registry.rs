@@ -14,6 +14,7 @@ use crate::selection::{Absent, Chosen, Places, Selection};
 use crate::stack::StackCopy;
 use nopal_capture::Task;
 use nopal_capture::{Action, Hit, Relation, Wanted};
+use nopal_proc::facts::{Fact, Facts};
 use nopal_proc::unwind::CodeRange;
 use nopal_proc::{FileId, MappedObject};
 use nopal_sdt::operand::Operand;
@@ -232,6 +233,11 @@ impl Registry {
         self.remembered.borrow().name(task).map(<[u8]>::to_vec)
     }
 
+    /// Whose a process is, by our number.
+    pub(crate) fn facts_of(&self, pid: u32) -> Facts {
+        self.remembered.borrow_mut().facts(pid)
+    }
+
     /// Where an event's site is in a process; its link-time address if nobody knows.
     pub(crate) fn address_in(&self, pid: u32, event: u32) -> u64 {
         let event = &self.events[event as usize];
@@ -278,6 +284,7 @@ impl Registry {
             Source::Context(Context::Vtid) => Value::Int(hit.task.tid.into()),
             Source::Context(Context::CpuId) => Value::Int(hit.stream.cpu.into()),
             Source::Context(Context::Procname) => Value::Text(&name),
+            Source::Context(Context::Fact(fact)) => Value::Int(self.facts_of(hit.task.pid).get(fact).into()),
         });
         if truth == Truth::Unknown {
             self.n_undecided.set(self.n_undecided.get() + 1);
@@ -362,6 +369,11 @@ impl Selection for Registry {
             if condition.as_ref().is_some_and(|condition: &Arc<Predicate>| condition.has_source(&is_name)) {
                 self.keep_for(&[ContextField::Procname]);
             }
+            let facts = Fact::ALL.into_iter().filter(|fact| {
+                let is_it = |source| source == Source::Context(Context::Fact(*fact));
+                condition.as_ref().is_some_and(|condition: &Arc<Predicate>| condition.has_source(&is_it))
+            });
+            self.remembered.get_mut().keep_for(&facts.map(ContextField::Fact).collect::<Vec<_>>());
             let name = (probe.provider.clone(), probe.name.clone());
             let is_bare = condition.is_none() && self.without_arguments.contains(&name);
             let plan_idx = self.plans.len();

@@ -11,6 +11,7 @@ pub mod demangle;
 mod error;
 pub mod exec_gate;
 pub mod exits;
+pub mod facts;
 pub mod file_functions;
 pub mod file_names;
 pub mod functions;

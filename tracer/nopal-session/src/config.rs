@@ -306,7 +306,7 @@ pub fn context_field(name: &str) -> Result<Option<ContextField>, SessionError> {
         return Ok(None);
     }
     ContextField::parse(name).map(Some).ok_or_else(|| {
-        let known: Vec<&str> = ContextField::ALL.into_iter().map(ContextField::name).collect();
+        let known: Vec<&str> = ContextField::all().map(ContextField::name).collect();
         SessionError::new("no-such-context", format!("there is no context `{name}`"))
             .hint(format!("there are cpu_id (always there), {}", known.join(", ")))
     })

@@ -72,7 +72,7 @@ pub(super) struct Args {
     #[command(flatten)]
     pub target: TargetArgs,
     /// More fields in front of each event's own: procname, ip (the address of the probe), ustack (that and those of the callers, by the
-    /// unwind tables), otel; may be given several times.
+    /// unwind tables), otel, and what else `nopal add-context --list` shows; may be given several times.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub context: Vec<String>,
     /// Leaves out vpid and vtid, which cost 8 bytes an event.

@@ -224,7 +224,9 @@ impl Parser<'_> {
         let name = &self.text[self.at..self.at + end];
         if name.starts_with('$') {
             let context = name.strip_prefix("$ctx.").and_then(Context::parse).ok_or_else(|| {
-                let known = Context::ALL.map(|(name, _)| format!("$ctx.{name}")).join(", ");
+                let known: Vec<String> =
+                    Context::all().map(|context| format!("$ctx.{}", context.name())).collect();
+                let known = known.join(", ");
                 self.error(&format!("`{name}` is not known to conditions; {known} are"))
             })?;
             self.at += end;

@@ -19,6 +19,7 @@ fn value(source: Source) -> Value<'static> {
         ][index],
         Source::Element { index, .. } => [1, 2].get(index).map_or(Value::Absent, |n| Value::Int(*n)),
         Source::Context(Context::Procname) => Value::Text(b"server"),
+        Source::Context(Context::Fact(_)) => Value::Absent,
         Source::Context(Context::Vpid | Context::Vtid) => Value::Int(77),
         Source::Context(Context::CpuId) => Value::Int(0),
     }
@@ -116,7 +117,9 @@ fn a_broken_condition_names_place_and_reason() {
         (
             "len > 1 && $ctx.pthread_id",
             11,
-            "`$ctx.pthread_id` is not known to conditions; $ctx.vpid, $ctx.vtid, $ctx.cpu_id, $ctx.procname are",
+            "`$ctx.pthread_id` is not known to conditions; $ctx.vpid, $ctx.vtid, $ctx.cpu_id, $ctx.procname, \
+             $ctx.vuid, $ctx.veuid, $ctx.vsuid, $ctx.vgid, $ctx.vegid, $ctx.vsgid, $ctx.cgroup_ns, $ctx.ipc_ns, \
+             $ctx.mnt_ns, $ctx.net_ns, $ctx.pid_ns, $ctx.time_ns, $ctx.user_ns, $ctx.uts_ns are",
         ),
         ("", 0, "expected the name of an argument"),
     ] {

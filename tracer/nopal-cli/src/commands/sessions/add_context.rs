@@ -14,7 +14,8 @@ Examples:
   nopal add-context -u -c channel0 -t procname
 
 There are vpid, vtid (both there unless a session file leaves them out), procname, ip, ustack (the addresses of the callers), otel (trace_id and span_id of OpenTelemetry,
-OTEP 4947, by the user door), and cpu_id, which every event has.")]
+OTEP 4947, by the user door), and cpu_id, which every event has; of the process, as it was within a second of the event, its ids
+(vuid, veuid, vsuid, vgid, vegid, vsgid) and namespaces (cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns, time_ns, user_ns, uts_ns).")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub which: Which,
@@ -37,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.list {
-        let names = ContextField::ALL.into_iter().map(ContextField::name);
+        let names = ContextField::all().map(ContextField::name);
         let names: Vec<&str> = ["cpu_id"].into_iter().chain(names).collect();
         match args.which.json {
             true => show_json!(serde_json::json!(names)),
