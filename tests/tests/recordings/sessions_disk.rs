@@ -7,7 +7,7 @@ use nopal_tests::{nopal, root, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -310,6 +310,34 @@ fn a_session_keeps_to_the_folder_that_it_began_with() {
     place.nopal(&["clear"]);
     place.nopal(&["stop"]);
     assert_eq!(fs::read_to_string(out.join("chunk-1/data")).unwrap(), "precious");
+}
+
+/// The folder of kept sessions must be ours, as that of sessions.
+#[test]
+fn sessions_are_not_kept_in_a_folder_of_others() {
+    let place = Place::new("kept-others");
+    place.create(&[]);
+    let (kept, victim) = (place.dir.join("home/saved"), place.dir.join("victim"));
+    fs::create_dir(&victim).unwrap();
+    symlink(&victim, &kept).unwrap();
+    for line in [&["save", "s", "--keep"][..], &["load", "--all"], &["load", "s"]] {
+        place.fails(1, line);
+    }
+    assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
+    fs::remove_file(&kept).unwrap();
+    fs::create_dir(&kept).unwrap();
+    chown(&kept, Some(NOBODY), None).unwrap();
+    for line in [&["save", "s", "--keep"][..], &["load", "--all"]] {
+        let refused = place.fails(1, line);
+        assert!(refused.contains("belongs to another user"), "{refused}");
+    }
+    chown(&kept, Some(0), None).unwrap();
+    place.nopal(&["save", "s", "--keep"]);
+    place.nopal(&["destroy", "s"]);
+    // A file of this name in the working directory is not what is meant.
+    fs::write(place.dir.join("s"), "name = 'another'").unwrap();
+    run(place.command(&["load", "s"]).current_dir(&place.dir));
+    assert!(place.nopal(&["status", "s"]).contains("out"));
 }
 
 #[test]

@@ -67,3 +67,44 @@ fn what_was_written_over_meanwhile_is_in_the_earlier_snapshot() {
     assert!(seen.len() < n_hits as usize, "{}", seen.len());
     assert!(numbers(&place, &place.out()).into_iter().eq(seen));
 }
+
+/// What a ring held when its channel was opened anew, and what the new ring holds, have a hole between them.
+#[test]
+fn a_channel_that_is_opened_anew_between_snapshots_hides_no_event() {
+    for door in ["user", "kernel"] {
+        let place = Place::new(&format!("snapshots-anew-{door}"));
+        place.create(&["--snapshot"]);
+        let mut counter = recorded(&place, &["--door", door, "--subbuf-size", "16k", "--num-subbuf", "4"]);
+        let mut seen = std::collections::BTreeSet::new();
+        for (n, context) in [(3_000, "procname"), (9_000, "vtid"), (700, "vpid")] {
+            counter.hit(n);
+            seen.extend(numbers(&place, &snapshot(&place)));
+            place.nopal(&["add-context", "-u", "-t", context]);
+            counter.hit(12_000);
+            seen.extend(numbers(&place, &snapshot(&place)));
+        }
+        place.nopal(&["stop"]);
+        assert!(numbers(&place, &place.out()).into_iter().eq(seen), "{door}");
+    }
+}
+
+/// Another session's, in the same folder, whose clock began anew: as after a restart of the machine.
+#[test]
+fn snapshots_of_another_session_are_not_taken_for_the_same() {
+    let place = Place::new("snapshots-others");
+    for n_hits in [50, 20] {
+        place.create(&["--snapshot"]);
+        let mut counter = recorded(&place, &[]);
+        counter.hit(n_hits);
+        let names: &[&str] = if n_hits == 50 { &["older"] } else { &["newer", "newest"] };
+        for name in names {
+            place.nopal(&["snapshot", "record", "--name", name]);
+        }
+        place.nopal(&["stop"]);
+        place.nopal(&["destroy", "s"]);
+    }
+    let out = place.out();
+    let counted: Value =
+        serde_json::from_str(&place.nopal(&["view", out.to_str().unwrap(), "--count", "--json"])).unwrap();
+    assert_eq!((&counted["total"], &counted["repeated"]), (&70.into(), &20.into()), "{counted}");
+}

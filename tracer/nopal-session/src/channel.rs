@@ -4,7 +4,7 @@ use super::budget::Share;
 use super::config::{Channel, Mode, Rule};
 use super::error::InWords;
 use super::flight_buffer::{FlightBuffer, Past};
-use super::recording_dir::{Written, free_dir, recorder_in};
+use super::recording_dir::{Origin, Written, free_dir, recorder_in};
 use super::turn::Turn;
 use super::watch::{Fired, Watch};
 use crate::ctf_recorder::{Recorder, ToldGaps};
@@ -27,8 +27,8 @@ const RING_BYTES: u64 = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Running {
-    /// The name of the session, which its recordings bear.
-    session: String,
+    /// What its recordings bear.
+    origin: Origin,
     pub config: Channel,
     /// The rules the probes were opened for.
     pub rules: Vec<Rule>,
@@ -89,7 +89,7 @@ impl Running {
         })?;
         live.registry().keep_for(&config.context_fields());
         Ok(Running {
-            session: session.to_owned(),
+            origin: Origin::new(session),
             config: config.clone(),
             rules,
             live,
@@ -180,7 +180,7 @@ impl Running {
     }
 
     fn recorder_in(&self, dir: &Path, limit: Option<FileLimit>) -> Result<Recorder, Error> {
-        recorder_in(dir, &self.session, &self.config, limit, &self.live.registry(), &self.attached)
+        recorder_in(dir, &self.origin, &self.config, limit, &self.live.registry(), &self.attached)
     }
 
     /// Moves hits from the rings to where they go; tells how many there were.
@@ -353,7 +353,7 @@ impl Running {
         let empty = Registry::new(Vec::new(), Vec::new(), Limits::default());
         let registry = std::mem::replace(&mut *self.live.registry(), empty);
         Ok(Past::new(
-            (self.session, self.config),
+            (self.origin, self.config),
             registry,
             self.attached,
             held,

@@ -2,7 +2,7 @@
 //! that were replaced while the session went on.
 
 use super::config::Channel;
-use super::recording_dir::{Written, free_dir, recorder_in};
+use super::recording_dir::{Origin, Written, free_dir, recorder_in};
 use crate::ctf_recorder::Recorder;
 use nopal_capture::Task;
 use nopal_live::registry::Registry;
@@ -85,7 +85,7 @@ impl FlightBuffer {
 /// What a channel of a flight recorder held when it was opened anew.
 #[derive(Debug)]
 pub(super) struct Past {
-    session: String,
+    origin: Origin,
     pub config: Channel,
     /// Says what the hits mean; the channel that came after has another.
     pub registry: Registry,
@@ -98,21 +98,21 @@ pub(super) struct Past {
 impl Past {
     /// `held` may have hits of several rings.
     pub(crate) fn new(
-        (session, config): (String, Channel),
+        (origin, config): (Origin, Channel),
         registry: Registry,
         attached: HashSet<u32>,
         mut held: FlightBuffer,
         gaps: (Vec<(u64, String)>, u64),
     ) -> Past {
         held.hits.make_contiguous().sort_by_key(|hit| hit.ns);
-        Past { session, config, registry, attached, held, gaps }
+        Past { origin, config, registry, attached, held, gaps }
     }
 
     /// Writes it into a folder of `dir`; it stays.
     pub(crate) fn snapshot(&self, dir: &Path) -> Result<Written, Error> {
         let path = free_dir(dir, &self.config.name);
         let mut recorder =
-            recorder_in(&path, &self.session, &self.config, None, &self.registry, &self.attached)?;
+            recorder_in(&path, &self.origin, &self.config, None, &self.registry, &self.attached)?;
         let error = self.held.replay(&self.registry, &mut recorder).err();
         recorder.gaps(&self.gaps.0, self.gaps.1);
         Ok(Written::of(recorder, path, error))
@@ -144,7 +144,13 @@ mod tests {
                 held.push(Hit { stream, event: 0, ns: *ns, task: Task { pid: 1, tid: 1 }, payload: &[0; 8] });
             }
             let registry = Registry::new(Vec::new(), Vec::new(), Limits::default());
-            Past::new((String::new(), Channel::named("c")), registry, HashSet::new(), held, (Vec::new(), 0))
+            Past::new(
+                (Origin::new("s"), Channel::named("c")),
+                registry,
+                HashSet::new(),
+                held,
+                (Vec::new(), 0),
+            )
         };
         let one = size_of::<HeldHit>() + 8;
         for (n_room, expected) in [(9, "[[1, 2, 5], [3, 4]]"), (3, "[[5], [3, 4]]"), (1, "[[4]]"), (0, "[]")]

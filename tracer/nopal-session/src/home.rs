@@ -168,8 +168,23 @@ impl Home {
         Ok(sessions)
     }
 
-    /// Where `nopal save --keep` puts sessions.
-    pub fn saved(&self) -> PathBuf {
+    /// Where `nopal save --keep` puts sessions: a folder that is ours alone, if it is there.
+    pub fn kept(&self) -> Result<Option<Folder>, SessionError> {
+        let dir = self.kept_path();
+        match Folder::open_private(&dir) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(not_opened(&dir, &e)),
+        }
+    }
+
+    /// Makes it if need be.
+    pub fn make_kept(&self) -> Result<Folder, SessionError> {
+        let dir = self.kept_path();
+        Folder::make_private(&dir).map_err(|e| not_opened(&dir, &e))
+    }
+
+    fn kept_path(&self) -> PathBuf {
         self.dir.with_file_name("saved")
     }
 

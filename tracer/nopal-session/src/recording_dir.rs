@@ -18,9 +18,25 @@ pub(super) struct Written {
     pub error: Option<Error>,
 }
 
+/// Whose events a recording has.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    pub session: String,
+    /// Of a channel, from when it is opened until it is closed: tells snapshots of the same rings from others.
+    rings: String,
+}
+
+impl Origin {
+    pub(super) fn new(session: &str) -> Origin {
+        // Without it snapshots are read as having nothing of each other.
+        let rings = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+        Origin { session: session.to_owned(), rings: rings.trim_end().to_owned() }
+    }
+}
+
 pub(super) fn recorder_in(
     dir: &Path,
-    session: &str,
+    origin: &Origin,
     config: &Channel,
     limit: Option<FileLimit>,
     registry: &Registry,
@@ -29,8 +45,9 @@ pub(super) fn recorder_in(
     let text = |value: &str| EnvValue::Text(value.to_owned());
     let info = RecordingInfo::of_this_host()
         .env("nopal_version", text(env!("CARGO_PKG_VERSION")))
-        .env("trace_name", text(session))
+        .env("trace_name", text(&origin.session))
         .env("channel", text(&config.name))
+        .env("rings", text(&origin.rings))
         .env(MAX_STRING, EnvValue::Number(i128::from(config.max_string)));
     let info = RecordingInfo { n_event_types: registry.plans.len(), limit, ..info };
     let mut recorder = Recorder::create(dir, info, &config.context_fields())?;

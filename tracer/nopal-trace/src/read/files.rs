@@ -33,7 +33,7 @@ impl StreamFiles {
             && let Ok(head) = read_head(trace, &file, offset, n_bytes, &mut scratch)
             && let (Some(number), Some(bits @ 8..)) = (head.seq_num, head.packet_bits)
         {
-            n_packets = number + 1;
+            n_packets = number.saturating_add(1);
             offset += bits / 8;
         }
         n_packets

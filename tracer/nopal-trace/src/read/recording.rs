@@ -152,7 +152,7 @@ impl Recording {
                 continue;
             };
             let n_found: u64 = found.iter().filter(|(of, _)| *of == index).map(|(_, n)| n).sum();
-            verdict.n_missing += n_written.saturating_sub(n_found);
+            verdict.n_missing = verdict.n_missing.saturating_add(n_written.saturating_sub(n_found));
             if n_found > n_written {
                 let reason =
                     format!("{} events more than were recorded: some are there twice", n_found - n_written);
@@ -165,7 +165,7 @@ impl Recording {
         let of_trace = |(index, trace): (usize, &Trace)| {
             let verdict = trace.verdict.as_ref().filter(|verdict| !verdict.is_unfinished)?;
             let of_trace = self.streams.iter().filter(|stream| stream.trace == index);
-            let n_found: u64 = of_trace.map(|stream| stream.n_packets(trace)).sum();
+            let n_found = of_trace.map(|stream| stream.n_packets(trace)).fold(0, u64::saturating_add);
             let reason = match verdict.n_packets {
                 None => "how many packets it had is not known: it was made by an earlier version of nopal"
                     .to_owned(),

@@ -1,5 +1,6 @@
 //! Snapshots of one flight recorder: each has what the rings hold at its time, so that later ones have much of the earlier ones
-//! again. A ring holds the newest events without a hole: what it has at all of a stream it has from some time on.
+//! again. A ring holds the newest events without a hole: what it has at all of a stream it has from some time on. Of two rings
+//! nothing follows, be they those of a channel that was opened anew, of a session that was started again, or of another machine.
 
 use super::files::{StreamFiles, first_head};
 use super::trace::Trace;
@@ -10,7 +11,8 @@ struct Taken {
     /// The output of the session, and the number of the snapshot.
     output: PathBuf,
     number: u64,
-    channel: String,
+    /// What names the rings, wherever and whenever they were.
+    rings: String,
     class: usize,
     instance: Option<u64>,
     /// Of its first packet, in the clock of the recordings: each of them has found out anew what leads from there to the epoch.
@@ -30,7 +32,7 @@ pub(super) fn find_repeated(traces: &[Trace], streams: &mut [StreamFiles]) {
         let later = taken.iter().flatten().filter(|other| {
             other.number > one.number
                 && other.output == one.output
-                && (&other.channel, other.class, other.instance) == (&one.channel, one.class, one.instance)
+                && (&other.rings, other.class, other.instance) == (&one.rings, one.class, one.instance)
         });
         let clock = traces[stream.trace].streams[one.class].clock;
         stream.repeated_from_ns =
@@ -41,8 +43,8 @@ pub(super) fn find_repeated(traces: &[Trace], streams: &mut [StreamFiles]) {
 fn taken(trace: &Trace, stream: &StreamFiles) -> Option<Taken> {
     let (output, number) = snapshot_of(&trace.dir).filter(|_| trace.is_ours)?;
     let head = first_head(trace, stream.paths.first()?)?;
-    let channel = trace.env_text("channel")?.to_owned();
-    Some(Taken { output, number, channel, class: head.class, instance: head.instance, begin: head.begin? })
+    let rings = trace.env_text("rings").filter(|rings| !rings.is_empty())?.to_owned();
+    Some(Taken { output, number, rings, class: head.class, instance: head.instance, begin: head.begin? })
 }
 
 /// `OUTPUT` and 3 of `OUTPUT/snapshot-3-20261119-035444-name/channel0`.

@@ -370,7 +370,8 @@ impl<'r> StreamCursor<'r> {
         // Packets before it went with the oldest files; what was lost among them went, too.
         let n_gone = head.seq_num.filter(|n| before.is_none() && self.stream.is_limited && *n > 0);
         if let Some(n_gone) = n_gone.filter(|_| !self.trace.is_ours) {
-            self.report.verdict.n_let_go_packets += n_gone;
+            let n_packets = &mut self.report.verdict.n_let_go_packets;
+            *n_packets = n_packets.saturating_add(n_gone);
             self.report.verdict.let_go(0, Some(ns(head.begin)));
         }
         if let Some(now) = head.discarded {
@@ -382,8 +383,7 @@ impl<'r> StreamCursor<'r> {
             }
         }
         let (Some(now), Some(then)) = (head.seq_num, before.and_then(|b| b.seq_num)) else { return };
-        if now > then + 1 {
-            let count = now - then - 1;
+        if let Some(count @ 1..) = now.checked_sub(then).map(|n_on| n_on.saturating_sub(1)) {
             self.lose(Loss { count, is_packets: true, from_ns, to_ns: ns(head.begin), cpu: head.cpu });
         } else if now <= then && self.trace.is_ours {
             let reason =

@@ -5,6 +5,7 @@ use super::stop::end;
 use super::{is_session_file, say};
 use crate::failure::Failure;
 use crate::reading::text_file;
+use nopal_files::own::Folder;
 use nopal_session::{Home, SessionConfig};
 use std::path::{Path, PathBuf};
 
@@ -42,7 +43,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut home = Home::find()?;
-    for file in files(&args, &home)? {
+    let kept = home.kept()?;
+    for file in files(&args, kept.as_ref())? {
         load(&mut home, &args, &file)?;
     }
     Ok(())
@@ -69,21 +71,32 @@ fn load(home: &mut Home, args: &Args, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The files that are meant.
-fn files(args: &Args, home: &Home) -> Result<Vec<PathBuf>, Failure> {
-    let folder = args.input_path.clone().unwrap_or_else(|| home.saved());
+/// The files that are meant. Those of nopal's own folder are named by its descriptor.
+fn files(args: &Args, kept: Option<&Folder>) -> Result<Vec<PathBuf>, Failure> {
+    let own = kept.map(Folder::path_by_descriptor);
     let Some(word) = &args.file else {
-        return if folder.is_file() { Ok(vec![folder]) } else { all_in(&folder) };
+        return match (&args.input_path, own) {
+            (Some(path), _) if path.is_file() => Ok(vec![path.clone()]),
+            (Some(path), _) => all_in(path),
+            (None, Some(own)) => all_in(&own),
+            (None, None) => Err(none_kept("no session is kept")),
+        };
     };
-    if args.input_path.is_none() && (word.exists() || word.components().count() > 1) {
-        return Ok(vec![word.clone()]);
+    let is_path = word.components().count() > 1 || word.extension().is_some_and(|of| of == "toml");
+    let folder = args.input_path.clone().or(own).filter(|_| !is_path || args.input_path.is_some());
+    let kept = folder.map(|folder| folder.join(word).with_added_extension("toml"));
+    match kept.filter(|kept| kept.is_file()) {
+        Some(kept) => Ok(vec![kept]),
+        None if args.input_path.is_none() && (is_path || word.exists()) => Ok(vec![word.clone()]),
+        None => Err(none_kept(&format!(
+            "there is neither a file {} nor a kept session of this name",
+            word.display()
+        ))),
     }
-    let kept = folder.join(word).with_added_extension("toml");
-    if kept.is_file() {
-        return Ok(vec![kept]);
-    }
-    let text = format!("there is neither a file {} nor a kept session of this name", word.display());
-    Err(Failure::new("input", text).hint("`nopal save NAME --keep` keeps one"))
+}
+
+fn none_kept(text: &str) -> Failure {
+    Failure::new("input", text).hint("`nopal save NAME --keep` keeps one")
 }
 
 fn all_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {

@@ -2,6 +2,7 @@
 
 use super::meant;
 use crate::failure::Failure;
+use nopal_files::own::Folder;
 use nopal_session::{Home, Session};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -42,18 +43,18 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let home = Home::find()?;
     let sessions = meant(&home, args.name.as_deref(), args.all)?;
     let has_many = args.all || sessions.len() > 1;
-    let path = match args.output_path {
-        None if args.keep || has_many => Some(home.saved()),
-        path => path,
-    };
-    let Some(path) = path else {
+    if args.output_path.is_none() && (args.keep || has_many) {
+        let folder = home.make_kept()?;
+        return sessions.iter().try_for_each(|session| keep(session, &folder, args.force));
+    }
+    let Some(path) = args.output_path else {
         for session in sessions {
             // TOML has the same escapes in its strings as JSON.
             anstream::print!("{}", nopal_trace::escape_json(&session.config()?.to_toml()));
         }
         return Ok(());
     };
-    let is_folder = has_many || args.keep || path.is_dir() || path.to_string_lossy().ends_with('/');
+    let is_folder = has_many || path.is_dir() || path.to_string_lossy().ends_with('/');
     if is_folder {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.map_err(|e| Failure::new("output", format!("cannot make {}: {e}", path.display())))?;
@@ -65,17 +66,29 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
+/// In nopal's own folder.
+fn keep(session: &Session, folder: &Folder, is_forced: bool) -> Result<(), Failure> {
+    let (name, text) = (format!("{}.toml", session.name), session.config()?.to_toml());
+    let written = match is_forced {
+        true => folder.replace(&name, text.as_bytes()),
+        false => folder.create_new(&name).and_then(|mut file| file.write_all(text.as_bytes())),
+    };
+    written.map_err(|e| unwritten(&folder.path().join(&name), &e))
+}
+
 fn write(session: &Session, path: &Path, is_forced: bool) -> Result<(), Failure> {
     let text = session.config()?.to_toml();
     let mut options = OpenOptions::new();
     options.write(true).create(true).create_new(!is_forced).truncate(true);
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| {
-        let failure = Failure::new("output", format!("cannot write {}: {e}", path.display()));
-        match e.kind() {
-            ErrorKind::AlreadyExists => failure.hint("--force replaces it"),
-            _ => failure,
-        }
-    })
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| unwritten(path, &e))
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::new("output", format!("cannot write {}: {error}", path.display()));
+    match error.kind() {
+        ErrorKind::AlreadyExists => failure.hint("--force replaces it"),
+        _ => failure,
+    }
 }
