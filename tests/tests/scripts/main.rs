@@ -13,6 +13,7 @@ mod run_user;
 mod shim;
 mod shim_checks;
 mod shim_list;
+mod shim_old;
 mod source_lines;
 mod stacks;
 mod tools_agree;

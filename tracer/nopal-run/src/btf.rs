@@ -117,6 +117,11 @@ impl Btf {
         Some(Record { size_bytes: head.size, align_bytes: 8, members })
     }
 
+    /// Bytes of a record.
+    pub(crate) fn record_bytes(&self, name: &str) -> Option<u64> {
+        Some(u64::from(self.head(*self.records.get(name)?)?.size))
+    }
+
     /// The number of a label of any enum.
     pub(crate) fn constant(&self, label: &str) -> Option<i64> {
         (1..self.types.len() as u32).find_map(|id| {

@@ -56,7 +56,7 @@ pub struct ProbedFile {
     path: PathBuf,
     /// A path that leads to it from here.
     reachable: PathBuf,
-    probes: Vec<Probe>,
+    pub(crate) probes: Vec<Probe>,
     /// A process that maps it.
     pid: Option<u32>,
 }
@@ -150,7 +150,7 @@ impl LiveCatalog {
         self.kernel_types.get_or_init(Btf::of_kernel).as_ref()
     }
 
-    fn named_file(&self, path: &Path) -> Option<Arc<ProbedFile>> {
+    pub(crate) fn named_file(&self, path: &Path) -> Option<Arc<ProbedFile>> {
         let path = own_path(path)?;
         if let Some(known) = self.files.iter().find(|file| file.path == path) {
             return Some(Arc::clone(known));

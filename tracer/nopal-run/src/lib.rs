@@ -2,6 +2,7 @@
 //! in the kernel, over a recording. Prints nothing: results are bytes for whoever does.
 
 mod addresses;
+mod before_parsing;
 mod bench;
 mod btf;
 pub mod catalog;
@@ -14,6 +15,7 @@ mod hits;
 pub mod kernel;
 mod later_point;
 pub mod listing;
+mod locations;
 mod named_files;
 mod names;
 mod perform;
@@ -30,7 +32,9 @@ mod tracepoints;
 mod tracer_hit;
 pub mod user;
 
+pub use before_parsing::kernel_records;
 pub use bench::Measured;
+pub use locations::n_locations;
 pub use names::TracerNames;
 pub use perform::{MapAccess, Message, Performer};
 

@@ -6,7 +6,7 @@ use super::spans::ScriptSpans;
 use super::{Maps, entries_of};
 use nopal_files::foreign::{self, ForeignError};
 use nopal_program::rank::Rank;
-use nopal_program::{Action, Format, MessageOf, Program};
+use nopal_program::{Action, Format, Look, MessageOf, Program};
 use nopal_script::render::{Entry, Form, MapShown, Renderer, printf};
 use nopal_spans::Unmatched;
 use std::io::Read;
@@ -191,7 +191,7 @@ impl Performer {
             }
             Action::Cat { format } => {
                 let path = self.formatted(format, payload);
-                let text = read_file(&String::from_utf8_lossy(&path), program.limits.cat_bytes);
+                let text = read_file(&String::from_utf8_lossy(&path), program.limits.cat_bytes, program.look);
                 renderer.text(&text, "cat", &mut self.out);
             }
             Action::System { format } => {
@@ -278,7 +278,7 @@ fn joined(payload: &[u8], at: u32, max_count: u32, max_bytes: u32, separator: &s
     text
 }
 
-fn read_file(path: &str, n_bytes: u32) -> Vec<u8> {
+fn read_file(path: &str, n_bytes: u32, look: Look) -> Vec<u8> {
     let mut text = Vec::new();
     // The name may come from the program that is traced.
     let file = foreign::open(Path::new(path)).map_err(ForeignError::into_io);
@@ -287,7 +287,11 @@ fn read_file(path: &str, n_bytes: u32) -> Vec<u8> {
         Err(error) => {
             let error = error.to_string();
             let why = error.split(" (os error").next().unwrap_or_default();
-            format!("ERROR: failed to open file '{path}' ({why})\n").into_bytes()
+            let text = match look {
+                Look::Old => format!("ERROR: failed to open file '{path}': {why}\n"),
+                Look::New => format!("ERROR: failed to open file '{path}' ({why})\n"),
+            };
+            text.into_bytes()
         }
     }
 }
@@ -316,11 +320,11 @@ mod tests {
 
     #[test]
     fn files_and_commands() {
-        assert_eq!(read_file("/proc/version", 5), b"Linux");
-        assert!(
-            read_file("/nonexistent/file", 5)
-                .starts_with(b"ERROR: failed to open file '/nonexistent/file' (No such")
-        );
+        assert_eq!(read_file("/proc/version", 5, Look::Old), b"Linux");
+        for (look, want) in [(Look::Old, ": No such"), (Look::New, " (No such")] {
+            let want = format!("ERROR: failed to open file '/nonexistent/file'{want}");
+            assert!(read_file("/nonexistent/file", 5, look).starts_with(want.as_bytes()));
+        }
         assert_eq!(run("echo hi"), b"hi\n");
     }
 }

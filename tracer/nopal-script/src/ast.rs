@@ -19,10 +19,16 @@ pub struct Options {
     pub is_bench: bool,
     /// Memory that cannot be read, and entries that are not there, are told of.
     pub has_helper_warnings: bool,
+    /// So are entries that are to be deleted and are not there.
+    pub has_delete_warnings: bool,
+    /// Pointers in maps are shown as numbers.
+    pub has_plain_pointers: bool,
     /// `system` and the like are allowed.
     pub is_unsafe: bool,
     /// Settings from outside, such as those of `BPFTRACE_*` variables; the script's own `config` goes before them.
     pub settings: Vec<(String, String)>,
+    /// Bytes of records of the kernel that stand within records of the script: see [`embedded_records`](crate::embedded_records).
+    pub kernel_records: Vec<(String, u64)>,
     /// Numbers that headers define, as by `#define`.
     pub defines: Vec<(String, String)>,
     /// `--name` and `--name=value`, for `getopt`.

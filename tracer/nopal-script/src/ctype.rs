@@ -72,6 +72,8 @@ pub struct Records {
     pub(crate) enums: HashMap<String, Vec<(i64, String)>>,
     pub(crate) constants: HashMap<String, i64>,
     pub(crate) typedefs: HashMap<String, CType>,
+    /// Bytes of records of the kernel that members of the script's own are.
+    pub(crate) of_kernel: HashMap<String, u64>,
 }
 
 impl Records {
@@ -87,10 +89,10 @@ impl Records {
                 let (size_bytes, align_bytes) = self.layout(of)?;
                 (size_bytes.checked_mul(u64::from(*n))?, align_bytes)
             }
-            CType::Record(name) => {
-                let record = self.records.get(name)?;
-                (u64::from(record.size_bytes), u64::from(record.align_bytes))
-            }
+            CType::Record(name) => match self.records.get(name) {
+                Some(record) => (u64::from(record.size_bytes), u64::from(record.align_bytes)),
+                None => (*self.of_kernel.get(name)?, 8),
+            },
         })
     }
 }

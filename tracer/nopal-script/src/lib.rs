@@ -21,4 +21,5 @@ pub use compile::{compile, compile_with_warnings, reference};
 pub use diagnostic::{Diagnostic, Place, Severity, Span};
 pub use headers::{Headers, Include, includes};
 pub use layout::format;
+pub use parse::embedded::embedded_records;
 pub use parse::parse;

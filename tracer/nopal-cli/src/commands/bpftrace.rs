@@ -4,17 +4,16 @@
 mod info;
 mod list;
 mod options;
+pub(crate) mod release;
 
 use super::run as script;
 use crate::failure::Failure;
 use crate::processes::ProcessArgs;
 use options::{Asked, Options};
+use release::Release;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-
-/// The release whose language and output this follows.
-const VERSION: &str = "0.27.0";
 
 const USAGE: &str = "\
 bpftrace, by nopal: bpftrace's command line, its language and its output
@@ -52,7 +51,7 @@ OPTIONS:
     --dry-run      terminate execution right after attaching all the probes
     --fmt          format the input script and print it
 
-SIGUSR1 prints all maps. `nopal run --help` shows what goes beyond bpftrace.
+SIGUSR1 prints all maps. With NOPAL_BPFTRACE_VERSION=0.17 in the environment results and messages are those of that release. `nopal run --help` shows what goes beyond bpftrace.
 
 EXAMPLE:
     bpftrace -e 'usdt:/usr/bin/memcached:memcached:command__get { @[str(arg1)] = count(); }' -p 1234
@@ -60,27 +59,26 @@ EXAMPLE:
 
 /// Every failure is 1, as in bpftrace.
 pub(super) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match options::parse(args) {
+    let release = match Release::of_environment() {
+        Ok(release) => release,
+        Err(failure) => return failed(failure),
+    };
+    match options::parse(args, release) {
         Ok(Asked::Help) => {
             show!("{}", USAGE.trim_end());
             ExitCode::SUCCESS
         }
         Ok(Asked::Version) => {
-            show!("bpftrace v{VERSION} (nopal {})", env!("CARGO_PKG_VERSION"));
+            show!("bpftrace v{} (nopal {})", release.version(), env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
         Ok(Asked::Info) => {
-            show!("{}", info::info(VERSION).trim_end());
+            show!("{}", info::info(release).trim_end());
             ExitCode::SUCCESS
         }
-        Ok(Asked::Work(options)) => match work(*options) {
+        Ok(Asked::Work(options)) => match work(*options, release) {
             Ok(code) => ExitCode::from(code),
-            Err(failure) => {
-                let prefix = if failure.is_styled { "" } else { "ERROR: " };
-                let hint = failure.hint.map(|hint| format!("\nHINT: {hint}")).unwrap_or_default();
-                tell!("{prefix}{}{hint}", failure.message);
-                ExitCode::from(1)
-            }
+            Err(failure) => failed(failure),
         },
         Err(message) => {
             tell!("{}", message.trim_end());
@@ -89,7 +87,14 @@ pub(super) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn work(options: Options) -> Result<u8, Failure> {
+fn failed(failure: Failure) -> ExitCode {
+    let prefix = if failure.is_styled { "" } else { "ERROR: " };
+    let hint = failure.hint.map(|hint| format!("\nHINT: {hint}")).unwrap_or_default();
+    tell!("{prefix}{}{hint}", failure.message);
+    ExitCode::from(1)
+}
+
+fn work(options: Options, release: Release) -> Result<u8, Failure> {
     if options.is_listing {
         return list::list(options).map(|()| 0);
     }
@@ -122,9 +127,10 @@ fn work(options: Options) -> Result<u8, Failure> {
         },
         manner: script::Manner {
             is_bpftrace: true,
+            release,
             is_quiet: options.is_quiet,
             has_no_warnings: options.has_no_warnings,
-            has_helper_warnings: options.has_helper_warnings,
+            n_helper_warnings: options.n_helper_warnings,
             is_dry_run: options.is_dry_run,
             is_bench: options.is_bench,
             is_tool: false,

@@ -9,6 +9,7 @@ pub(super) mod tools;
 
 use super::answers::render::width;
 use super::answers::source::open_recording;
+use super::bpftrace::release::Release;
 use super::view;
 use crate::failure::{self, Failure};
 use crate::processes::ProcessArgs;
@@ -145,8 +146,10 @@ pub(super) struct Manner {
     pub is_bpftrace: bool,
     pub is_quiet: bool,
     pub has_no_warnings: bool,
-    /// Tells of memory that cannot be read, and of entries that are not there.
-    pub has_helper_warnings: bool,
+    /// Which one, if it is.
+    pub release: Release,
+    /// Tells of memory that cannot be read, and of entries that are not there; release 0.17 of the former at 2 alone.
+    pub n_helper_warnings: u32,
     /// Ends when everything is attached.
     pub is_dry_run: bool,
     /// Measures clauses (`bench:NAME`), and ends.
@@ -196,16 +199,20 @@ pub(super) fn run(mut args: Args) -> Result<u8, Failure> {
         args.command = input::words_of(line)?.into_iter().map(OsString::from).collect();
     }
     check(&args)?;
+    let is_old = args.manner.is_bpftrace && args.manner.release == Release::Old;
     let options = nopal_script::Options {
         is_unsafe: args.is_unsafe,
         settings: input::settings_of_environment(),
         defines: headers::numbers(&source, &args.headers)?,
+        kernel_records: nopal_run::kernel_records(&source.text),
         named: std::mem::take(&mut args.named),
         only_pids: args.processes.pids.clone(),
         is_bench: args.manner.is_bench,
         has_kernel_stacks: args.all_processes,
-        has_helper_warnings: args.manner.has_helper_warnings,
-        look: if args.manner.is_bpftrace { Look::New } else { Look::Old },
+        has_helper_warnings: args.manner.n_helper_warnings > u32::from(is_old),
+        has_delete_warnings: is_old && args.manner.n_helper_warnings > 0,
+        has_plain_pointers: is_old,
+        look: if args.manner.is_bpftrace && !is_old { Look::New } else { Look::Old },
         // Test runners of bpftrace set it.
         time_map: std::env::var("BPFTRACE_DUMMY_TS_MAP").ok().filter(|_| args.manner.is_bpftrace),
     };
@@ -274,8 +281,13 @@ fn over_programs(
         let compiled = with_more.and_then(|script| nopal_script::compile(&script, &catalog).ok());
         program = compiled.map_or(program, Arc::new);
     }
+    // Release 0.17 counts the places that a probe has.
+    let counts_places = args.manner.is_bpftrace && args.manner.release == Release::Old;
+    let points = program.clauses.iter().flat_map(|clause| &clause.points);
+    let n_places = |point| if counts_places { nopal_run::n_locations(&catalog, point) } else { 1 };
+    let n_points = points.map(n_places).sum();
     drop(catalog);
-    live(args, source, given, program, held)
+    live(args, source, given, program, held, n_points)
 }
 
 fn list(is_json: bool) -> Result<u8, Failure> {
@@ -372,6 +384,7 @@ fn live(
     given: Vec<nopal_provider::File>,
     program: Arc<Program>,
     held: Option<HeldCommand>,
+    n_points: usize,
 ) -> Result<u8, Failure> {
     if args.emit_bpf {
         return emit_bpf(args, given, program);
@@ -392,9 +405,12 @@ fn live(
     let prints_maps = program.limits.prints_maps;
     // What a point without a file may mean later is counted only if there is nothing that it means now.
     let n_doubled = later_points(&program).filter(|(_, _, later)| !later.known.is_empty()).count();
-    let n_points = program.clauses.iter().map(|clause| clause.points.len()).sum::<usize>() - n_doubled;
+    let n_points = n_points - n_doubled;
     // Nothing will ever happen: what was to be done at the beginning has been done.
+    // Release 0.17 waits to be ended.
+    let waits = args.manner.is_bpftrace && args.manner.release == Release::Old;
     let is_done = !has_target
+        && !waits
         && program.clauses.iter().flat_map(|clause| &clause.points).all(|point| {
             use nopal_program::PointKind::{Begin, Bench, End};
             matches!(point.kind, Begin | End | Bench { .. })
@@ -441,7 +457,8 @@ fn live(
         running.end_command();
     }
     running.say_notes(args);
-    if args.manner.is_bpftrace && args.format == FormArg::Text {
+    // Release 0.17 has these lines in JSON as well.
+    if args.manner.is_bpftrace && (args.format == FormArg::Text || args.manner.release == Release::Old) {
         running.performer().out.extend_from_slice(b"\n\n");
     }
     out.take(running.performer())?;

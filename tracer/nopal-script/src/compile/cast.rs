@@ -107,6 +107,8 @@ impl Body<'_, '_> {
             return Ok(Value::number(i64::from(least), span));
         }
         let size_bytes = match &value.ty {
+            // Of old releases a comparison is a number.
+            Ty::Plain(Type::Bool) if self.look() == Look::Old => 8,
             Ty::Int { size_bytes, .. } => u32::from(*size_bytes),
             Ty::Memory(what) => self.size_of(what, span)?,
             other => packed_bytes(other),

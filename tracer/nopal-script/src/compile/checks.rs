@@ -1,12 +1,16 @@
 //! What a body looks after while it runs: it goes on, and tells on standard error what has no sense.
 
 use super::body::Body;
+use super::types::Value;
 use crate::diagnostic::Span;
 use nopal_program::op::{Binary, Op, Reg, Slot, Space};
 use nopal_program::{Action, Format, Look, MessageOf, Piece};
 
 /// Linux's EFAULT, negative.
 const BAD_ADDRESS: i32 = -14;
+
+/// ENOENT.
+const NOT_THERE: i32 = -2;
 
 impl Body<'_, '_> {
     /// Tells this whenever the code comes here.
@@ -48,6 +52,20 @@ impl Body<'_, '_> {
         self.emit(Op::Readable { dst: can_read, address, space });
         let skip = self.jump(Op::JumpIf { condition: can_read, to: 0 });
         self.tell("Bad address", MessageOf::Helper { name, code: BAD_ADDRESS }, span);
+        self.patch(&[skip]);
+        self.release_regs(mark);
+    }
+
+    /// An entry that is to be deleted and is not there.
+    pub(super) fn check_deleted(&mut self, was_there: &Value, span: Span) {
+        if !self.shared.script.options.has_delete_warnings {
+            return;
+        }
+        let mark = self.mark();
+        let condition = self.reg(was_there);
+        let skip = self.jump(Op::JumpIf { condition, to: 0 });
+        let of = MessageOf::Helper { name: "map_delete_elem", code: NOT_THERE };
+        self.tell("No such file or directory", of, span);
         self.patch(&[skip]);
         self.release_regs(mark);
     }

@@ -170,14 +170,19 @@ impl Maps {
         }
     }
 
-    pub(super) fn definitions(&self) -> Vec<MapDef> {
+    /// `has_plain_pointers`: a pointer is shown as a number.
+    pub(super) fn definitions(&self, has_plain_pointers: bool) -> Vec<MapDef> {
+        let type_of = |ty: &Ty| match ty {
+            Ty::Pointer { .. } if has_plain_pointers => Ty::U64.to_type(),
+            _ => ty.to_type(),
+        };
         let define = |map: &Map| MapDef {
             name: map.name.clone(),
-            key: map.key.iter().flat_map(|(key, _)| key.iter().map(Ty::to_type)).collect(),
+            key: map.key.iter().flat_map(|(key, _)| key.iter().map(type_of)).collect(),
             value: match &map.value {
                 Some((Held::Aggregate(aggregate), _)) => MapValue::Aggregate(*aggregate),
                 Some((Held::Series(series), _)) => MapValue::Series(*series),
-                Some((Held::Plain(ty), _)) => MapValue::Plain(ty.to_type()),
+                Some((Held::Plain(ty), _)) => MapValue::Plain(type_of(ty)),
                 None => MapValue::Plain(Ty::U64.to_type()),
             },
         };

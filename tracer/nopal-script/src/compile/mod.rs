@@ -226,7 +226,7 @@ impl Shared<'_> {
             }
         }
         let spans = self.spans();
-        let maps = self.maps.definitions();
+        let maps = self.maps.definitions(self.script.options.has_plain_pointers);
         let declared = &self.script.declared;
         for declared in declared.iter().filter(|declared| maps.iter().all(|map| map.name != declared.name)) {
             let message = format!("Unused map: {}", declared.name);

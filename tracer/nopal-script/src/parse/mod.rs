@@ -1,5 +1,6 @@
 //! Tokens to tree: the top level of a script. Points, statements, expressions and types have a file each.
 
+pub(crate) mod embedded;
 mod expression;
 pub(crate) mod items;
 mod latency;
@@ -38,6 +39,7 @@ pub fn parse(
     let mut parser = Parser::of(text);
     parser.script.options = options.clone();
     parser.lexer.define(&options.defines);
+    parser.script.records.of_kernel = options.kernel_records.iter().cloned().collect();
     if options.look == Look::New {
         parser.script.limits.string_bytes = NEW_STRING_BYTES;
     }

@@ -1,5 +1,6 @@
 //! bpftrace's command line, as getopt_long(3) takes it apart: options may stand anywhere before `--`.
 
+use super::release::Release;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -36,7 +37,8 @@ pub(super) struct Options {
     pub is_bench: bool,
     pub is_unsafe: bool,
     pub has_no_warnings: bool,
-    pub has_helper_warnings: bool,
+    /// How often `-k` was given.
+    pub n_helper_warnings: u32,
 }
 
 /// Short name, long name, whether a value follows.
@@ -83,7 +85,7 @@ fn is_named(arg: &str) -> bool {
 }
 
 /// `Err` is what to say on standard error.
-pub(super) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
+pub(super) fn parse(args: impl IntoIterator<Item = OsString>, release: Release) -> Result<Asked, String> {
     let mut options = Options::default();
     let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {
@@ -109,7 +111,7 @@ pub(super) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
                     Some(args.next().ok_or(format!("bpftrace: option '--{name}' requires an argument"))?)
                 }
             };
-            if let Some(asked) = options.take(name, value)? {
+            if let Some(asked) = options.take(name, value, release)? {
                 return Ok(asked);
             }
         } else if arg.len() > 1 && arg.starts_with('-') {
@@ -128,7 +130,7 @@ pub(super) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
                 };
                 let own = short.to_string();
                 let name = if long.is_empty() { own.as_str() } else { long };
-                if let Some(asked) = options.take(name, value)? {
+                if let Some(asked) = options.take(name, value, release)? {
                     return Ok(asked);
                 }
                 if *takes_value {
@@ -164,7 +166,7 @@ fn known_long(name: &str) -> Option<(char, &'static str, bool)> {
 
 impl Options {
     /// Takes one option; `Some` if nothing else matters.
-    fn take(&mut self, name: &str, value: Option<String>) -> Result<Option<Asked>, String> {
+    fn take(&mut self, name: &str, value: Option<String>, release: Release) -> Result<Option<Asked>, String> {
         let value = value.unwrap_or_default();
         match name {
             "e" => self.script = Some(value),
@@ -173,6 +175,7 @@ impl Options {
             "help" => return Ok(Some(Asked::Help)),
             "version" => return Ok(Some(Asked::Version)),
             "info" => return Ok(Some(Asked::Info)),
+            "pid" if release == Release::Old => self.pid = Some(decimal_pid(&value)?),
             "pid" => self.pid = Some(pid(&value)?),
             "cmd" => self.command = Some(value),
             "output" => self.output = Some(PathBuf::from(value)),
@@ -198,7 +201,7 @@ impl Options {
             }
             "unsafe" => self.is_unsafe = true,
             "probe-filter" => self.probe_filter = Some(value),
-            "warnings" => self.has_helper_warnings = true,
+            "warnings" => self.n_helper_warnings += 1,
             "no-warnings" => self.has_no_warnings = true,
             "dry-run" => self.is_dry_run = true,
             "fmt" => self.is_format = true,
@@ -217,6 +220,20 @@ impl Options {
         Ok(None)
     }
 }
+
+/// As release 0.17 reads it.
+fn decimal_pid(text: &str) -> Result<u32, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("ERROR: pid '{text}' is not a valid decimal number"));
+    }
+    match text.parse() {
+        Ok(pid) if (1..=MAX_PID).contains(&pid) => Ok(pid),
+        _ => Err(format!("ERROR: pid '{text}' out of valid pid range [1,{MAX_PID}]")),
+    }
+}
+
+/// What Linux gives at most.
+const MAX_PID: u32 = 0x0040_0000;
 
 /// As strtoull(3) reads it: after blanks, with a sign, in base 8, 10 or 16.
 fn pid(text: &str) -> Result<u32, String> {
@@ -243,7 +260,7 @@ fn pid(text: &str) -> Result<u32, String> {
     };
     let value = if is_negative { value.wrapping_neg() } else { value };
     match u32::try_from(value) {
-        Ok(pid) if pid <= 0x0040_0000 => Ok(pid),
+        Ok(pid) if pid <= MAX_PID => Ok(pid),
         _ => Err(format!("ERROR: Pid out of range: {value}")),
     }
 }
@@ -253,7 +270,7 @@ mod tests {
     use super::*;
 
     fn work(line: &[&str]) -> Options {
-        match parse(line.iter().map(OsString::from)) {
+        match parse(line.iter().map(OsString::from), Release::New) {
             Ok(Asked::Work(options)) => *options,
             other => panic!("{line:?}: {other:?}"),
         }
@@ -289,8 +306,14 @@ mod tests {
             (&["-p", "1", "-c", "ls", "x"], "both -c and -p"),
             (&[], "USAGE:"),
         ] {
-            let error = parse(line.iter().map(OsString::from)).unwrap_err();
+            let error = parse(line.iter().map(OsString::from), Release::New).unwrap_err();
             assert!(error.contains(word), "{line:?}: {error}");
+        }
+        for (pid, why) in
+            [("a1", "is not a valid decimal number"), ("0", "out of valid pid range [1,4194304]")]
+        {
+            let line = ["-p", pid, "x"].map(OsString::from);
+            assert_eq!(parse(line, Release::Old), Err(format!("ERROR: pid '{pid}' {why}")));
         }
     }
 }

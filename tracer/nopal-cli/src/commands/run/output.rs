@@ -1,10 +1,11 @@
 //! Where a script's results go, and what is said at its end.
 
 use super::input::Source;
-use super::{Args, FormArg};
+use super::{Args, FormArg, Manner};
 use crate::commands::answers::render;
+use crate::commands::bpftrace::release::Release;
 use crate::failure::Failure;
-use crate::verdict::{self, Manner};
+use crate::verdict;
 use crate::words;
 use nopal_program::MessageOf;
 use nopal_run::{Measured, Message, Performer};
@@ -16,6 +17,9 @@ use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+/// Test runners of bpftrace wait for this line, and ask for it by a variable of this name.
+const NOTICE: &str = "__BPFTRACE_NOTIFY_PROBES_ATTACHED";
 
 /// Standard output, or a file.
 #[derive(Debug, Default)]
@@ -45,12 +49,34 @@ fn in_json(message: &Message, text: &str, file: &str, place: &Place<'_>) -> Stri
     )
 }
 
+/// Release 0.17 knows of one helper that reads memory.
+fn old_helper(name: &'static str) -> &'static str {
+    match name {
+        "probe_read_user" | "probe_read_kernel" => "probe_read",
+        "probe_read_user_str" | "probe_read_kernel_str" => "probe_read_str",
+        other => other,
+    }
+}
+
+/// The same as release 0.17 has it, which knows only of helpers.
+fn in_old_json(message: &Message, text: &str, place: &Place<'_>) -> String {
+    let (line, column) = (place.line_no, place.column + 1);
+    match message.of {
+        MessageOf::Helper { name, code } => format!(
+            "{{\"type\": \"helper_error\", \"helper\": \"{}\", \"retcode\": {code}, \"line\": {line}, \"col\": {column}}}",
+            old_helper(name)
+        ),
+        MessageOf::Error | MessageOf::Warning | MessageOf::Check => in_json(message, text, "stdin", place),
+    }
+}
+
 /// How what `errorf()` and `warnf()` say is told.
 #[derive(Debug)]
 struct Said {
     source: Source,
     has_no_warnings: bool,
     is_json: bool,
+    release: Release,
 }
 
 impl Out {
@@ -64,7 +90,8 @@ impl Out {
     /// What the script says of itself stands in its text.
     pub(super) fn of(args: &Args, source: Source) -> Result<Out, Failure> {
         let is_json = args.json || args.format == FormArg::Json;
-        let said = Said { source, has_no_warnings: args.manner.has_no_warnings, is_json };
+        let Manner { has_no_warnings, release, .. } = args.manner;
+        let said = Said { source, has_no_warnings, is_json, release };
         Ok(Out { said: Some(said), ..Out::open(args.output.as_deref())? })
     }
 
@@ -96,13 +123,20 @@ impl Out {
         let (source, text) = (&said.source, String::from_utf8_lossy(&message.text));
         let place = Span { start: message.place.0, end: message.place.1 }.place(&source.text);
         if said.is_json {
-            let object = in_json(message, &text, source.shown_name(), &place);
+            let object = match said.release {
+                Release::Old => in_old_json(message, &text, &place),
+                Release::New => in_json(message, &text, source.shown_name(), &place),
+            };
             return self.write(format!("{object}\n").as_bytes());
         }
         let mut text = nopal_trace::escape(text.strip_suffix('\n').unwrap_or(&text)).into_owned();
         if let MessageOf::Helper { name, code } = message.of {
             let separator = if source.is_bpftrace { "\nAdditional Info - " } else { "; " };
-            let _ = write!(text, "{separator}helper: {name}, retcode: {code}");
+            match said.release {
+                Release::Old if code == 0 => text = format!("Failed to {name}: 0"),
+                Release::Old => text = format!("Failed to {}: {text} ({code})", old_helper(name)),
+                Release::New => _ = write!(text, "{separator}helper: {name}, retcode: {code}"),
+            }
         }
         // The script's own messages say enough by themselves.
         let is_ours = matches!(message.of, MessageOf::Check | MessageOf::Helper { .. });
@@ -151,9 +185,24 @@ impl Out {
     /// words that scripts wait for, beside the results.
     pub(crate) fn attached(&mut self, args: &Args, n_points: usize) -> Result<(), Failure> {
         let ending = if n_points == 1 { "" } else { "s" };
+        let notifies = std::env::var_os(NOTICE).is_some();
         if !args.manner.is_bpftrace {
             if !args.json && args.format == FormArg::Text {
                 tell!("Attaching {n_points} probe{ending}...");
+            }
+            return Ok(());
+        }
+        if args.manner.release == Release::Old {
+            let line = match args.format {
+                _ if args.manner.is_quiet => String::new(),
+                FormArg::Json => {
+                    format!("{{\"type\": \"attached_probes\", \"data\": {{\"probes\": {n_points}}}}}\n")
+                }
+                FormArg::Text => format!("Attaching {n_points} probe{ending}...\n"),
+            };
+            self.write(line.as_bytes())?;
+            if notifies {
+                tell!("{NOTICE}");
             }
             return Ok(());
         }
@@ -167,9 +216,8 @@ impl Out {
         } else {
             tell!("Attached {n_points} probe{ending}");
         }
-        // Test runners of bpftrace wait for this line.
-        if std::env::var_os("__BPFTRACE_NOTIFY_PROBES_ATTACHED").is_some() {
-            show!("__BPFTRACE_NOTIFY_PROBES_ATTACHED");
+        if notifies {
+            show!("{NOTICE}");
         }
         Ok(())
     }
@@ -220,7 +268,7 @@ impl Out {
             }
             let rest = Verdict { full_maps: Default::default(), ..verdict.clone() };
             if !rest.is_complete() {
-                tell!("WARNING: {}", verdict::text(&rest, Manner::LIVE));
+                tell!("WARNING: {}", verdict::text(&rest, verdict::Manner::LIVE));
             }
             return Ok(());
         }
@@ -240,7 +288,7 @@ impl Out {
             let object = serde_json::json!({ "type": "verdict", "data": verdict::json(verdict) });
             tell_json!(object);
         } else {
-            tell!("{}", verdict::text(verdict, Manner::LIVE));
+            tell!("{}", verdict::text(verdict, verdict::Manner::LIVE));
         }
         Ok(())
     }

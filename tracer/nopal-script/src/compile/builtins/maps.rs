@@ -109,6 +109,7 @@ fn delete(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
         return Ok(Value::new(Ty::Nothing, At::Const(0), call.span));
     }
     let was_there = body.result(mark, Ty::BOOL, call.span, |dst| Op::MapHas { dst, map: id as u32, key });
+    body.check_deleted(&was_there, call.span);
     body.emit(Op::MapDelete { map: id as u32, key });
     body.release_frame(mark);
     Ok(was_there)
