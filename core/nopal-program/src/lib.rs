@@ -471,6 +471,8 @@ pub enum Action {
         format: Format,
         of: MessageOf,
         place: (u32, u32),
+        /// Where the macros are called that it is within, the innermost first.
+        within: Vec<(u32, u32)>,
     },
     Cat {
         format: Format,

@@ -112,9 +112,15 @@ fn functions_that_have_moved_to_libc_are_found() {
     fs::write(&source, text).unwrap();
     run(Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source));
     // As bpftrace's threadsnoop.bt has it.
-    let script = "uprobe:libpthread:pthread_create { @[comm] = count(); }";
-    let output = nopal_run(&["-e", script, "--", program.to_str().unwrap()]);
-    assert_eq!(lines(&output), BTreeSet::from(["@[a]: 3".to_owned()]));
+    for points in [
+        "uprobe:libpthread:pthread_create",
+        "uprobe:libpthread:pthread_create, uprobe:libc:pthread_create",
+        "uprobe:libc:pthread_create, uprobe:libpthread:pthread_create",
+    ] {
+        let script = format!("{points} {{ @[comm] = count(); }}");
+        let output = nopal_run(&["-e", &script, "--", program.to_str().unwrap()]);
+        assert_eq!(lines(&output), BTreeSet::from(["@[a]: 3".to_owned()]), "{points}");
+    }
 }
 
 #[test]
@@ -150,15 +156,21 @@ int main(void) { one--; two--; four--; eight--; DTRACE_PROBE(sizes, hit); return
     fs::write(&source, text).unwrap();
     let program = folder.join("sizes");
     let include = format!("-I{}", nopal_tests::root().join("include").display());
-    run(Command::new("gcc").args([&include, "-O1", "-no-pie", "-o"]).arg(&program).arg(&source));
-    let file = program.to_str().unwrap();
-    let script = format!(
-        "usdt:{file}:sizes:hit {{ printf(\"%d %d %d %d\\n\", *uaddr(\"one\"), *uaddr(\"two\"), *uaddr(\"four\"), *uaddr(\"eight\")); }}"
-    );
-    for door in ["auto", "kernel"] {
-        let output = nopal_run(&["--door", door, "-e", &script, "--", file]);
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(printed, "-4 -301 -70001 -5000000001\n", "{door}: {}", errors(&output));
+    // Where it was linked to be, and where the kernel puts it.
+    for kind in ["-no-pie", "-pie"] {
+        run(Command::new("gcc").args([&include, "-O1", "-fPIE", kind, "-o"]).arg(&program).arg(&source));
+        let file = program.to_str().unwrap();
+        let script = format!(
+            "usdt:{file}:sizes:hit {{ printf(\"%d %d %d %d\\n\", *uaddr(\"one\"), *uaddr(\"two\"), *uaddr(\"four\"), *uaddr(\"eight\")); }}"
+        );
+        for door in ["auto", "kernel"] {
+            let output = nopal_run(&["--door", door, "-e", &script, "--", file]);
+            let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(printed, "-4 -301 -70001 -5000000001\n", "{kind} {door}: {}", errors(&output));
+        }
+        let script = format!("uprobe:{file}:main {{ print(*uaddr(\"one\")); }}");
+        let output = nopal_run(&["-e", &script, "--", file]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "-3\n", "{kind}: {}", errors(&output));
     }
 }
 

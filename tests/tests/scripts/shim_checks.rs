@@ -48,6 +48,24 @@ fn what_divides_by_zero_or_lies_outside_of_an_array_is_shown_with_its_line() {
 }
 
 #[test]
+fn messages_within_macros_say_where_those_are_called() {
+    let folder = scratch("shim_macros");
+    let ours = link(&folder);
+    let script =
+        "macro bad() { errorf(\"no\"); } macro worse(x) { bad(); warnf(\"odd %d\", x); } begin { worse(3); }";
+    let output = call(&ours, &folder, &["-q", "-e", script]);
+    let mark = |from: usize, to: usize| format!("{}{}", " ".repeat(from - 1), "~".repeat(to - from));
+    let (inner, outer) = (mark(48, 53), mark(85, 93));
+    // As release 0.27 says it.
+    let want = format!(
+        "stdin:1:15-27: ERROR: no\nstdin:1:48-53: ERROR: expanded from\n{script}\n{inner}\n\
+         stdin:1:85-93: ERROR: expanded from\n{script}\n{outer}\n\
+         stdin:1:55-73: WARNING: odd 3\nstdin:1:85-93: WARNING: expanded from\n{script}\n{outer}\n"
+    );
+    assert_eq!(text(&output.stderr), want);
+}
+
+#[test]
 fn headers_are_looked_for_and_missing_ones_told() {
     let folder = scratch("shim_headers");
     let ours = link(&folder);

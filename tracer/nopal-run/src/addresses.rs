@@ -1,9 +1,9 @@
 //! Numbers a script asks for by name: addresses of symbols, cgroups.
 
 use nopal_proc::Image;
-use nopal_program::{Point, PointKind};
+use nopal_program::{Place, Point, PointKind};
 use nopal_script::catalog::UserSymbol;
-use object::{Object as _, ObjectKind, ObjectSymbol as _};
+use object::{Object as _, ObjectKind, ObjectSymbol as _, ReadRef};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -39,9 +39,34 @@ pub(crate) fn of_program(point: &Point, symbol: &str) -> Result<UserSymbol, Stri
         .chain(file.dynamic_symbols())
         .find(|found| found.name() == Ok(symbol) && !found.is_undefined() && found.address() != 0);
     let Some(found) = found else { return Err(format!("{path} has no symbol `{symbol}`")) };
-    match file.kind() {
-        ObjectKind::Executable => Ok(UserSymbol { address: found.address(), size_bytes: found.size() }),
-        _ => Err(format!("{path} is position independent, its `{symbol}` is elsewhere in each process")),
+    let (address, size_bytes) = (found.address(), found.size());
+    if file.kind() == ObjectKind::Executable {
+        return Ok(UserSymbol { is_relative: false, address, size_bytes });
+    }
+    match address_of(&point.kind, &file, image.bytes()) {
+        Some(own) => Ok(UserSymbol { is_relative: true, address: address.wrapping_sub(own), size_bytes }),
+        None => Err(format!("{path} is position independent, its `{symbol}` is elsewhere in each process")),
+    }
+}
+
+/// The link-time address of the instruction that a point is at, if it is one.
+fn address_of<'d, R: ReadRef<'d>>(kind: &PointKind, file: &object::File<'d, R>, bytes: R) -> Option<u64> {
+    match kind {
+        PointKind::Uprobe { place: Place::Address(address), .. } => Some(*address),
+        PointKind::Uprobe { place: Place::Symbol { name, offset }, .. } => {
+            let mut symbols = file.symbols().chain(file.dynamic_symbols());
+            let found = symbols.find(|found| found.name() == Ok(name) && !found.is_undefined())?;
+            found.address().checked_add(*offset)
+        }
+        PointKind::Usdt { provider, name, .. } => {
+            let probes = nopal_sdt::read(bytes).ok()?.probes;
+            let probe = probes.iter().find(|probe| probe.provider == *provider && probe.name == *name)?;
+            match &probe.sites[..] {
+                [site] => Some(site.address),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 

@@ -78,6 +78,8 @@ pub struct Message {
     pub text: Vec<u8>,
     /// Where the script says it: first byte and end.
     pub place: (u32, u32),
+    /// The same of the calls of macros around it, the innermost first.
+    pub within: Vec<(u32, u32)>,
     /// How much of [`Performer::out`] came before it.
     pub behind: usize,
 }
@@ -185,9 +187,9 @@ impl Performer {
                 let text = joined(payload, *at, *max_count, *max_bytes, separator);
                 renderer.text(&text, "join", &mut self.out);
             }
-            Action::Message { format, of, place } => {
+            Action::Message { format, of, place, within } => {
                 let (text, behind) = (self.formatted(format, payload), self.out.len());
-                self.messages.push(Message { of: *of, text, place: *place, behind });
+                self.messages.push(Message { of: *of, text, place: *place, within: within.clone(), behind });
             }
             Action::Cat { format } => {
                 let path = self.formatted(format, payload);

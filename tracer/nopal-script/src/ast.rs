@@ -295,6 +295,8 @@ pub(crate) enum ExprKind {
     Block {
         body: Vec<Stmt>,
         value: Option<Box<Expr>>,
+        /// Of a macro's body: where the script calls it.
+        call: Option<Span>,
     },
     Tuple(Vec<Expr>),
     /// `(a = 1, b = 2)`.

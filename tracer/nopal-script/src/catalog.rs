@@ -83,6 +83,8 @@ pub trait Catalog {
 /// What `uaddr("symbol")` leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserSymbol {
+    /// The address is the distance from the point, since the file may be anywhere.
+    pub is_relative: bool,
     pub address: u64,
     pub size_bytes: u64,
 }

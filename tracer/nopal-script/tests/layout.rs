@@ -35,8 +35,9 @@ fn formatting_twice_changes_nothing_and_means_the_same() {
         let mut program = script.and_then(|script| compile(&script, &TestCatalog)).ok()?;
         // Where in its text the script says something is what formatting changes.
         for action in &mut program.actions {
-            if let Action::Message { place, .. } = action {
+            if let Action::Message { place, within, .. } = action {
                 *place = (0, 0);
+                within.fill((0, 0));
             }
         }
         Some(program)

@@ -232,7 +232,7 @@ impl Expander<'_> {
                 self.expr(then, caller)?;
                 self.expr(otherwise, caller)
             }
-            ExprKind::Block { body, value } => {
+            ExprKind::Block { body, value, .. } => {
                 self.block(body, caller)?;
                 value.iter_mut().try_for_each(|value| self.expr(value, caller))
             }
@@ -295,7 +295,10 @@ impl Expander<'_> {
         let depth = at.depth.max(value.as_ref().map_or(0, |value| value.depth)) + 1;
         at.kind = match value {
             Some(value) if body.is_empty() => value.kind,
-            value => ExprKind::Block { body, value: value.map(Box::new) },
+            value => {
+                let call = caller.place.is_none().then_some(at.span);
+                ExprKind::Block { body, value: value.map(Box::new), call }
+            }
         };
         at.depth = depth;
         Ok(())

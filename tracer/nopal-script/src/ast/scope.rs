@@ -162,7 +162,7 @@ impl Scopes {
                 self.expr(then);
                 self.expr(otherwise);
             }
-            ExprKind::Block { body, value } => {
+            ExprKind::Block { body, value, .. } => {
                 self.blocks.push(HashMap::new());
                 self.statements(body);
                 value.iter_mut().for_each(|value| self.expr(value));

@@ -142,7 +142,7 @@ fn each_expr(expr: &Expr, look: &mut dyn FnMut(&Expr)) {
             each_expr(then, look);
             each_expr(otherwise, look);
         }
-        ExprKind::Block { body, value } => {
+        ExprKind::Block { body, value, .. } => {
             each_in(body, look);
             value.iter().for_each(|value| each_expr(value, look));
         }

@@ -62,6 +62,8 @@ pub(crate) struct Body<'a, 's> {
     /// Variables of loops, the innermost last.
     pub bindings: Vec<(String, Value)>,
     pub loops: Vec<Loop>,
+    /// Where the macros are called whose bodies this is within, the innermost last.
+    pub expansions: Vec<Span>,
     /// Names assigned to so far in the text; reading others is an error.
     pub assigned: Vec<String>,
     ops: Vec<Op>,
@@ -97,6 +99,7 @@ impl<'a, 's> Body<'a, 's> {
             variables,
             bindings: Vec::new(),
             loops: Vec::new(),
+            expansions: Vec::new(),
             assigned: Vec::new(),
             ops: Vec::new(),
             next_reg: 0,

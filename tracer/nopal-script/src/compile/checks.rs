@@ -13,10 +13,17 @@ const BAD_ADDRESS: i32 = -14;
 const NOT_THERE: i32 = -2;
 
 impl Body<'_, '_> {
+    /// The action that tells something, with its place and those of the macros around it.
+    pub(super) fn message(&mut self, format: Format, of: MessageOf, span: Span) -> u32 {
+        let bytes = |span: &Span| (span.start, span.end);
+        let within = self.expansions.iter().rev().map(bytes).collect();
+        self.action(Action::Message { format, of, place: bytes(&span), within })
+    }
+
     /// Tells this whenever the code comes here.
     pub(super) fn tell(&mut self, text: &str, of: MessageOf, span: Span) {
         let format = Format { pieces: vec![Piece::Text(text.to_owned())] };
-        let action = self.action(Action::Message { format, of, place: (span.start, span.end) });
+        let action = self.message(format, of, span);
         self.emit(Op::Emit { action, payload: Slot { at: 0, len: 0 } });
     }
 

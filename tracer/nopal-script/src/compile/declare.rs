@@ -63,6 +63,11 @@ impl Body<'_, '_> {
             None => Value::new(ty.clone().unwrap_or(Ty::Unknown), At::Const(0), target),
         };
         if let Some(ty) = ty {
+            // Whose memory it leads to is that of what is assigned.
+            let ty = match (ty, &value.ty) {
+                (Ty::Pointer { to, .. }, Ty::Pointer { space, .. }) => Ty::Pointer { to, space: *space },
+                (ty, _) => ty,
+            };
             // The declared type is the first the variable has.
             let width = Width::of(&ty);
             self.learn_variable(name, &Value::new(ty.clone(), At::Const(0), target), width, target)?;

@@ -89,12 +89,16 @@ impl Body<'_, '_> {
                 self.ternary(condition, then, otherwise, span)
             }
             ExprKind::Cast { to, operand } => self.cast(to, operand, span),
-            ExprKind::Block { body, value } => {
+            ExprKind::Block { body, value, call } => {
+                let n_before = self.expansions.len();
+                self.expansions.extend(*call);
                 self.block(body);
-                match value {
+                let value = match value {
                     Some(value) => self.place(value),
                     None => Ok(Value::nothing(span)),
-                }
+                };
+                self.expansions.truncate(n_before);
+                value
             }
             ExprKind::Tuple(members) => self.tuple(members, span),
             ExprKind::Record(members) => self.record(members, span),

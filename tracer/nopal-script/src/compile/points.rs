@@ -70,7 +70,7 @@ pub(super) fn variants(
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<Vec<Variant>, Diagnostic> {
     let mut variants: Vec<Variant> = Vec::new();
-    let mut absent = Vec::new();
+    let (mut absent, mut moved) = (Vec::new(), Vec::new());
     let has_probe_text = walk::has_probe_text(clause);
     for place in &clause.points {
         let points = match known_points(script, *place, catalog, warnings) {
@@ -88,8 +88,18 @@ pub(super) fn variants(
             }
             Err(missing) => return Err(missing.diagnostic),
         };
+        let spec = &script.specs[place.spec];
         for known in points {
             let point = known.point;
+            if is_moved(spec, &point.kind) || moved.contains(&point.kind) {
+                // `uprobe:libpthread:f, uprobe:libc:f` is one point where the first library has nothing left.
+                let is_there =
+                    |variant: &Variant| variant.points.iter().any(|known| known.kind == point.kind);
+                if variants.iter().any(is_there) {
+                    continue;
+                }
+                moved.push(point.kind.clone());
+            }
             let args = match (used, &point.kind) {
                 (UsedArgs::None, _) => Vec::new(),
                 (UsedArgs::ByName, PointKind::Uprobe { .. }) => catalog.parameters(&point),
@@ -124,6 +134,15 @@ pub(super) fn variants(
     };
     warnings.extend(absent.into_iter().map(left_out));
     Ok(variants)
+}
+
+/// Whether a function is in libc that the script looks for in a library which was emptied into it.
+fn is_moved(spec: &PointSpec, kind: &PointKind) -> bool {
+    let (PointKind::Uprobe { path, .. } | PointKind::Uretprobe { path, .. }) = kind else { return false };
+    let is_emptied = |file: &String| ["libpthread", "libdl", "librt", "libutil"].contains(&file.as_str());
+    let in_libc =
+        || path.rsplit('/').next().is_some_and(|name| name.starts_with("libc.") || name.starts_with("libc-"));
+    spec.parts.first().is_some_and(is_emptied) && in_libc()
 }
 
 /// Why a point cannot be had.

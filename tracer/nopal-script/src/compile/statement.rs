@@ -311,7 +311,7 @@ impl Body<'_, '_> {
                     self.emit(Op::Aggregate { map: id as u32, key, value: number });
                     Ok(())
                 }
-                ExprKind::Block { body, value: Some(last) } if matches!(&last.kind, ExprKind::Call { name, .. } if builtins::is_aggregate(name)) =>
+                ExprKind::Block { body, value: Some(last), .. } if matches!(&last.kind, ExprKind::Call { name, .. } if builtins::is_aggregate(name)) =>
                 {
                     self.block(body);
                     self.assign_map(map, None, last, span)

@@ -190,7 +190,7 @@ impl Parser<'_> {
         let (body, value) = self.deeper(Parser::block_with_value)?;
         let depth = value.as_ref().map_or(0, |value| value.depth);
         let span = Span::new(start.start as usize, self.last_end);
-        make(ExprKind::Block { body, value: value.map(Box::new) }, span, depth)
+        make(ExprKind::Block { body, value: value.map(Box::new), call: None }, span, depth)
     }
 
     /// `if condition { a } else { b }` as a value.

@@ -86,7 +86,7 @@ impl Parser<'_> {
                 // The last value of a block that is a value itself.
                 (body, Some(value)) => {
                     let (span, depth) = (Span::new(span.start as usize, self.last_end), value.depth + 1);
-                    let kind = ExprKind::Block { body, value: Some(Box::new(value)) };
+                    let kind = ExprKind::Block { body, value: Some(Box::new(value)), call: None };
                     StmtKind::Expr(Expr { kind, span, depth })
                 }
             },
@@ -226,7 +226,7 @@ impl Parser<'_> {
             // `_ = value` says that the value is not wanted.
             ExprKind::Name(name) if name == "_" && op.is_none() => {
                 let (span, depth) = (value.span, value.depth.saturating_add(1));
-                let kind = ExprKind::Block { body: Vec::new(), value: Some(Box::new(value)) };
+                let kind = ExprKind::Block { body: Vec::new(), value: Some(Box::new(value)), call: None };
                 Ok(StmtKind::Expr(Expr { kind, span, depth }))
             }
             _ => Err(Diagnostic::error(left.span, "only variables and maps can be assigned to")
@@ -269,7 +269,7 @@ fn value_of(statement: Stmt) -> Parsed<Expr> {
         let last = body.pop().ok_or_else(|| Diagnostic::error(span, "expected a value"))?;
         let value = value_of(last)?;
         let (at, depth) = (value.span, value.depth);
-        let kind = ExprKind::Block { body, value: Some(Box::new(value)) };
+        let kind = ExprKind::Block { body, value: Some(Box::new(value)), call: None };
         make(kind, at, depth)
     };
     choice(condition, block(then)?, block(otherwise)?, span)

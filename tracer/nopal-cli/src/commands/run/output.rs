@@ -30,6 +30,14 @@ pub(crate) struct Out {
     is_within_line: bool,
 }
 
+/// Where a macro is called that something was told in.
+fn expanded_from(source: &Source, span: Span, level: &str) -> String {
+    let Place { line_no, column, width, line } = span.place(&source.text);
+    let (blanks, mark) = (" ".repeat(column), "~".repeat(width));
+    let (name, from, to) = (source.shown_name(), column + 1, column + 1 + width);
+    format!("\n{name}:{line_no}:{from}-{to}: {level}: expanded from\n{line}\n{blanks}{mark}")
+}
+
 /// As an object of bpftrace's JSON, its members in bpftrace's order.
 fn in_json(message: &Message, text: &str, file: &str, place: &Place<'_>) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
@@ -147,7 +155,13 @@ impl Out {
         let (name, line_no, column) = (source.shown_name(), place.line_no, place.column + 1);
         let (loud, quiet) = if is_error { ("ERROR", "error") } else { ("WARNING", "warning") };
         match source.is_bpftrace {
-            true => tell!("{name}:{line_no}:{column}-{}: {loud}: {text}", column + place.width),
+            true => {
+                let mut shown = format!("{name}:{line_no}:{column}-{}: {loud}: {text}", column + place.width);
+                for (start, end) in &message.within {
+                    shown.push_str(&expanded_from(source, Span { start: *start, end: *end }, loud));
+                }
+                tell!("{shown}");
+            }
             false => tell!("{quiet}: {text} ({name}:{line_no}:{column})"),
         }
         Ok(true)

@@ -9,7 +9,7 @@ use crate::compile::types::{At, Ty, Value};
 use crate::ctype::CType;
 use crate::diagnostic::Diagnostic;
 use nopal_program::Type;
-use nopal_program::op::{Binary, Op, Space};
+use nopal_program::op::{Binary, Builtin, Op, Space};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
@@ -86,15 +86,26 @@ fn kaddr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
 
 fn uaddr(body: &mut Body<'_, '_>, call: &Call<'_>) -> Lowered<Value> {
     let symbol = body.literal_text(call.name, &call.args[0])?;
-    match body.shared.catalog.user_symbol(&body.variant.points[0], &symbol) {
-        Ok(UserSymbol { address, size_bytes }) => Ok(Value {
-            ty: Ty::Pointer { to: number_of(size_bytes), space: Space::User },
-            at: At::Const(address as i64),
-            space: Some(Space::User),
-            span: call.span,
-        }),
-        Err(why) => Err(Diagnostic::error(call.args[0].span, why)),
-    }
+    let found = body.shared.catalog.user_symbol(&body.variant.points[0], &symbol);
+    let UserSymbol { is_relative, address, size_bytes } =
+        found.map_err(|why| Diagnostic::error(call.args[0].span, why))?;
+    let at = match is_relative {
+        false => At::Const(address as i64),
+        true if body.variant.points.len() == 1 => {
+            let dst = body.temp();
+            body.emit(Op::Builtin { dst, what: Builtin::Ip });
+            body.emit(Op::BinaryConst { op: Binary::Add, dst, a: dst, b: address as i64 });
+            At::Reg(dst)
+        }
+        true => {
+            let message =
+                format!("`{symbol}` is elsewhere in each process, and this body has several points");
+            return Err(Diagnostic::error(call.args[0].span, message)
+                .help("its place is known from that of the point: give each point a body of its own"));
+        }
+    };
+    let ty = Ty::Pointer { to: number_of(size_bytes), space: Space::User };
+    Ok(Value { ty, at, space: Some(Space::User), span: call.span })
 }
 
 /// What a symbol of this size holds: a number where there are numbers of that size, else several of the largest.

@@ -83,8 +83,10 @@ fn formatted(
 }
 
 fn message(body: &mut Body<'_, '_>, call: &Call<'_>, of: MessageOf) -> Lowered<Value> {
-    let place = (call.span.start, call.span.end);
-    formatted(body, call, |format| Action::Message { format, of, place })
+    let (format, payload) = body.format(call.name, call.args, call.span)?;
+    let action = body.message(format, of, call.span);
+    body.emit(Op::Emit { action, payload });
+    Ok(Value::nothing(call.span))
 }
 
 /// The format with its constants, as far as they are known.
