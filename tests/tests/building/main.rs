@@ -10,6 +10,7 @@ mod dtrace_results;
 mod headers;
 mod headers_cost;
 mod headers_surface;
+mod lttng_gen_tp;
 mod lttng_headers;
 mod lttng_linking;
 mod other_debians;
