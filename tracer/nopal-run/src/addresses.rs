@@ -113,11 +113,12 @@ mod tests {
         let own = std::env::current_exe().expect("this test").to_string_lossy().into_owned();
         let place = nopal_program::Place::Address(0);
         let point = |kind| Point { name: "it".into(), kind };
+        let behind = point(PointKind::Uretprobe { path: own.clone(), place: place.clone() });
         let own = point(PointKind::Uprobe { path: own, place });
         for (point, symbol, want) in [
             (point(PointKind::Begin), "main", "in no file"),
-            (own.clone(), "no_such_symbol", "has no symbol `no_such_symbol`"),
-            (own, "main", "position independent"),
+            (own, "no_such_symbol", "has no symbol `no_such_symbol`"),
+            (behind, "main", "position independent"),
         ] {
             let found = of_program(&point, symbol);
             assert!(found.as_ref().is_err_and(|why| why.contains(want)), "{found:?}");
