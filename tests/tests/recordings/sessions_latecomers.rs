@@ -38,6 +38,32 @@ fn what_a_tracked_process_loads_is_recorded_from_its_first_hit_on() {
 }
 
 #[test]
+fn a_process_that_has_no_such_probe_yet_is_recorded_when_it_loads_one() {
+    let dir = scratch("sessions_loads_one");
+    let library = build_with("loaded", &["loaded.c"], Build::Pie, &["-shared", "-fPIC"]);
+    let mut late = Command::new(build("late", &["late.c"], Build::Pie));
+    let mut late = Running(late.arg(&library).stdin(Stdio::piped()).spawn().unwrap());
+    let call = |line: &[&str]| {
+        Command::new(nopal()).args(line).env("NOPAL_HOME", dir.join("home")).output().unwrap()
+    };
+    let session = |line: &[&str]| run(Command::new(nopal()).args(line).env("NOPAL_HOME", dir.join("home")));
+    let output = dir.join("out");
+    session(&["create", "s", "-o", output.to_str().unwrap()]);
+    session(&["enable-event", "-u", "loads:*"]);
+    session(&["track", "-u", "-p", &late.pid().to_string()]);
+    let started = call(&["start"]);
+    let said = String::from_utf8_lossy(&started.stderr);
+    assert!(started.status.success() && said.contains("loaded later may have it"), "{said}");
+    late.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert!(late.0.wait().unwrap().success());
+    let stopped = session(&["stop"]);
+    let seen = run(Command::new("babeltrace2").arg(&output));
+    let n = |event: &str| seen.lines().filter(|line| line.contains(event)).count();
+    assert_eq!((n(" loads:first:"), n(" loads:call:")), (3, 200), "{stopped}");
+    assert!(stopped.contains(", complete"), "{stopped}");
+}
+
+#[test]
 fn programs_that_live_a_moment_are_recorded_from_their_first_hit_to_their_last() {
     let dir = scratch("sessions_a_moment");
     let program = dir.join("a_moment");

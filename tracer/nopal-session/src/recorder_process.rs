@@ -18,6 +18,7 @@ use super::output::Output;
 use super::programs::Programs;
 use super::watch::{MakeWatch, is_watched};
 use nopal_live::LiveError;
+use nopal_live::registry::Unfit;
 use nopal_proc::exits::Exits;
 use nopal_trace::Error;
 use nopal_trace::clock::{monotonic_ns, monotonic_to_epoch_ns};
@@ -285,13 +286,18 @@ impl<'a> RecorderProcess<'a> {
         for running in known {
             let has_sites = running.sites.user + running.sites.kernel + running.sites.closed > 0;
             for unfit in running.unfit() {
+                // A program yet to be started may have what is not there now, a library that is loaded later, too: unless the
+                // name looks like one that was meant. A condition that cannot be read never fits.
+                let may_be_loaded = matches!(unfit, Unfit::NoProbe { suggestion: None, .. });
                 let error = (self.surroundings.in_words)(&LiveError::Unfit(unfit));
-                // A program yet to be started may have what is not there now; a condition that cannot be read never fits.
-                let may_come = !self.programs.is_empty() && error.code != "bad-condition";
-                if !has_sites && !may_come {
+                let may_start = !self.programs.is_empty() && error.code != "bad-condition";
+                if !has_sites && !may_start && !may_be_loaded {
                     return Err(error);
                 }
-                notes.push(error.to_string());
+                notes.push(match may_be_loaded && !may_start {
+                    true => format!("{}; a library that is loaded later may have it", error.message),
+                    false => error.to_string(),
+                });
             }
         }
         Ok(())
