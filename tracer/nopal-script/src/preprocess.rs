@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(defines.condition(&deep), None);
         defines.define("A0 1").unwrap();
         for n in 1..12 {
-            defines.define(&format!("A{n} {}", [format!("A{}", n - 1)].repeat(12).join("+"))).unwrap();
+            defines.define(&format!("A{n} {}", vec![format!("A{}", n - 1); 12].join("+"))).unwrap();
         }
         assert_eq!(defines.condition("A2 == 144"), Some(true));
         assert_eq!(defines.condition("A8 > 0"), None);

@@ -61,6 +61,9 @@ pub(crate) struct StreamCursor<'r> {
     scratch: Box<Scratch>,
 }
 
+/// Packets in the wrong place that are told one by one.
+const MAX_NOTES: usize = 100;
+
 impl<'r> StreamCursor<'r> {
     pub(super) fn open(
         recording: &'r Recording,
@@ -385,7 +388,7 @@ impl<'r> StreamCursor<'r> {
         let (Some(now), Some(then)) = (head.seq_num, before.and_then(|b| b.seq_num)) else { return };
         if let Some(count @ 1..) = now.checked_sub(then).map(|n_on| n_on.saturating_sub(1)) {
             self.lose(Loss { count, is_packets: true, from_ns, to_ns: ns(head.begin), cpu: head.cpu });
-        } else if now <= then && self.trace.is_ours {
+        } else if now <= then && self.trace.is_ours && self.report.verdict.notes.len() < MAX_NOTES {
             let reason =
                 format!("packet {now} comes after packet {then}: it is there twice, or in the wrong place");
             self.report.verdict.notes.push(Note { path: self.path().to_owned(), offset: None, reason });
