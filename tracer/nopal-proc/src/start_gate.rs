@@ -49,14 +49,10 @@ impl StartGate {
         Ok(StartGate { listener })
     }
 
-    /// The next process that waits, if it is ours to trace: anybody can connect.
-    pub fn next_caller(&self) -> Option<Caller> {
-        loop {
-            let (stream, _) = self.listener.accept().ok()?;
-            if let Ok(pid) = caller_of(&stream) {
-                return Some(Caller { pid, _stream: stream });
-            }
-        }
+    /// Whoever knocked next: anybody can connect, and `None` is somebody who is not ours to trace.
+    pub fn next_knock(&self) -> Option<Option<Caller>> {
+        let (stream, _) = self.listener.accept().ok()?;
+        Some(caller_of(&stream).ok().map(|pid| Caller { pid, _stream: stream }))
     }
 
     pub(crate) fn descriptor(&self) -> RawFd {
@@ -106,11 +102,11 @@ mod tests {
     fn each_recorder_has_a_place_and_whoever_knocks_is_known_by_number() {
         let gates: Vec<StartGate> = (0..2).map(|_| StartGate::open().unwrap()).collect();
         for gate in &gates {
-            assert!(gate.next_caller().is_none());
+            assert!(gate.next_knock().is_none());
             let address = gate.listener.local_addr().unwrap();
             let mut knocking = UnixStream::connect_addr(&address).unwrap();
             gate.wait(Duration::from_secs(10));
-            let caller = gate.next_caller().unwrap();
+            let caller = gate.next_knock().unwrap().unwrap();
             assert_eq!(caller.pid, std::process::id());
             knocking.set_nonblocking(true).unwrap();
             assert_eq!(knocking.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);

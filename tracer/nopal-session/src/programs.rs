@@ -186,9 +186,9 @@ impl Programs {
         }
     }
 
-    /// The next process that has knocked, and waits.
-    pub fn next_caller(&self) -> Option<Caller> {
-        self.start_gate.as_ref()?.next_caller()
+    /// Whoever knocked next: a process that waits, or somebody who is not ours to trace.
+    pub fn next_knock(&self) -> Option<Option<Caller>> {
+        self.start_gate.as_ref()?.next_knock()
     }
 
     /// Whether a process is one of those that are looked for.

@@ -127,6 +127,8 @@ pub(super) struct RecorderProcess<'a> {
     pub last_rotation: Instant,
     last_death_look: Instant,
     last_triggered: Option<Instant>,
+    /// When more programs knocked than could be let in.
+    last_crowd: Option<Instant>,
     n_triggered: u32,
     asked_to_stop: Option<Asked>,
 }
@@ -162,6 +164,7 @@ impl<'a> RecorderProcess<'a> {
             last_rotation: now,
             last_death_look: now,
             last_triggered: None,
+            last_crowd: None,
             n_triggered: 0,
             asked_to_stop: None,
         };

@@ -8,12 +8,16 @@ use nopal_live::registry::Choice;
 use nopal_proc::Image;
 use std::collections::HashSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
 /// Files of which it is known whether they have wanted probes.
 const MAX_FILES: usize = 4096;
+/// Files that knock as they are loaded have this in them: how their sockets are called (tracee/nopal-lttng/start.c).
+const KNOCKS: &[u8] = b"nopal-start-%u-%d";
+const MAX_BYTES: u64 = 64 << 20;
 /// Device, inode and time of the last change of a file.
 pub(super) type Version = (u64, u64, i64);
 
@@ -94,6 +98,19 @@ impl RecorderProcess<'_> {
                 self.programs.watch_path(&paths);
             }
         }
+    }
+
+    /// Whether a process that has knocked cannot have hit anything before: all that it has mapped and that is wanted is in files
+    /// that knock as they are loaded.
+    pub(super) fn knocks_before_all(&mut self, pid: u32) -> bool {
+        let objects = nopal_proc::mapped_objects(pid).unwrap_or_default();
+        let knocks = |object: &nopal_proc::MappedObject| {
+            let mut bytes = Vec::new();
+            let read =
+                object.open().is_ok_and(|image| image.file().take(MAX_BYTES).read_to_end(&mut bytes).is_ok());
+            read && bytes.windows(KNOCKS.len()).any(|part| part == KNOCKS)
+        };
+        objects.iter().all(|object| !self.is_wanted_in(&object.path) || knocks(object))
     }
 
     /// Whether a file has a probe that is wanted.

@@ -109,7 +109,8 @@ impl RecorderProcess<'_> {
     /// Opens the probes of programs that knock as they start, or when they have loaded something.
     fn let_in(&mut self) {
         for _ in 0..MAX_CALLERS {
-            let Some(caller) = self.programs.next_caller() else { return };
+            let Some(knock) = self.programs.next_knock() else { return };
+            let Some(caller) = knock else { continue };
             let pid = caller.pid;
             let is_recorded = self.running.iter().any(|running| running.live.processes().contains(&pid));
             if self.known.contains(&pid) || is_recorded {
@@ -123,16 +124,29 @@ impl RecorderProcess<'_> {
             } else if self.is_member(pid) {
                 self.heed_crashes();
                 if self.programs.is_meant(pid) && self.has_wanted(pid) {
-                    self.take_member(pid, false);
+                    let is_late = !self.knocks_before_all(pid);
+                    self.take_member(pid, is_late);
                     self.keep_state();
                 }
             } else if self.programs.is_meant(pid) {
                 self.attach_caller(pid);
             }
         }
+        // Who found no room went on, and others may have been kept waiting for too long.
+        if self.last_crowd.is_none_or(|last| last.elapsed() >= TOLD_TWICE) {
+            self.gap(
+                "more programs knocked than can be let in at once; the first hits of some may be missing"
+                    .to_owned(),
+            );
+            self.keep_state();
+        }
+        self.last_crowd = Some(Instant::now());
     }
 
     fn attach_caller(&mut self, pid: u32) {
+        if !self.knocks_before_all(pid) {
+            self.gap(found_late_in_words(pid));
+        }
         let mut errors = Vec::new();
         for running in self.running.iter_mut().chain(&mut self.trigger) {
             errors.extend(running.attach(pid, self.surroundings.is_stopped).err());
