@@ -107,7 +107,7 @@ fn under_limits() {
     let busy = Busy::start();
     assert_recorded(&record(busy.pid(), "ulimit -n 64;", ""));
     assert_recorded(&record(busy.pid(), "unset LANG LC_ALL HOME TERM;", ""));
-    assert_refused(&record(busy.pid(), "ulimit -v 30000;", ""), "Cannot allocate memory");
+    assert_refused(&record(busy.pid(), "ulimit -v 50000;", ""), "Cannot allocate memory");
     // Not enough to begin, to open the process, to write the recording, and enough: what was opened is always closed.
     for n in 8..36 {
         let output = record(busy.pid(), &format!("ulimit -n {n};"), "");

@@ -3,6 +3,7 @@
 mod language_examples;
 mod newer;
 mod published_tools;
+mod run_bounds;
 mod run_cells;
 mod run_differential;
 mod run_doors;

@@ -36,7 +36,7 @@ pub use before_parsing::kernel_records;
 pub use bench::Measured;
 pub use locations::n_locations;
 pub use names::TracerNames;
-pub use perform::{MapAccess, Message, Performer};
+pub use perform::{Drain, MapAccess, Message, Performer};
 
 use nopal_kernel::script::ScriptError;
 use nopal_live::LiveError;

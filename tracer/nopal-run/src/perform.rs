@@ -48,8 +48,22 @@ impl MapAccess for Maps {
     }
 }
 
-/// A hit that prints more than this does not end: it is held in memory until it has.
+/// A hit that prints more than this does not end.
 const MAX_HIT_BYTES: usize = 256 << 20;
+/// So much is held before it is written: many hits come at once.
+const MAX_HELD_BYTES: usize = 4 << 20;
+
+/// What takes bytes and messages away.
+type Taking = dyn FnMut(&mut Vec<u8>, &mut Vec<Message>) -> bool + Send;
+
+/// Writes what was printed; false if nobody reads it any more.
+pub struct Drain(pub Box<Taking>);
+
+impl std::fmt::Debug for Drain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Drain")
+    }
+}
 
 /// Does what a script emits.
 #[derive(Debug)]
@@ -61,8 +75,10 @@ pub struct Performer {
     pub form: Form,
     /// What is to be written to standard output.
     pub out: Vec<u8>,
-    /// So much of it is of one hit.
+    /// So much was printed and said by one hit.
     n_hit_bytes: usize,
+    /// Takes it when it becomes much. Without one it is held until somebody asks.
+    pub drain: Option<Drain>,
     /// What `errorf()` and `warnf()` said.
     pub messages: Vec<Message>,
     /// Something has been written there.
@@ -101,6 +117,7 @@ impl Performer {
             has_written: false,
             exit: None,
             n_hit_bytes: 0,
+            drain: None,
         }
     }
 
@@ -115,10 +132,18 @@ impl Performer {
 
     /// Does one action with what a hit handed over; false if it has printed so much that it is to be given up.
     pub fn perform(&mut self, maps: &mut dyn MapAccess, action: u32, payload: &[u8]) -> bool {
-        let n_before = self.out.len();
+        let (n_before, n_said) = (self.out.len(), self.messages.len());
         self.act(maps, action, payload);
         self.has_written |= self.out.len() > n_before;
-        self.n_hit_bytes += self.out.len() - n_before;
+        let said = self.messages[n_said..].iter().map(|message| size_of::<Message>() + message.text.len());
+        self.n_hit_bytes += self.out.len() - n_before + said.sum::<usize>();
+        let held = self.out.len() + self.messages.len() * size_of::<Message>();
+        if held > MAX_HELD_BYTES
+            && let Some(Drain(drain)) = &mut self.drain
+            && !drain(&mut self.out, &mut self.messages)
+        {
+            self.exit.get_or_insert(0);
+        }
         self.n_hit_bytes <= MAX_HIT_BYTES
     }
 

@@ -4,13 +4,12 @@
 mod info;
 mod list;
 mod options;
-pub(crate) mod release;
 
 use super::run as script;
 use crate::failure::Failure;
 use crate::processes::ProcessArgs;
 use options::{Asked, Options};
-use release::Release;
+use script::release::Release;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;

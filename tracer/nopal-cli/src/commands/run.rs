@@ -4,12 +4,12 @@ pub(super) mod headers;
 pub(super) mod input;
 pub(super) mod output;
 pub(super) mod points;
+pub(super) mod release;
 mod running;
 pub(super) mod tools;
 
 use super::answers::render::width;
 use super::answers::source::open_recording;
-use super::bpftrace::release::Release;
 use super::view;
 use crate::failure::{self, Failure};
 use crate::processes::ProcessArgs;
@@ -27,14 +27,15 @@ use nopal_run::{RunError, Step, later_points, needs_process, takes_stacks, user_
 use nopal_script::catalog::Catalog;
 use nopal_script::render::Form;
 use nopal_trace::Recording;
-use output::Out;
+use output::{Out, lock};
+use release::Release;
 use running::Running;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Runs a bpftrace script.
@@ -352,9 +353,10 @@ fn over_recording(
         }
         e => failure_of(&e),
     })?;
-    let mut out = Out::of(args, source)?;
+    let out = Arc::new(Mutex::new(Out::of(args, source)?));
+    run.performer.drain = Some(Out::drains(&out));
     let mut failed = None;
-    let replayed = run.run(recording, |performer| match out.take(performer) {
+    let replayed = run.run(recording, |performer| match lock(&out).take(performer) {
         Ok(goes_on) => goes_on && !signals::is_stopped(),
         Err(error) => {
             failed = Some(error);
@@ -365,13 +367,13 @@ fn over_recording(
     if let Some(failure) = failed {
         return Err(failure);
     }
-    out.take(&mut run.performer)?;
+    lock(&out).take(&mut run.performer)?;
     let rows = if args.json { Some(run.rows()) } else { None };
     if rows.is_none() && prints_maps {
         run.print_maps();
     }
-    out.take_maps(&mut run.performer)?;
-    out.conclude(args, &replayed.verdict, run.performer.unmatched(), rows)?;
+    lock(&out).take_maps(&mut run.performer)?;
+    lock(&out).conclude(args, &replayed.verdict, run.performer.unmatched(), rows)?;
     if replayed.is_truncated && !args.json {
         tell!("the recording was cut short while it was made");
     }
@@ -395,7 +397,7 @@ fn live(
             "add -p PID or -n NAME for a running program, -- COMMAND to start one, or --all-processes for the named files everywhere (kernel door)",
         ));
     }
-    let mut out = Out::of(args, source)?;
+    let out = Arc::new(Mutex::new(Out::of(args, source)?));
     let needs = if args.manner.is_bpftrace {
         BTreeSet::new()
     } else {
@@ -423,7 +425,7 @@ fn live(
     let mut running = match by_kernel(args, &program)? {
         Some(why) => {
             say(args, &format!("door: kernel ({why})"));
-            Running::by_kernel(args, given, program, held)?
+            Running::by_kernel(args, given, program, held, &out)?
         }
         None => {
             say(
@@ -434,7 +436,7 @@ fn live(
                     "door: user"
                 },
             );
-            Running::by_user(args, given, program, held)?
+            Running::by_user(args, given, program, held, &out)?
         }
     };
     for name in running.never_came() {
@@ -445,13 +447,13 @@ fn live(
         running.end_command();
         return Ok(0);
     }
-    out.attached(args, n_points)?;
+    lock(&out).attached(args, n_points)?;
     if args.manner.is_bench {
         let measured = running.bench()?;
-        out.take(running.performer())?;
-        out.measured(args, &measured)?;
+        lock(&out).take(running.performer())?;
+        lock(&out).measured(args, &measured)?;
     }
-    work(args, &mut running, &mut out, takes_signal, is_done)?;
+    work(args, &mut running, &out, takes_signal, is_done)?;
     let failures = running.finish()?;
     if args.command_line.is_some() {
         running.end_command();
@@ -461,17 +463,17 @@ fn live(
     if args.manner.is_bpftrace && (args.format == FormArg::Text || args.manner.release == Release::Old) {
         running.performer().out.extend_from_slice(b"\n\n");
     }
-    out.take(running.performer())?;
+    lock(&out).take(running.performer())?;
     let rows = if args.json { Some(running.rows()) } else { None };
     if rows.is_none() && prints_maps {
         running.print_maps();
     }
-    out.take_maps(running.performer())?;
+    lock(&out).take_maps(running.performer())?;
     if !needs.is_empty() && running.was_silent() {
         needs.iter().for_each(|why| tell!("nopal: {why}"));
     }
     let unmatched = running.performer().unmatched();
-    out.conclude(args, &running.verdict(), unmatched, rows)?;
+    lock(&out).conclude(args, &running.verdict(), unmatched, rows)?;
     if let Some(failure) = failures.first() {
         return Err(Failure::new("not-restored", format!("cannot close every site: {failure}"))
             .hint("`nopal detach -p PID` tries again"));
@@ -508,7 +510,7 @@ fn by_kernel(args: &Args, program: &Program) -> Result<Option<String>, Failure> 
 fn work(
     args: &Args,
     running: &mut Running,
-    out: &mut Out,
+    out: &Mutex<Out>,
     takes_signal: bool,
     is_done: bool,
 ) -> Result<(), Failure> {
@@ -521,7 +523,7 @@ fn work(
             // A script that has a clause for the signal says itself what to print.
             if takes_signal { running.signalled()? } else { running.print_maps() }
         }
-        is_closed |= !out.take(running.performer())?;
+        is_closed |= !lock(out).take(running.performer())?;
         if step == Step::Over
             || (is_done && step == Step::Idle)
             || is_closed

@@ -1,6 +1,6 @@
 //! `bpftrace --info`: its keys, answered for what nopal has on this kernel. Attaches nothing.
 
-use super::release::Release;
+use super::script::release::Release;
 use nopal_kernel::features::Feature;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! bpftrace's command line, as getopt_long(3) takes it apart: options may stand anywhere before `--`.
 
-use super::release::Release;
+use super::script::release::Release;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -1,14 +1,14 @@
 //! Where a script's results go, and what is said at its end.
 
 use super::input::Source;
+use super::release::Release;
 use super::{Args, FormArg, Manner};
 use crate::commands::answers::render;
-use crate::commands::bpftrace::release::Release;
 use crate::failure::Failure;
 use crate::verdict;
 use crate::words;
 use nopal_program::MessageOf;
-use nopal_run::{Measured, Message, Performer};
+use nopal_run::{Drain, Measured, Message, Performer};
 use nopal_script::{Place, Span};
 use nopal_spans::Unmatched;
 use nopal_trace::Verdict;
@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Test runners of bpftrace wait for this line, and ask for it by a variable of this name.
 const NOTICE: &str = "__BPFTRACE_NOTIFY_PROBES_ATTACHED";
@@ -28,6 +29,12 @@ pub(crate) struct Out {
     said: Option<Said>,
     /// What was printed last has no line break at its end.
     is_within_line: bool,
+    /// Why it could not be written.
+    failure: Option<Failure>,
+}
+
+pub(super) fn lock(out: &Mutex<Out>) -> MutexGuard<'_, Out> {
+    out.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where a macro is called that something was told in.
@@ -92,7 +99,7 @@ impl Out {
         let Some(path) = path else { return Ok(Out::default()) };
         let file = nopal_files::own::create(path)
             .map_err(|e| Failure::new("output", format!("cannot write {}: {e}", path.display())))?;
-        Ok(Out { file: Some(file), said: None, is_within_line: false })
+        Ok(Out { file: Some(file), ..Out::default() })
     }
 
     /// What the script says of itself stands in its text.
@@ -105,10 +112,17 @@ impl Out {
 
     /// Writes what the script printed; false if nobody reads it any more.
     pub(crate) fn take(&mut self, performer: &mut Performer) -> Result<bool, Failure> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => self.drain(&mut performer.out, &mut performer.messages),
+        }
+    }
+
+    fn drain(&mut self, printed: &mut Vec<u8>, messages: &mut Vec<Message>) -> Result<bool, Failure> {
         let mut written = 0;
-        for message in std::mem::take(&mut performer.messages) {
-            let behind = message.behind.clamp(written, performer.out.len());
-            if !self.write(&performer.out[written..behind])? {
+        for message in std::mem::take(messages) {
+            let behind = message.behind.clamp(written, printed.len());
+            if !self.write(&printed[written..behind])? {
                 return Ok(false);
             }
             written = behind;
@@ -116,9 +130,22 @@ impl Out {
                 return Ok(false);
             }
         }
-        let goes_on = self.write(&performer.out[written..])?;
-        performer.out.clear();
+        let goes_on = self.write(&printed[written..])?;
+        printed.clear();
         Ok(goes_on)
+    }
+
+    /// Has a script that prints much in a moment written as it goes. What goes wrong with that is told at the next `take`.
+    pub(super) fn drains(out: &Arc<Mutex<Out>>) -> Drain {
+        let out = Arc::clone(out);
+        Drain(Box::new(move |printed, messages| {
+            let mut out = lock(&out);
+            let drained = out.drain(printed, messages);
+            drained.unwrap_or_else(|failure| {
+                out.failure = Some(failure);
+                false
+            })
+        }))
     }
 
     /// On standard error, or as an object among the results.

@@ -1,5 +1,6 @@
 //! A script at work through either door.
 
+use super::output::Out;
 use super::{Args, failure_of, form, say};
 use crate::failure::Failure;
 use crate::open::announce_if;
@@ -16,7 +17,7 @@ use nopal_run::{Measured, Note, Performer, RunError, Step, is_function, user_doo
 use nopal_trace::Verdict;
 use nopal_trace::clock::monotonic_ns;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The least a ring may have; nothing goes through it where only the kernel tells of hits.
@@ -36,6 +37,7 @@ impl Running {
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
         held: Option<HeldCommand>,
+        out: &Arc<Mutex<Out>>,
     ) -> Result<Running, Failure> {
         let options = UserOptions {
             given: given.clone(),
@@ -46,6 +48,7 @@ impl Running {
             door: args.door.into(),
         };
         let mut run = UserRun::new(Arc::clone(&program), options).map_err(|e| failure_of(&e))?;
+        run.performer.drain = Some(Out::drains(out));
         run.begin();
         if run.performer.is_over() {
             return Ok(Running::User(Box::new(run)));
@@ -80,7 +83,7 @@ impl Running {
             && args.door == DoorArg::Auto
             && !is_started
             && !is_held
-            && let Ok(kernel) = Running::by_kernel(args, given, program, None)
+            && let Ok(kernel) = Running::by_kernel(args, given, program, None, out)
         {
             say(args, &format!("door: kernel, after all: {why}"));
             return Ok(kernel);
@@ -108,11 +111,12 @@ impl Running {
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
         held: Option<HeldCommand>,
+        out: &Arc<Mutex<Out>>,
     ) -> Result<Running, Failure> {
         let mut run = match open_kernel(args, given.clone(), Arc::clone(&program)) {
             Ok(run) => run,
             Err(RunError::Kernel(error @ ScriptError::NotPermitted { .. })) => {
-                return Running::by_tracefs(args, given, program, held, &error.cause());
+                return Running::by_tracefs(args, given, program, held, out, &error.cause());
             }
             Err(error) => return Err(failure_of(&error)),
         };
@@ -135,6 +139,7 @@ impl Running {
         given: Vec<nopal_provider::File>,
         program: Arc<Program>,
         held: Option<HeldCommand>,
+        out: &Arc<Mutex<Out>>,
         reason: &str,
     ) -> Result<Running, Failure> {
         if let Some(obstacle) = user_door_obstacle(&program) {
@@ -155,6 +160,7 @@ impl Running {
             door: Door::Kernel,
         };
         let mut run = UserRun::new(program, options).map_err(|e| failure_of(&e))?;
+        run.performer.drain = Some(Out::drains(out));
         run.begin();
         let mut opened = Ok(());
         if !run.performer.is_over() {

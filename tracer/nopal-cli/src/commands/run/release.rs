@@ -14,7 +14,7 @@ pub(crate) enum Release {
 }
 
 impl Release {
-    pub(super) fn of_environment() -> Result<Release, Failure> {
+    pub(crate) fn of_environment() -> Result<Release, Failure> {
         match std::env::var(VARIABLE) {
             Err(_) => Ok(Release::New),
             Ok(text) => named(&text).ok_or_else(|| {
@@ -24,7 +24,7 @@ impl Release {
         }
     }
 
-    pub(super) fn version(self) -> &'static str {
+    pub(crate) fn version(self) -> &'static str {
         match self {
             Release::Old => "0.17.0",
             Release::New => "0.27.0",
