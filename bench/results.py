@@ -3,7 +3,7 @@
 
     bench/results.py --quick | --full [--only NAME,...] [--built FOLDER] [--out FOLDER]
 
---quick takes about five minutes and measures what fits into them; --full measures everything, in about an hour. With --only
+--quick takes about seven minutes and measures what fits into them; --full measures everything, in about an hour. With --only
 some benchmarks are measured anew, and what the last run of the same kind found of the others stays.
 
 Exit code 1 if a bar is missed, 2 if something could not be measured. Needs root and the packages of bench/packages.txt.
@@ -33,7 +33,7 @@ BENCHES = {
     "functions": ("Functions", ["functions/run.py", "--nopal", "NOPAL"], ["--quick", "--rounds", "1", "call", "coverage"], []),
     "script": ("Scripts, user door", ["script/run.py", "--nopal", "NOPAL"], ["start", "cells"], []),
     "kernel": ("Scripts, kernel door", ["script/kernel.py", "--nopal", "NOPAL"], ["loss"], []),
-    "view": ("Reading recordings", ["view/run.py"], ["--events", "500000", "--repeat", "1"], []),
+    "view": ("Reading recordings", ["view/run.py"], ["--events", "2000000", "--repeat", "1"], []),
     "query": ("Asking recordings", ["query/run.py", "--nopal", "NOPAL"], None, []),
     "runtime": ("Probes declared at run time", ["runtime/run.py", "--built", "BUILT"], ["c", "stapsdt"], []),
     "valkey": ("Valkey", ["valkey/run.py", "--nopal", "NOPAL"], None, []),

@@ -181,7 +181,7 @@ def turns_part():
     with postgres() as pg:
         for workload, options in workloads.items():
             tracer = lambda backend: latency(backend, "postgresql:*")
-            traced, untraced = traced_in_turns(pg, options, ARGS.rounds, tracer)
+            traced, untraced = traced_in_turns(pg, options, max(ARGS.rounds, 3), tracer)
             more[workload] = statistics.median(traced)
             rows.append((workload, more[workload], min(traced), max(traced), statistics.median(untraced)))
     table("PostgreSQL 15, `nopal latency` on all spans of one of two backends that take turns",
@@ -202,7 +202,7 @@ def cpu_of(command):
 
 def recording_part():
     """An answer from a recording, beside babeltrace2 through awk."""
-    n_pairs = 50_000 if ARGS.quick else 2_500_000
+    n_pairs = 500_000 if ARGS.quick else 2_500_000
     recording = FOLDER / "rec"
     with obeying(FOLDER / "pair") as t:
         command = [ARGS.nopal, "record", "-e", "ans:*", "-p", t.pid, "-o", recording, "--door", "user"]

@@ -309,7 +309,7 @@ def turns_part():
         seen.update(result)
 
     with postgres() as pg:
-        traced, untraced = traced_in_turns(pg, options, ARGS.rounds, recorded)
+        traced, untraced = traced_in_turns(pg, options, max(ARGS.rounds, 3), recorded)
     more, sites = statistics.median(traced), seen["sites"]
     table("PostgreSQL 15, all probes of one of two backends recorded, in turns",
           ["work", "% more CPU an answer", "least", "most", "% while neither is traced", "sites, user + kernel", "lost"],
