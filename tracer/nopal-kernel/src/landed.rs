@@ -6,6 +6,7 @@ use nopal_proc::{MappedObject, mapped_objects, tracer_of};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What has been seen to be there is looked at this often.
@@ -67,16 +68,15 @@ fn any_byte(
 /// Breakpoints of the kernel that were seen in the memory of processes.
 #[derive(Debug, Default)]
 pub struct Landed {
-    /// By process.
-    seen: HashMap<u32, Vec<Seen>>,
+    /// By process and address.
+    seen: HashMap<u32, HashMap<u64, Seen>>,
     last_look: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Seen {
     name: String,
-    mapped: MappedObject,
-    address: u64,
+    mapped: Arc<MappedObject>,
 }
 
 /// A breakpoint that somebody has taken away.
@@ -98,13 +98,11 @@ impl Landed {
     ) {
         let Some(memory) = memory_of(mapped.pid) else { return };
         let biases = mapped.load_biases(&file.object);
-        let seen = self.seen.entry(mapped.pid).or_default();
+        let (seen, mapped) = (self.seen.entry(mapped.pid).or_default(), Arc::new(mapped.clone()));
         for (name, address) in sites {
             for address in biases.iter().map(|bias| bias.wrapping_add(address)) {
-                if byte_at(&memory, address).is_some_and(is_kernels)
-                    && !seen.iter().any(|seen| seen.address == address)
-                {
-                    seen.push(Seen { name: name.to_owned(), mapped: mapped.clone(), address });
+                if byte_at(&memory, address).is_some_and(is_kernels) {
+                    seen.insert(address, Seen { name: name.to_owned(), mapped: Arc::clone(&mapped) });
                 }
             }
         }
@@ -121,22 +119,22 @@ impl Landed {
         let mut gone = Vec::new();
         self.seen.retain(|pid, seen| {
             let Some(memory) = memory_of(*pid) else { return false };
-            let is_there = |seen: &Seen| byte_at(&memory, seen.address).is_some_and(is_kernels);
-            if seen.iter().all(is_there) {
+            let is_there = |address: &u64| byte_at(&memory, *address).is_some_and(is_kernels);
+            if seen.keys().all(is_there) {
                 return true;
             }
             // What is mapped no longer, or is another program's by now, was not taken away.
             let objects = mapped_objects(*pid).unwrap_or_default();
-            let is_mapped = |seen: &Seen| {
+            let is_mapped = |address: u64, seen: &Seen| {
                 objects.iter().any(|object| {
                     object.file() == seen.mapped.file()
-                        && object.mappings.iter().any(|mapping| mapping.contains(seen.address))
+                        && object.mappings.iter().any(|mapping| mapping.contains(address))
                 })
             };
-            seen.retain(|seen| {
-                let is_there = is_there(seen);
-                if !is_there && is_mapped(seen) {
-                    gone.push(Gone { pid: *pid, name: seen.name.clone(), address: seen.address });
+            seen.retain(|address, seen| {
+                let is_there = is_there(address);
+                if !is_there && is_mapped(*address, seen) {
+                    gone.push(Gone { pid: *pid, name: seen.name.clone(), address: *address });
                 }
                 is_there
             });
